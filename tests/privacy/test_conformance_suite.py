@@ -112,7 +112,7 @@ def test_float_parameters_are_named() -> None:
     assert check_parameters(partial(Laplace, epsilon="1/2", quantum=1)).passed
     check = check_parameters(partial(dict, epsilon="1/2", name="x", n=3))
     assert not check.passed
-    assert check.finding == "floats are taken for ['epsilon', 'n']"
+    assert check.finding == "floats are accepted for ['epsilon', 'n']"
 
 
 class Boastful(PairDrawn):

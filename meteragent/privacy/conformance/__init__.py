@@ -1,4 +1,4 @@
-"""Conformance tests: does a mechanism keep its promise? For the mechanisms of this library and for others.
+"""Conformance tests of whether a mechanism, of this library or another, keeps its promise.
 
     from meteragent.privacy.conformance import conform
 
@@ -11,17 +11,17 @@ The suite checks (each result is a `Check` with its figures):
 
 * the promise: the loss is exact, 0 at 0, never falls with the distance, and refuses floats and negative
   distances; if `make` is given, parameters are exact;
-* the ratio of masses at the space's pairs for tests is within the loss, and reaches it somewhere; or, for a
-  pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is within delta: exactly where the
-  outputs can be listed, else by a bound from draws (Hoeffding);
-* the release: shapes are kept, arguments are not changed, all randomness comes from the bits;
+* the ratio of masses, at the space's pairs for tests, is within the loss, and reaches the loss at some pair;
+  or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is within delta: exactly
+  if the outputs can be listed, otherwise by a bound from draws (Hoeffding);
+* the release: it keeps shapes, does not change its arguments, and takes all randomness from the bits;
 * the draws: they follow `log_mass`, two-sided (`calibration`, and chi-square over outputs or ranges of
-  them), and are independent of each other; where windows get noise under d_inf, all checks of
+  outputs), and are independent of each other; for noise on windows under d_inf, all checks of
   `meteragent.privacy.audit`.
 
-The tests on draws refuse a mechanism that keeps its promise with a chance of at most `alarm`, split evenly.
+A mechanism that keeps its promise fails the tests on draws with a chance of at most `alarm`, split evenly.
 
-For example, a home-made Laplace mechanism on whole numbers, and a subclass with half the promised noise:
+For example, a simple Laplace mechanism on whole numbers, and a subclass with half the promised noise:
 
     >>> import numpy as np
     >>> from meteragent.privacy import Numbers, SeededBits, SystemBits, discrete_laplace

@@ -2,7 +2,7 @@
 
 `Name` is a mechanism, or a class or function that makes one from the keywords. Values are exact strings
 (whole numbers become ints). Modules are imported from the current directory first.
-Exit codes: 0 it conforms, 3 it does not, 2 it cannot be tested, with a message about the missing part.
+Exit codes: 0 the mechanism conforms, 3 it does not, 2 it cannot be tested; a message names the missing part.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed", type=int, help="seed of reproducible draws; the default is the system's randomness"
     )
-    parser.add_argument("--loose", action="store_true", help="the loss need not be reached anywhere")
+    parser.add_argument("--loose", action="store_true", help="do not require that the loss is reached")
     parser.add_argument("--json", action="store_true", help="print all results as JSON")
     options = parser.parse_args(arguments)
     try:
@@ -50,7 +50,8 @@ def _load(name: str, keywords: Sequence[str]) -> Any:
     """Import the named mechanism, or a partial that makes it.
 
     Raises:
-        UnsupportedMechanism: the name does not exist, or the keywords are not key=value or are refused.
+        UnsupportedMechanism: the name does not exist, a keyword is not key=value, or the keywords are
+        refused.
     """
     module, _, path = name.partition(":")
     pairs = dict(re.findall(r"^(\w+)=(.*)$", keyword)[0] for keyword in keywords if "=" in keyword)

@@ -3,15 +3,15 @@
 Calibration
 -----------
 Draws can be tested against a known log mass on any space, without summing a law. A fair coin decides whether
-y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), it came from x' with probability
-h = 1/(1+e^-T), whatever else is known. So the sums over draws of (coin - h) and of (coin - h) T have mean 0
-and the variance V = sum of h (1-h) (times T^2), and deviate by t or more with
+y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), the draw came from x' with probability
+h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and the variance
+V = sum of h (1-h) (times T^2), and deviate by t or more with
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein; no limit theorem).
 
 The second sum is the score of a scale: if the true log ratio is (1+f) T, its mean is about f V. Neither sum
-sees a law that differs from log mass by the same factor at all points: `check_frequencies` finds it, where
-outputs repeat.
+detects a law that differs from log mass by the same factor at all points; `check_frequencies` detects such a
+law if outputs repeat.
 """
 
 import math
@@ -29,36 +29,39 @@ from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
-"""The numbers of pairs and of points that are tested, those with a loss of about 2 first."""
+"""The numbers of pairs and of points that are tested; those with a loss of about 2 come first."""
 
 _CELLS = 20
-_COVERED = 0.05  # the least mass in cells: less says little about the law
+_COVERED = 0.05  # the least mass in cells for a test: a smaller mass has too few draws
 
 
 # The release --------------------------------------------------------------------------------------
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that each point has one output, in arrays of any shape, and that the points are unchanged."""
+    """Check that `release` returns one output per point, for any shape, and does not change the points."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     points = np.repeat(to_array([pair.x]), 6, axis=0)
-    before = points.copy()
-    shapes, expected = [trial.draw(pair.x, 6).shape], [(6, *output)]
+    copy = points.copy()
+    shapes, expected_shapes = [trial.draw(pair.x, 6).shape], [(6, *output)]
     if isinstance(trial.mechanism.space, Categories | Numbers | Windows):
         for batch in ((2, 3), (0,)):
             reshaped = points[: math.prod(batch)].reshape(*batch, *points.shape[1:])
             shapes.append(np.shape(trial.mechanism.release(reshaped, bits=trial.bits)))
-            expected.append((*batch, *output))
-    unchanged = bool(np.all(points == before))
-    text = "kept" if shapes == expected else f"{shapes} in place of {expected}"
+            expected_shapes.append((*batch, *output))
+    unchanged = bool(np.all(points == copy))
+    text = "kept" if shapes == expected_shapes else f"{shapes} instead of {expected_shapes}"
     return Check(
-        "shapes", shapes == expected and unchanged, text if unchanged else "release changed its argument", {}
+        "shapes",
+        shapes == expected_shapes and unchanged,
+        text if unchanged else "release changed its argument",
+        {},
     )
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that equal bits make equal outputs, different bits different ones, default bits fresh ones."""
+    """Check that equal bits give equal outputs, and that different bits and the default bits do not."""
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
@@ -69,13 +72,15 @@ def check_randomness(trial: Trial) -> Check:
         draws: list[Any] = np.asarray(trial.mechanism.release(np.repeat(to_array([x]), 256, axis=0))).tolist()
         return draws
 
-    likely = np.exp(trial.log_mass(trial.draw(x, 16), x)).max() if trial.draw(x, 1).dtype.kind != "f" else 0
-    wrong = {
+    largest_mass = (
+        np.exp(trial.log_mass(trial.draw(x, 16), x)).max() if trial.draw(x, 1).dtype.kind != "f" else 0
+    )
+    is_wrong_by_text = {
         "equal bits make different outputs": draw(1) != draw(1),
-        "different bits make equal outputs": likely < 0.9 and draw(1) == draw(2),
-        "without bits outputs repeat": likely < 0.9 and fresh() == fresh(),
+        "different bits make equal outputs": largest_mass < 0.9 and draw(1) == draw(2),
+        "without bits outputs repeat": largest_mass < 0.9 and fresh() == fresh(),
     }
-    faults = [text for text, is_wrong in wrong.items() if is_wrong]
+    faults = [text for text, is_wrong in is_wrong_by_text.items() if is_wrong]
     return Check("randomness is the bits given", not faults, "; ".join(faults) or "yes", {})
 
 
@@ -83,10 +88,10 @@ def check_randomness(trial: Trial) -> Check:
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Test draws y from x or, where `second`, from x', by a fair coin; return two p, and V of the second p.
+    """Test draws y from x or, where `second`, from x'; return two p-values, and V of the second.
 
-    `ratios` are T = ln P(y | x')/P(y | x). The first p finds a side that is too frequent, the second a ratio
-    that is not as large as stated, as the module explains. Both are 0 if an impossible draw occurs.
+    `ratios` has T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects a side that is
+    too frequent, the second a ratio that is not as large as stated. Both are 0 if an impossible draw occurs.
     """
     certain = np.isinf(ratios)
     if (second[certain] != (ratios[certain] > 0)).any():
@@ -101,7 +106,7 @@ def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float
 
 
 def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
-    """Return Bernstein's p of the weighted sum of deviations, whose variances are `spread`."""
+    """Return Bernstein's p-value of the weighted sum of deviations with variances `spread`."""
     total, variance = abs(float((deviation * weight).sum())), float((spread * weight**2).sum())
     bound = float(np.abs(weight).max(initial=0))
     return min(1.0, 2 * math.exp(-(total**2) / (2 * (variance + bound * total / 3)))) if total else 1.0
@@ -122,19 +127,20 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Draw from one of two points by a fair coin; return the log ratios, and where the second was chosen."""
+    """Draw from one of two points by a fair coin; return log ratios and whether the second was chosen."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
         draws = trial.draw(point, int((second == label).sum()))
-        # A draw without mass at its own point is counted as certain to be from the other: calibration fails.
-        void = np.isneginf(trial.log_mass(draws, point))
-        ratios[second == label] = np.where(void, -np.inf if label else np.inf, trial.log_ratio(draws, pair))
+        # A draw without mass at its point counts as certain to be from the other point: calibration fails.
+        is_impossible = np.isneginf(trial.log_mass(draws, point))
+        impossible_ratio = -np.inf if label else np.inf
+        ratios[second == label] = np.where(is_impossible, impossible_ratio, trial.log_ratio(draws, pair))
     return ratios, second
 
 
 def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
-    """Check that repeating outputs are as frequent as log mass states, and that masses sum to at most 1."""
+    """Check that repeated outputs are as frequent as log mass states, and that masses sum to at most 1."""
     points = trial.most_telling(CELL_POINTS)
     for pair in points:
         draws = trial.draw(pair.x, trial.samples)
@@ -151,24 +157,24 @@ def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
 
 
 def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, float, float]:
-    """Return chi-square's p, the sum of the masses of all outputs, and the mass in cells but the last one."""
-    pilot, rest = draws[: len(draws) // 4], draws[len(draws) // 4 :]
+    """Return chi-square's p-value, the sum of the masses of all outputs, and the mass in tested cells."""
+    pilot, sample = draws[: len(draws) // 4], draws[len(draws) // 4 :]
     outputs = list_outputs(trial, pilot, point)
     mass = np.exp(trial.log_mass(outputs, point))
     if outputs.ndim == 1 and outputs.dtype.kind in "iu":
-        # Ranges that the law fills about evenly, from the least to the largest of the pilot.
+        # About equally likely ranges, from the smallest to the largest draw of the pilot.
         ends = np.unique(np.searchsorted(np.cumsum(mass) / mass.sum(), np.arange(1, _CELLS) / _CELLS))
         inside = np.add.reduceat(mass, np.r_[0, ends[ends > 0]])
         edges = np.r_[outputs[0], outputs[ends[ends > 0]], outputs[-1] + 1]
-        counts = np.bincount(np.searchsorted(edges, rest, side="right"), minlength=edges.size + 1)[1:-1]
+        counts = np.bincount(np.searchsorted(edges, sample, side="right"), minlength=edges.size + 1)[1:-1]
     else:
         frequent = np.argsort(-mass)[: 4 * _CELLS]
         inside, names = mass[frequent], [_key(value) for value in outputs[frequent]]
         cell_of = {name: index for index, name in enumerate(names)}
-        drawn_cells = [cell_of.get(_key(value), len(names)) for value in rest]
+        drawn_cells = [cell_of.get(_key(value), len(names)) for value in sample]
         counts = np.bincount(drawn_cells, minlength=len(names) + 1)[:-1]
     beyond = max(0.0, 1 - float(inside.sum()))
-    p = chi_square(np.r_[counts, len(rest) - counts.sum()], np.r_[inside, beyond] / (inside.sum() + beyond))
+    p = chi_square(np.r_[counts, len(sample) - counts.sum()], np.r_[inside, beyond] / (inside.sum() + beyond))
     return p, float(mass.sum()), float(inside.sum())
 
 
@@ -180,9 +186,9 @@ def check_independence(trial: Trial, alarm: float) -> Check:
     """Check that consecutive draws fill a 2 x 2 table as independent ones do (Fisher's exact test)."""
     pair = trial.most_telling(1)[0]
     ratios = trial.log_ratio(trial.draw(pair.x, trial.samples), pair)
-    pilot, rest = np.split(ratios, [len(ratios) // 8])
+    pilot, sample = np.split(ratios, [len(ratios) // 8])
     cut = min(np.unique(pilot), key=lambda value: abs(float((pilot >= value).mean()) - 0.5))
-    high = (rest[: len(rest) // 2 * 2] >= cut).reshape(-1, 2)
+    high = (sample[: len(sample) // 2 * 2] >= cut).reshape(-1, 2)
     table = np.bincount(2 * high[:, 0] + high[:, 1], minlength=4).reshape(2, 2)
     p = float(stats.fisher_exact(table).pvalue)
     return Check("draws are independent", p > alarm, f"p = {p:.2g}", {"p": p})

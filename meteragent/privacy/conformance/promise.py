@@ -1,4 +1,4 @@
-"""Checks of the promise: it is exact, and no ratio of masses breaks it."""
+"""Checks of the promise: the loss is exact, and no ratio of masses exceeds it."""
 
 import math
 from collections.abc import Iterator
@@ -27,19 +27,19 @@ def check_loss(mechanism: MetricMechanism) -> Check:
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))
     ]
     losses = [mechanism.loss(distance) for distance in distances]
-    wrong = {
+    is_wrong_by_text = {
         "it is not 0 at 0": losses[0] != 0,
         "it is not a Fraction": not all(isinstance(loss, Fraction) for loss in losses),
         "it falls as the distance grows": losses != sorted(losses),
         "it takes a float": not _is_raised(TypeError, mechanism.loss, 0.5),
         "it takes a negative distance": not _is_raised(ValueError, mechanism.loss, Fraction(-1)),
     }
-    faults = [text for text, is_wrong in wrong.items() if is_wrong]
+    faults = [text for text, is_wrong in is_wrong_by_text.items() if is_wrong]
     return Check("loss", not faults, "; ".join(faults) or "0 at 0, exact, never falling", {})
 
 
 def check_parameters(make: "partial[Any]") -> Check:
-    """Check that each number among the keywords of `make` is refused with a TypeError if it is a float."""
+    """Check that `make` raises TypeError if any of its numeric keywords is replaced by a float."""
     floats = [
         name
         for name, value in make.keywords.items()
@@ -49,7 +49,7 @@ def check_parameters(make: "partial[Any]") -> Check:
     return Check(
         "parameters",
         not floats,
-        f"floats are taken for {floats}" if floats else "floats are refused",
+        f"floats are accepted for {floats}" if floats else "floats are refused",
         {},
     )
 
@@ -72,7 +72,7 @@ def _is_raised(error: type[Exception], call: Any, *args: Any, **keywords: Any) -
 
 
 def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
-    """Check the largest ratio of masses of all pairs, relative to the loss, and that the loss is reached."""
+    """Check that no pair's ratio of masses exceeds the loss and, if `tight`, that a pair reaches the loss."""
     parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.other)}
     released = {name: trial.draw(point, _DRAWS) for name, point in released.items()}
     for pair in trial.pairs:
@@ -81,9 +81,9 @@ def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
         outputs = append_points(draws, (pair.x, pair.other))
         masses = trial.log_mass(outputs, pair.x), trial.log_mass(outputs, pair.other)
         parts.append(ratio_excess(masses[0], masses[1], max(pair.loss, _SLACK)))
-    worst, where = max(zip(parts, map(repr, trial.pairs), strict=True))
+    worst, worst_pair = max(zip(parts, map(repr, trial.pairs), strict=True))
     reached = worst >= 1 - _SLACK
-    finding = f"at most {worst:.6g} times the loss" + ("" if worst <= 1 else f" at {where}")
+    finding = f"at most {worst:.6g} times the loss" + ("" if worst <= 1 else f" at {worst_pair}")
     figures = {"worst": worst, "pairs": len(parts)}
     yield Check("ratio within the loss", worst <= 1, finding, figures)
     yield Check(
@@ -92,19 +92,19 @@ def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
 
 
 def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
-    """Check the largest delta that any pair needs at its epsilon (Holohan 2014, Definition 1)."""
+    """Check that no pair needs more than the promised delta at its epsilon (Holohan 2014, Definition 1)."""
     pairs = trial.pairs[:: 1 + len(trial.pairs) // 64]
     sticks = [_hockey_stick(trial, pair, alarm / len(pairs)) for pair in pairs]
     worst, covered = max(worst for worst, _ in sticks), min(covered for _, covered in sticks)
     delta = pairs[0].delta
-    how = "exactly" if covered > 1 - _SLACK else f"at least (from {covered:.1%} of the mass, or draws)"
+    scope = "exactly" if covered > 1 - _SLACK else f"at least (from {covered:.1%} of the mass, or draws)"
     passed = worst <= delta + _SLACK
     figures = {"delta": delta, "needed": worst, "covered": covered, "pairs": len(pairs)}
-    return Check("hockey stick within delta", passed, f"{how} {worst:.6g} of {delta:.6g}", figures)
+    return Check("hockey stick within delta", passed, f"{scope} {worst:.6g} of {delta:.6g}", figures)
 
 
 def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, float]:
-    """Return a lower bound of the sum of max(0, P - e^epsilon P'), and its mass of P: 1 if it is exact."""
+    """Return a lower bound of the sum of max(0, P - e^epsilon P'), and the mass of P in it (1 if exact)."""
     draws = trial.draw(pair.x, trial.samples // 10)
     if draws.dtype.kind == "f":
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))

@@ -45,11 +45,11 @@ class Report:
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
     def table(self) -> str:
-        """Format a line for each check, and one for the error rates."""
+        """Format the results as text: a line for each check, and a line for the error rates."""
         width = max(len(check.name) for check in self.checks)
         lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
         verdict = "conforms" if self.conforms else f"does NOT conform: {', '.join(self.failed)}"
-        rates = f"{self.samples} draws a test; a false refusal has a chance of {self.alarm:g} at most"
+        rates = f"{self.samples} draws per test; the chance of a false refusal is at most {self.alarm:g}"
         return "\n".join([f"{self.mechanism} {verdict}", *lines, rates])
 
 
@@ -68,8 +68,8 @@ def conform(
     Args:
         mechanism: the mechanism under test.
         pairs: pairs of points to distinguish, in place of those of the mechanism's space.
-        make: the partial that made the mechanism; each of its keywords is tried as a float.
-        tight: whether the loss must be reached somewhere.
+        make: the partial that made the mechanism; each of its keywords is tested with a float.
+        tight: whether some pair must reach the loss.
         samples: the number of draws for each test.
         alarm: the largest chance to refuse a mechanism that keeps its promise.
         bits: the source of randomness; the operating system's by default.

@@ -21,12 +21,12 @@ _RANGE_LIMIT = 1 << 20
 
 
 class UnsupportedMechanism(Exception):
-    """The error that a mechanism cannot be tested; its text names the missing part."""
+    """The error that a mechanism cannot be tested; its message names the missing part."""
 
 
 @dataclass(frozen=True)
 class PointPair:
-    """Two points and the promise between them: |ln P/P'| <= loss, but for delta."""
+    """Two points and the promise between them: |ln P/P'| <= loss, except for delta."""
 
     x: Any
     other: Any
@@ -37,26 +37,27 @@ class PointPair:
 def promised_pairs(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None) -> list[PointPair]:
     """List the pairs of points between which the mechanism promises something.
 
-    They are from `pairs`, or from the mechanism's space. Under a pair (epsilon, delta), databases are listed
-    only if they differ in one row. Points at an infinite distance are left out.
+    The pairs are from `pairs` or, if that is None, from the mechanism's space. For a promise (epsilon,
+    delta), pairs of databases are listed only if they differ in one row. Pairs at an infinite distance are
+    omitted.
 
     Raises:
         UnsupportedMechanism: a method or the promise is missing, or there are no such pairs.
     """
-    missing = [name for name in ("space", "release", "log_mass") if not hasattr(mechanism, name)]
-    if missing or not isinstance(mechanism, MetricMechanism | PairMechanism):
-        missing += (
+    missing_names = [name for name in ("space", "release", "log_mass") if not hasattr(mechanism, name)]
+    if missing_names or not isinstance(mechanism, MetricMechanism | PairMechanism):
+        missing_names += (
             [] if hasattr(mechanism, "loss") or hasattr(mechanism, "guarantee") else ["loss or guarantee"]
         )
         raise UnsupportedMechanism(
-            f"a mechanism must have {', '.join(missing)}: see meteragent.privacy.mechanism.base"
+            f"a mechanism must have {', '.join(missing_names)}: see meteragent.privacy.mechanism.base"
         )
     space = mechanism.space
     candidates = [(x, y) for x, y in islice(space.pairs() if pairs is None else pairs, _PAIRS_LIMIT)]
     if isinstance(mechanism, MetricMechanism):
-        apart = [(x, y, space.metric(x, y)) for x, y in candidates]
+        distances = [(x, y, space.metric(x, y)) for x, y in candidates]
         listed = [
-            PointPair(x, y, float(mechanism.loss(Fraction(d)))) for x, y, d in apart if 0 < d < math.inf
+            PointPair(x, y, float(mechanism.loss(Fraction(d)))) for x, y, d in distances if 0 < d < math.inf
         ]
     else:
         guarantee = [float(value) for value in mechanism.guarantee]
@@ -73,7 +74,7 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 
 
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
-    """Convert points to an array, an entry (or row) each; of objects if numpy would mix or split them."""
+    """Convert points to an array with an entry or a row each; of objects if numpy would mix or split them."""
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
         if array.dtype != object:
@@ -114,27 +115,29 @@ class Trial:
         return mass
 
     def log_ratio(self, outputs: NDArray[Any], pair: PointPair) -> Floats:
-        """Return ln P(y | other)/P(y | x) of each output y; 0 where y is impossible at both."""
+        """Return ln P(y | other)/P(y | x) of each output y; 0 if y is impossible at both points."""
         with np.errstate(invalid="ignore"):
             ratio = self.log_mass(outputs, pair.other) - self.log_mass(outputs, pair.x)
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def most_telling(self, count: int) -> list[PointPair]:
-        """Return the pairs whose loss is nearest to 2, where a draw tells most (THEORY 6); each point once.
+        """Return the pairs whose loss is nearest to 2, with each first point once.
 
-        Numbers and windows with a smaller loss are moved apart, where their space allows.
+        At this loss a draw is most informative (THEORY 6). Numbers and windows with a smaller loss are moved
+        apart if their space allows it.
         """
         pairs = sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2))
         return list({repr(pair.x): pair for pair in reversed(pairs)}.values())[: -count - 1 : -1]
 
     def _stretch(self, pair: PointPair) -> PointPair:
+        """Move the points of a pair of numbers or windows apart, to a loss of about 2 if possible."""
         space = self.mechanism.space
         if not (isinstance(space, Numbers | Windows) and 0 < pair.loss < 1) or pair.delta:
             return pair
         x, other = np.asarray(pair.x), np.asarray(pair.other)
         for k in range(round(2 / pair.loss), 1, -max(1, round(0.2 / pair.loss))):
-            moved = (x + k * (other - x)).tolist()
-            point = moved if isinstance(moved, int) else tuple(moved)
+            coordinates = (x + k * (other - x)).tolist()
+            point = coordinates if isinstance(coordinates, int) else tuple(coordinates)
             if point in space:
                 return PointPair(
                     pair.x, point, float(self.mechanism.loss(Fraction(space.metric(pair.x, point))))
@@ -146,12 +149,12 @@ def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]
     """Append the points to the outputs, if they have the same shape and type."""
     array = to_array(points)
     kinds = {array.dtype.kind, released.dtype.kind}
-    alike = array.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))
-    return np.concatenate([released, array.astype(released.dtype)]) if alike else released
+    has_same_form = array.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))
+    return np.concatenate([released, array.astype(released.dtype)]) if has_same_form else released
 
 
 def list_outputs(trial: Trial, draws: NDArray[Any], point: Any) -> NDArray[Any]:
-    """List the different outputs that were drawn and, of whole numbers, all between them."""
+    """List the distinct outputs that were drawn and, for whole numbers, all numbers between them."""
     if draws.dtype.kind in "iu" and draws.ndim == 1 and np.ptp(draws) < _RANGE_LIMIT:
         between = np.arange(int(draws.min()), int(draws.max()) + 1)
         try:

@@ -1,8 +1,8 @@
 """The distance between the laws of releases: dominating pairs, and their composition over long horizons.
 
 Two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test that
-distinguishes them the chances of a false alarm and of a miss sum to at least `risk`, and with a chance of .05
-of a false alarm its power is at most `power(0.05)`:
+distinguishes them, the chances of a false alarm and of a miss sum to at least `risk`. With a false-alarm
+chance of .05, the test's power is at most `power(0.05)`:
 
     >>> from meteragent.privacy import Composed, LatticePair, error_bounds
     >>> pair = LatticePair("1/220", 220)
@@ -21,7 +21,7 @@ and epsilon for a delta of one in a million:
     >>> [(figure.method, round(figure.epsilon)) for figure in year.figures(1e-6)]
     [('basic', 17520), ('zcdp', 7038), ('rdp', 7002), ('pld', 6952)]
 
-For a day in which they differ by 10 W it is much less:
+For a day in which the curves differ by 10 W, the loss is much smaller:
 
     >>> day = Composed.at_radius({Fraction(1, 220): 48}, radius=10, quantum=1)
     >>> round(float(day.loss), 3), round(day.epsilon(1e-6), 3), round(day.delta(1), 4)

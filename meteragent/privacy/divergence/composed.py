@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-The losses of independent pairs add, and their product dominates any adaptive sequence of releases each of
-which is dominated by its pair (THEORY 5.1). The bounds, from the rough to the exact:
+The losses of independent pairs add. The product of the pairs dominates any adaptive sequence of releases in
+which each release is dominated by its pair (THEORY 5.1). The bounds, from rough to exact:
 
 basic: the sum of the losses, with delta = 0.
 rdp: Renyi's divergences add at every order; the best order is converted. zcdp: the same with rho * order.
@@ -11,11 +11,11 @@ pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^
 
 For pld all laws are put on one grid of losses. An atom between two points of the grid is split so that P and
 Q keep their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022,
-2207.04380); if all pairs share one a that is not too fine, nothing is split. The laws are tilted by e^(sL),
-so that the losses that matter are the likely ones, and convolved by the fast Fourier transform. The masses
-that are left out and the rounding errors are bounded and added, so that the result is never too small: tails
-that wrap around by Chernoff's bound, and a transform's rounding by 8 u log2(N), relatively and in l2 (Higham
-2002, Theorem 24.2), once for each use of a law.
+2207.04380). If all pairs share one a that is not too fine, nothing is split. The laws are tilted by e^(sL),
+so that the relevant losses are likely, and convolved by the fast Fourier transform. The omitted masses and
+the rounding errors are bounded and added, so that the result is never too small. Tails that wrap around are
+bounded by Chernoff's bound, and the relative rounding error of a transform in l2 by 8 u log2(N) (Higham 2002,
+Theorem 24.2), once for each use of a law.
 """
 
 import math
@@ -36,7 +36,7 @@ Integers = NDArray[np.int64]
 
 _ATOMS_LIMIT = 1 << 18
 _CELLS_PER_DEVIATION = 256  # of one window's loss
-_BEYOND = 1e-14  # the mass of the tilted law that is left out at either end
+_TAIL_MASS = 1e-14  # the mass of the tilted law that is left out at either end
 _ROUNDING = 8 * 2.0**-53
 
 
@@ -59,7 +59,7 @@ def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the least `rdp_epsilon` over all orders for rho-zCDP, that is for divergences rho * order.
 
-    It is below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
+    The result is below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
 
     Raises:
         ValueError: rho is negative, or delta is not between 0 and 1.
@@ -92,8 +92,9 @@ class Figure(NamedTuple):
 class Composed:
     """The composition of many releases: a count for each pair (Pauwels 2016, on composition; THEORY 5.2).
 
-    It bounds any sequence of releases in which each is dominated by its pair, whatever was released before;
-    the pairs themselves must be fixed in advance. Epsilons are floats, never too small but for the last bits.
+    The bounds hold for any sequence of releases in which each release is dominated by its pair, given any
+    earlier releases; the pairs must be fixed in advance. Epsilons are floats that are never too small, except
+    in their last bits.
 
     Raises:
         ValueError: a count is negative.
@@ -102,7 +103,7 @@ class Composed:
     pairs: Mapping[Pair, int]
 
     def __post_init__(self) -> None:
-        """Refuse negative counts, and drop the pairs that lose nothing."""
+        """Check that counts are not negative; drop pairs without loss."""
         if any(count < 0 for count in self.pairs.values()):
             raise ValueError("the count of a pair must not be negative")
         object.__setattr__(self, "pairs", {pair: n for pair, n in self.pairs.items() if n and pair.loss})
@@ -114,12 +115,12 @@ class Composed:
         Values lie on the lattice of `quantum`, as a meter's windows do; None is the limit of fine lattices.
 
         Raises:
-            TypeError: an epsilon is no Fraction or int, or radius or quantum is not exact.
-            ValueError: one of them is not above zero.
+            TypeError: an epsilon is neither a Fraction nor an int, or radius or quantum is not exact.
+            ValueError: a parameter is not above zero.
         """
         for epsilon in charges:
             positive("epsilon", epsilon)
-            if isinstance(epsilon, str | Decimal):  # two keys might be the same number, and one count be lost
+            if isinstance(epsilon, str | Decimal):  # two keys might be the same number: a count would be lost
                 raise TypeError(f"epsilon must be a Fraction: write Fraction({str(epsilon)!r})")
         r = positive("radius", radius)
         if quantum is None:
@@ -140,8 +141,8 @@ class Composed:
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon for which all releases together are (epsilon, delta)-private (pld).
 
-        It is never too small. It is above the pairs' own value by about 1e-5 of it for tens of windows or
-        more, and by up to 1/256 of a window's deviation for a few windows with different steps.
+        The result is never too small. It exceeds the exact value by a factor of about 1 + 1e-5 for tens of
+        windows or more, and by up to 1/256 of a window's deviation for a few windows with different steps.
 
         Raises:
             ValueError: delta is not between 0 and 1.
@@ -159,8 +160,8 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
-        At 0 it is the total variation distance: a test that distinguishes the two histories is right with a
-        chance of at most (1 + delta(0))/2.
+        At epsilon 0 delta is the total variation distance: a test that distinguishes two histories is right
+        with a chance of at most (1 + delta(0))/2.
 
         Raises:
             ValueError: epsilon is negative.
@@ -171,13 +172,13 @@ class Composed:
             return 0.0
 
         def log_delta(s: float) -> float:
-            """Return ln delta by `rdp_epsilon`; its best s tilts the law to where it matters."""
+            """Return ln delta by `rdp_epsilon`; the minimising s is the tilt of the law."""
             return self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s)
 
         return _Tilted.of(self.pairs, _minimise(log_delta)[1]).delta(epsilon)
 
     def figures(self, delta: float) -> tuple[Figure, ...]:
-        """Return (epsilon, delta) by each method: basic (whose delta is 0), zcdp, rdp, pld."""
+        """Return (epsilon, delta) for each method: basic (with delta 0), zcdp, rdp, pld."""
         return (
             Figure(float(self.loss), 0.0, "basic"),
             Figure(zcdp_epsilon(self.rho, delta), delta, "zcdp"),
@@ -186,7 +187,7 @@ class Composed:
         )
 
     def best(self, delta: float) -> Figure:
-        """Return the figure with the least epsilon; of equal ones that of the simpler method."""
+        """Return the figure with the least epsilon; of equal figures, the one of the simpler method."""
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
@@ -200,7 +201,7 @@ class Composed:
 
 
 class _Law(NamedTuple):
-    """Masses of X - L on a grid, tilted and normalised; only cells with mass, and a cell may occur twice."""
+    """Masses of X - L on a grid, tilted and normalised, for cells with mass; a cell may occur twice."""
 
     cells: Integers
     masses: Floats
@@ -251,20 +252,20 @@ class _Tilted(NamedTuple):
             rounding += 2 * count * math.sqrt(float(np.sum(circle**2)))
         masses = np.asarray(np.fft.irfft(spectrum, size), np.float64)
         losses = np.asarray(top - width * (low + (np.arange(size) - low) % size), np.float64)
-        error = 2 * _BEYOND + _ROUNDING * math.log2(size) * math.sqrt(size) * rounding
+        error = 2 * _TAIL_MASS + _ROUNDING * math.log2(size) * math.sqrt(size) * rounding
         return cls(losses, masses, tilt, log_moment, error)
 
     def delta(self, epsilon: float) -> float:
         """Return E_P (1 - e^(epsilon - L))+, plus its error."""
-        above = self.losses > epsilon
-        excess = self.losses[above] - epsilon
-        tail = float(np.sum(self.masses[above] * np.exp(-self.tilt * excess) * -np.expm1(-excess)))
+        is_above = self.losses > epsilon
+        excess = self.losses[is_above] - epsilon
+        tail = float(np.sum(self.masses[is_above] * np.exp(-self.tilt * excess) * -np.expm1(-excess)))
         log_scale = self.log_moment - self.tilt * epsilon
         return min(1.0, math.exp(min(log_scale, 700.0)) * (max(tail, 0.0) + self.error))
 
 
 def _width(pairs: Mapping[Pair, int]) -> float:
-    """Return the width of a cell: the windows' root mean square deviation / 256, or near it a shared step."""
+    """Return the width of a cell: about the windows' root mean square deviation / 256, or a shared step."""
     variance = sum(count * min(2 * pair.kl, 4.0) for pair, count in pairs.items())
     width = math.sqrt(variance / sum(pairs.values())) / _CELLS_PER_DEVIATION
     steps = {2 * pair.a if isinstance(pair, LatticePair) else None for pair in pairs}
@@ -275,18 +276,18 @@ def _width(pairs: Mapping[Pair, int]) -> float:
 
 
 def _fine(pair: Pair, width: float) -> LatticePair:
-    """Return a lattice pair at least as far apart as `pair`; steps are merged if there are too many."""
+    """Return a lattice pair at least as far apart as `pair`; merge steps if there are too many."""
     if isinstance(pair, LatticePair):
         return pair.lattice(_ATOMS_LIMIT)
     return pair.lattice(min(_ATOMS_LIMIT, math.ceil(2 * pair.loss / width)))
 
 
 def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float]:
-    """Return the law of X - L under P in cells, tilted by e^(tilt L), and the logarithm of its mass then.
+    """Return the law of X - L under P in cells, tilted by e^(tilt L), and the logarithm of its mass.
 
-    An atom between cells is split: if its L lies between l and l + width, the upper end takes the share
-    (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass too, and delta is right at the grid's losses and a
-    chord between them.
+    An atom between cells is split: if its L lies between l and l + width, the upper end gets the share
+    (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass, too. Delta is exact at the grid's losses and linear
+    in e^epsilon between them.
     """
     position = 2 * float(fine.a) / width * np.arange(fine.k + 1)
     cells = np.floor(position).astype(np.int64)
@@ -300,11 +301,11 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 
 
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
-    """Return cells between which the sum lies but for 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
+    """Return cells that bound the sum except for 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
     deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3
     for u in np.geomspace(0.25, 16, 19) / deviation:
         up, down = (sum(count * law.log_moment(v) for law, count in laws) for v in (float(u), -float(u)))
-        high = min(high, (up - math.log(_BEYOND)) / u)
-        low = max(low, (math.log(_BEYOND) - down) / u)
+        high = min(high, (up - math.log(_TAIL_MASS)) / u)
+        low = max(low, (math.log(_TAIL_MASS) - down) / u)
     return math.floor(low), math.ceil(high)

@@ -3,30 +3,30 @@
 Theory of operation
 -------------------
 Let M be an epsilon d-private mechanism and x, x' two points with loss X = epsilon d(x, x') between them.
-Where the two are joined by a path of small steps whose lengths add up to d(x, x') (R^n under d_inf, C under
+If x and x' are joined by a path of small steps whose lengths add up to d(x, x') (R^n under d_inf, C under
 sup), the pair of laws (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns the first
-Laplace law into M(x) and the second into M(x'), so that nothing can be inferred from an output that could not
-be inferred from the Laplace pair. On the lattice, where a step is a quantum and loses a, the dominating pair
-is that of two discrete Laplace laws k quanta apart (THEORY 5.1). With k = 1 it is randomised response, which
-dominates every pair of laws of any a-private mechanism. A dominated pair is smaller by every measure below;
+Laplace law into M(x) and the second into M(x'). So everything that can be inferred from an output can be
+inferred from the Laplace pair. On the lattice, where a step is a quantum with loss a, the dominating pair is
+that of two discrete Laplace laws k quanta apart (THEORY 5.1). With k = 1 it is randomised response, which
+dominates every pair of laws of any a-private mechanism. A dominated pair is smaller by every measure below,
 and an adaptive sequence of releases is dominated by the product of the pairs.
 
 The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 count as 0,
-where the loss is the same, and outputs above k as k:
+because they have the same loss, and outputs above k as k:
 
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
-delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and a chord in e^epsilon' between them. The
-continuous pair is the limit, where the formula holds throughout. So the lattice is a little worse than the
-limit, and better when it is twice as fine. The rest follows: TV = delta(0), and the most powerful test is
-B(q) = min over losses l of e^l q + delta(l).
+delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and is linear in e^epsilon' between them.
+The continuous pair is the limit, for which the formula holds everywhere. So the lattice is slightly worse
+than the limit, and a lattice that is twice as fine is better. It follows that TV = delta(0), and the power of
+the most powerful test is B(q) = min over losses l of e^l q + delta(l).
 
 The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
-r = e^(-a(1+2s)): Renyi's divergence of order 1+s, times s. Its first derivative at 0, KL, is the zCDP
-parameter too: the measure sqrt(PQ) of L has the generating function x^k + (1-e^-a)(x^(k-1) + .. + x) + 1,
-which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1) and has zeros only on the unit circle, because inside it
-|x^k (x - e^-a)| < |1 - e^-a x| and outside >. So E_P e^(sL) is a constant times the product of
-1 + (s+1/2)^2 / t_i^2, t_i real: its logarithm is concave in (s+1/2)^2 and lies below its tangent at s = 0,
+r = e^(-a(1+2s)): Renyi's divergence of order 1+s, times s. Its first derivative at 0, KL, is also the zCDP
+parameter. Proof: the measure sqrt(PQ) of L has the generating function x^k + (1-e^-a)(x^(k-1) + .. + x) + 1,
+which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the unit circle, because inside the
+circle |x^k (x - e^-a)| < |1 - e^-a x| and outside >. So E_P e^(sL) is a constant times the product of
+1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and lies below its tangent at s = 0,
 which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
 """
 
@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 
 
 class Pair(Protocol):
-    """A pair of laws P, Q, symmetric under exchange, by measures of how well they can be distinguished."""
+    """A pair of laws P, Q, symmetric under exchange, with measures of how well they can be distinguished."""
 
     @property
     def loss(self) -> Fraction:
@@ -118,7 +118,7 @@ class LaplacePair(_Divergences):
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
 
-        It is 1 - e^((epsilon-X)/2) for |epsilon| <= X.
+        For |epsilon| <= X it is 1 - e^((epsilon-X)/2).
         """
         x = float(self.loss)
         return -math.expm1(epsilon) if epsilon < -x else -math.expm1(min(0.0, (epsilon - x) / 2))
@@ -126,7 +126,7 @@ class LaplacePair(_Divergences):
     def power(self, false_alarm: float) -> float:
         """Return B(q), the largest probability of an event under one law if it is q under the other.
 
-        It is q e^X up to q = e^-X / 2, then 1 - e^-X / (4q) up to 1/2, then 1 - (1-q) e^-X (Neyman and
+        B(q) is q e^X up to q = e^-X / 2, then 1 - e^-X / (4q) up to 1/2, then 1 - (1-q) e^-X (Neyman and
         Pearson).
         """
         q, x = _probability(false_alarm), float(self.loss)
@@ -140,7 +140,7 @@ class LaplacePair(_Divergences):
         return s * x + math.log1p(s / (2 * s + 1) * math.expm1(-(2 * s + 1) * x))
 
     def lattice(self, points: int) -> "LatticePair":
-        """Return the pair with this loss on a lattice of `points` steps: worse by the square of a step."""
+        """Return the pair with this loss on a lattice of `points` steps, worse by the square of a step."""
         return LatticePair(self.loss / points if self.loss else 1, points if self.loss else 0)
 
 
@@ -170,7 +170,7 @@ class LatticePair(_Divergences):
 
     @property
     def risk(self) -> float:
-        """The sum of the two error probabilities of the best test: e^(-X/2), for odd k over cosh(a/2)."""
+        """The sum of the best test's two error probabilities: e^(-X/2), or e^(-X/2)/cosh(a/2) for odd k."""
         a = float(self.a)
         return math.exp(-self.loss / 2) * (2 * math.exp(-a / 2) / (1 + math.exp(-a)) if self.k % 2 else 1)
 
@@ -191,18 +191,18 @@ class LatticePair(_Divergences):
         The best A is z <= j, j = floor((X - epsilon) / 2a), so at |epsilon| <= X delta is
         1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a).
         """
-        a, below = float(self.a), float(self.loss) - epsilon
-        if not 0 < below < 2 * self.loss:
-            return -math.expm1(epsilon) if below > 0 else 0.0
-        j = min(math.floor(below / (2 * a)), self.k - 1)
-        rest = math.expm1(-a * (j + 1)) - math.expm1(-a) + math.expm1(a * j - below)
-        return max(0.0, -rest / (1 + math.exp(-a)))
+        a, excess = float(self.a), float(self.loss) - epsilon
+        if not 0 < excess < 2 * self.loss:
+            return -math.expm1(epsilon) if excess > 0 else 0.0
+        j = min(math.floor(excess / (2 * a)), self.k - 1)
+        negative = math.expm1(-a * (j + 1)) - math.expm1(-a) + math.expm1(a * j - excess)
+        return max(0.0, -negative / (1 + math.exp(-a)))
 
     def power(self, false_alarm: float) -> float:
         """Return B(q), the largest probability of an event under one law if it is q under the other.
 
-        It is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
-        min(e^a q, 1 - e^-a (1-q)); for k it is that function applied k times.
+        B(q) is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
+        min(e^a q, 1 - e^-a (1-q)); for larger k it is this function applied k times.
         """
         q, a, x = _probability(false_alarm), float(self.a), float(self.loss)
         if q == 0:
@@ -213,8 +213,8 @@ class LatticePair(_Divergences):
     def moment(self, s: float) -> float:
         """Return the logarithm of E_P e^(sL), by the formula in the module's docstring."""
         a, x, c = float(self.a), float(self.loss), 2 * s + 1
-        inner = math.expm1(-c * x) / math.expm1(-c * a) * math.exp(-a) / (1 + math.exp(-a))
-        return s * x + math.log1p(math.expm1(-2 * a * s) * inner)
+        scale = math.expm1(-c * x) / math.expm1(-c * a) * math.exp(-a) / (1 + math.exp(-a))
+        return s * x + math.log1p(math.expm1(-2 * a * s) * scale)
 
     def masses(self) -> Floats:
         """Return P(z) for z = 0..k; the loss at z is a (k - 2z)."""
@@ -224,7 +224,7 @@ class LatticePair(_Divergences):
         return law if self.k else np.ones(1)
 
     def lattice(self, points: int) -> "LatticePair":
-        """Return the pair itself or, if it has too many points, the pair on steps of c quanta, rounded up."""
+        """Return the pair or, if it has too many points, the pair on steps of c quanta, rounded up."""
         c = -(-self.k // points) or 1
         return LatticePair(self.a * c, -(-self.k // c))
 
@@ -236,12 +236,12 @@ def _probability(value: float) -> float:
 
 
 def _tangent(q: float, x: float, t: float) -> float:
-    """Return the value at q > 0 of the tangent of B with the slope e^(x - 2t)."""
+    """Return the value at q > 0 of the tangent of B with slope e^(x - 2t)."""
     return math.exp(math.log(q) + x - 2 * t) - math.expm1(-t)
 
 
 class ErrorBounds(NamedTuple):
-    """Lower bounds of the sum of the two error probabilities of any test, by four arguments (THEORY 7)."""
+    """Four lower bounds of the sum of the two error probabilities of any test (THEORY 7)."""
 
     pauwels: float
     pinsker: float
@@ -255,7 +255,7 @@ def error_bounds(loss: Exact) -> ErrorBounds:
     `pauwels`: 1 - sqrt(loss/2) (Pauwels 2016, Proposition 2). `pinsker`: Pinsker's inequality with the
     largest KL of a pure mechanism, loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure differential
     privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on R^n (the
-    Laplace mechanism attains it); on the lattice it is `LatticePair(a, k).risk`. None is below 0.
+    Laplace mechanism attains it); on the lattice it is `LatticePair(a, k).risk`. No bound is below 0.
     """
     pure, metric = LatticePair(loss, 1), LaplacePair(loss)
     pauwels, pinsker = (1 - math.sqrt(kl / 2) for kl in (float(pure.loss), pure.kl))

@@ -1,4 +1,4 @@
-"""Mechanisms: each adds noise of one exactly known law and states its privacy as a function.
+"""Mechanisms: each adds noise of an exactly known law and states its privacy loss as a function.
 
     for                                  a promise for every distance             a pair, or rho
     windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian
@@ -13,10 +13,10 @@
     all rows of a table                  MetricProduct                            Product
     answers to a query                   After                                    OutputPerturbation
 
-Values are whole quanta: round a reading x first, by floor(x/q + 1/2). `loss` allows for that rounding;
-`loss_before_rounding` does where the roundings of several numbers add up (d_1, d_2). `bits` is the source of
-randomness. By default it is the operating system's, `BulkBits` or `SystemBits`; `SeededBits` is for examples
-and research only.
+Values are whole quanta: round a reading x first, by floor(x/q + 1/2). `loss` includes that rounding;
+`loss_before_rounding` includes it for distances to which the roundings of several numbers add up (d_1, d_2).
+`bits` is the source of randomness, by default the operating system's, `BulkBits` or `SystemBits`;
+`SeededBits` is for examples and research only.
 
     >>> import numpy as np
     >>> from meteragent.privacy import Categorical, Categories, LInfLaplace, PlanarLaplace, Product

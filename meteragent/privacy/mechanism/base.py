@@ -1,9 +1,9 @@
 """Interfaces of a mechanism: a randomised map from the points of a metric space to outputs.
 
-A mechanism makes one of two promises. A metric promise (Chatzikokolakis 2013, Definition 1): between any two
-points the odds of any output change by at most e^loss(d), d their distance. Or a pair (epsilon, delta) for
-any two points of the space or, where the space is one of databases, for neighbours (Holohan 2014, Definition
-1). A metric promise is also a pair: (loss(diameter), 0).
+A mechanism makes one of two promises. A metric promise (Chatzikokolakis 2013, Definition 1) bounds the change
+of the odds of any output between any two points by a factor of e^loss(d), where d is their distance. A pair
+(epsilon, delta) holds for any two points of the space or, for a space of databases, for neighbours (Holohan
+2014, Definition 1). A metric promise implies a pair: (loss(diameter), 0).
 """
 
 from fractions import Fraction
@@ -37,7 +37,7 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """An object that releases points with noise; it need not be one of this library's.
+    """An object that releases points with noise, of this library or another.
 
     `space` is a metric space (`meteragent.privacy.space`): `metric(x, y)`, `diameter`, `x in space`, and
     `pairs()`, pairs of points that a test should try.

@@ -1,15 +1,15 @@
 """Randomised response over any finite set (Holohan 2014, Example 6).
 
-There are m values besides the true one. Each of them is released with probability p, the true one with the
-rest:
+There are m values besides the true value. Each of these is released with probability p, and the true value
+with probability 1 - m p:
 
     p = (1 - delta)/(m + e^epsilon),        1 - m p = (e^epsilon + m delta)/(m + e^epsilon).
 
-1 - m p = e^epsilon p + delta, so the pair (epsilon, delta) holds between any two values, and no smaller p
-has it. For two values and delta = 0 it is Warner's randomised response, p = 1/(1 + e^epsilon).
+1 - m p = e^epsilon p + delta, so the pair (epsilon, delta) holds between any two values, and holds for no
+smaller p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
 
 A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
-is replaced by one of all m+1 values, all equally likely. p is irrational; s is compared with certified
+is replaced by one of all m+1 values, all equally likely. p is irrational, so s is compared with certified
 bounds,
 
     s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  growing with y.
@@ -48,7 +48,7 @@ class Categorical:
     the output does not depend on the value; at delta = 1 it is the value.
 
     Raises:
-        TypeError: epsilon or delta is not exact; the text shows what to write.
+        TypeError: epsilon or delta is not exact; the message shows a correct form.
         ValueError: the set has one value, epsilon < 0, or delta is not in [0, 1].
     """
 
@@ -66,7 +66,7 @@ class Categorical:
 
     @property
     def p(self) -> float:
-        """The probability of each value that is not the true one: (1-delta)/(m+e^epsilon)."""
+        """The probability of each value other than the true value: (1-delta)/(m+e^epsilon)."""
         epsilon, delta = map(float, self.guarantee)
         y = math.exp(-epsilon)
         return (1 - delta) * y / (1 + (len(self.space.points) - 1) * y)
@@ -91,19 +91,19 @@ class Categorical:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release `points`, labels in an array of any shape, each independently kept or replaced.
 
-        The shape stays. The dtype is that of the set's values; texts are as wide as the widest value of the
-        set, because the width of the caller's array would tell which texts are in it. Each label is charged.
-        `bits` is the source of randomness, by default `BulkBits`.
+        The shape is that of `points`. The dtype is that of the set's values; texts are as wide as the widest
+        value of the set, because the width of the caller's array would reveal its texts. Each label is
+        charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
-            ValueError: a label is not in the set; the text does not say which, as it may be private.
+            ValueError: a label is not in the set; the message omits the label, which may be private.
         """
         source = sampling.BulkBits() if bits is None else bits
         labels = label_array(points)
         true_indices = self._indices(labels)
-        replaced = sampling.choice(self._replacement_bounds, true_indices.size, source) == 0
+        is_replaced = sampling.choice(self._replacement_bounds, true_indices.size, source) == 0
         replacements = sampling.below_array(len(self.space.points), true_indices.size, source)
-        return self._values()[np.where(replaced, replacements, true_indices)].reshape(labels.shape)
+        return self._values()[np.where(is_replaced, replacements, true_indices)].reshape(labels.shape)
 
     def log_mass(self, outputs: ArrayLike, point: Hashable) -> NDArray[np.float64]:
         """Return ln P(y | x) for each y of `outputs` and x = `point`: P = 1 - m p if they are equal, else p.
@@ -121,16 +121,16 @@ class Categorical:
         return mass
 
     def _replacement_bounds(self, k: int) -> list[tuple[int, int]]:
-        """Return integers lo <= 2^k s <= hi as the one pair that `sampling.choice` needs."""
+        """Return integers lo <= 2^k s <= hi, as the list of one pair that `sampling.choice` needs."""
         (epsilon, delta), m = self.guarantee, len(self.space.points) - 1
         w, top = k + _GUARD_BITS + m.bit_length(), (m + 1) * (1 - delta)  # s grows by up to m+1 times y
         lo, hi = exp_neg_bounds(epsilon.numerator, epsilon.denominator, w)
         unit = 1 << w
-        below, above = top * (lo << k) / (unit + m * lo), top * (hi << k) / (unit + m * hi)
-        return [(math.floor(below), math.ceil(above))]
+        lower, upper = top * (lo << k) / (unit + m * lo), top * (hi << k) / (unit + m * hi)
+        return [(math.floor(lower), math.ceil(upper))]
 
     def _values(self) -> NDArray[np.generic]:
-        """Return the set as an array in its order, of a plain dtype if one holds all values unchanged."""
+        """Return the set's values in order, as an array of a plain dtype if it holds all values unchanged."""
         values = self.space.points
         plain = np.array(values) if {type(value) for value in values} in _PLAIN else np.empty(0)
         if plain.tolist() == list(values):
@@ -146,5 +146,5 @@ class Categorical:
         try:
             return self._index_by_label[label]
         except (KeyError, TypeError):
-            # The label stays out of the text: it may be private.
+            # The message omits the label, which may be private.
             raise ValueError(f"a label is none of the set's {len(self._index_by_label)} values") from None

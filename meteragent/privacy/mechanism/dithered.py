@@ -14,8 +14,8 @@ For each u, windows d quanta apart become at most ceil(d) apart, so the loss is 
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
 
 The law of a window. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the B_i
-that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. All of z lies within
-{-T .. T} with probability g, and always within {-T-1 .. T+1}: A.10's sum over t has these two terms only,
+that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. All z_i lie within
+{-T .. T} with probability g, and always within {-T-1 .. T+1}. So A.10's sum over t has only these two terms,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """
@@ -34,7 +34,7 @@ from meteragent.privacy.space import Windows
 
 _STEPS_LIMIT = 1 << 62
 _LOSS_BITS = 64
-"""The working precision of a loss, which is stated at most 2^-60 too large."""
+"""The working precision of a loss, which is at most 2^-60 too large."""
 
 
 @dataclass(frozen=True, init=False)
@@ -45,7 +45,7 @@ class DitheredLaplace:
     whole quanta the law is that of `LInfLaplace`.
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
     """
 
@@ -84,8 +84,8 @@ class DitheredLaplace:
     def loss(self, distance: Exact) -> Fraction:
         """Return the privacy loss between windows at d_inf = `distance`, in the unit.
 
-        For n = 1 it is h(d/q) of the module's text, at most 2^-60 too large and never too small; for n > 1 it
-        is a ceil(d/q). At multiples of the quantum both are epsilon d.
+        For n = 1 the loss is h(d/q) of the module's docstring, at most 2^-60 too large and never too small.
+        For n > 1 it is a ceil(d/q). At multiples of the quantum both are epsilon d.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -97,8 +97,8 @@ class DitheredLaplace:
         # h(d) - a ceil(d) = ln(f + (1 - f) e^-a), f = {d}.
         a = self.noise.a
         bits = _LOSS_BITS + part.denominator.bit_length()
-        above = part + (1 - part) * Fraction(exp_neg_bounds(a.numerator, a.denominator, bits)[1], 1 << bits)
-        return lattice_loss + min(Fraction(0), Fraction(ln_bounds(above, bits)[1], 1 << bits))
+        ratio = part + (1 - part) * Fraction(exp_neg_bounds(a.numerator, a.denominator, bits)[1], 1 << bits)
+        return lattice_loss + min(Fraction(0), Fraction(ln_bounds(ratio, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(output | point), `outputs` of shape (..., n) in quanta, `point` of (n,) in steps.
@@ -133,16 +133,16 @@ class DitheredLaplace:
 
 
 def log_share(moved: ArrayLike, fraction: ArrayLike, a: float) -> NDArray[np.float64]:
-    """Return ln P(y | S)/P(z = 0) of the module's text: -aT + ln(g + (1 - g) e^-a).
+    """Return ln P(y | S)/P(z = 0), -aT + ln(g + (1 - g) e^-a) in the terms of the module's docstring.
 
-    `moved` are y - m in whole quanta, shape (..., n); `fraction` the f of each slot.
+    `moved` has y - m in whole quanta, shape (..., n); `fraction` has the f of each slot.
     """
     difference = np.asarray(moved)
-    up = difference > 0
-    near = np.where(up, difference - 1, -difference)
-    largest = near.max(axis=-1, keepdims=True)
+    is_above = difference > 0
+    t = np.where(is_above, difference - 1, -difference)
+    largest = t.max(axis=-1, keepdims=True)
     with np.errstate(divide="ignore"):
-        log_chance = np.where(up, np.log(fraction), np.log1p(-np.asarray(fraction)))
-        log_g = np.where(near == largest, log_chance, 0.0).sum(axis=-1)
-        log_rest = np.log(-np.expm1(log_g))
-    return np.asarray(-a * largest[..., 0] + np.logaddexp(log_g, log_rest - a))
+        log_chance = np.where(is_above, np.log(fraction), np.log1p(-np.asarray(fraction)))
+        log_g = np.where(t == largest, log_chance, 0.0).sum(axis=-1)
+        log_complement = np.log(-np.expm1(log_g))
+    return np.asarray(-a * largest[..., 0] + np.logaddexp(log_g, log_complement - a))

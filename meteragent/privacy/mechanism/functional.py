@@ -27,7 +27,7 @@ from meteragent.privacy.space import Curve, Curves, Windows
 class Functional:
     """A mechanism for windows under d_inf, applied to the functionals of curves under the sup norm.
 
-    Holohan 2014, Example 4; Chatzikokolakis 2013, Fact 5. With `Projection` for functionals it is one
+    See Holohan 2014, Example 4; Chatzikokolakis 2013, Fact 5. With a `Projection` as functionals, this is a
     finite-dimensional projection of a mechanism on C([0, T]).
 
     Raises:
@@ -39,7 +39,7 @@ class Functional:
     functionals: Means | Projection
 
     def __post_init__(self) -> None:
-        """Refuse a mechanism that takes other points."""
+        """Check that the mechanism's points are windows with a number for each functional."""
         space, k = self.mechanism.space, self.functionals.k
         if not isinstance(space, Windows) or space != Windows(k, space.quantum):
             raise ValueError(
@@ -57,9 +57,9 @@ class Functional:
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
         """
-        moved = self.functionals.sensitivity * rational("distance", distance)
+        change = self.functionals.sensitivity * rational("distance", distance)
         quantum: Fraction = self.mechanism.space.quantum
-        return self.mechanism.loss(quantum * math.ceil(moved / quantum))
+        return self.mechanism.loss(quantum * math.ceil(change / quantum))
 
     def window(self, curve: Curve) -> tuple[int, ...]:
         """Return a curve's functionals in whole quanta, floor(L f/q + 1/2). They are as secret as the curve.
@@ -78,7 +78,7 @@ class Functional:
         Each curve is charged. `bits` is the source of randomness, by default that of the mechanism.
 
         Raises:
-            ValueError: a curve is not in the space.  The errors of the mechanism's `release` too.
+            ValueError: a curve is not in the space.  Also the errors of the mechanism's `release`.
         """
         windows = [self.window(curve) for curve in curves]
         return self.mechanism.release(np.array(windows, np.int64).reshape(-1, self.functionals.k), bits=bits)

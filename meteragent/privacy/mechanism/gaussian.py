@@ -7,9 +7,9 @@ the Renyi divergence of order alpha between the releases is at most alpha n k^2/
     rho(d) = n k^2/(2 sigma^2).
 
 So `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
-epsilon: the loss of an outcome is unbounded, and the promise is a delta for every epsilon. That delta is
-computed without slack. Of all pairs at d_inf <= d those that differ by k in every number are the worst: a
-number's law is log-concave, so tests of 0 against j quanta are half-lines and get no worse as j grows; by
+epsilon: the loss of an outcome is unbounded, and the promise is a delta for every epsilon. This delta is
+computed without slack. Of all pairs at d_inf <= d, those that differ by k in every number are the worst. A
+number's law is log-concave, so tests of 0 against j quanta are half-lines and get no worse as j grows. By
 Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and so is a product of such
 pairs; signs do not matter. For the worst pair the log of the odds is a function of the sum S of the noise
 alone,
@@ -49,7 +49,7 @@ class DiscreteGaussian:
         sigma^2 = n ceil(radius/q)^2 / (2 rho)    in quanta, for each slot
 
     Raises:
-        TypeError: a parameter is not exact, or n is not an int; the text shows what to write.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
         ValueError: a parameter is not above zero, or sigma^2 >= 2^44 quanta^2.
     """
 
@@ -68,7 +68,7 @@ class DiscreteGaussian:
 
     @property
     def sigma2(self) -> Fraction:
-        """The parameter sigma^2 of a slot's noise, in quanta^2; where it is small the variance is smaller."""
+        """The parameter sigma^2 of a slot's noise, in quanta^2; if it is small, the variance is smaller."""
         return self.n * self._quanta(self.radius) ** 2 / (2 * self.rho)
 
     @property
@@ -104,9 +104,9 @@ class DiscreteGaussian:
 
             inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) / (alpha-1) (1 - 1/alpha)^alpha
 
-        Canonne, Kamath, Steinke 2020, Corollary 13. The minimum over a fine grid exceeds the infimum by less
-        than 1e-4 of it. Use this bound where the rhos of several releases have been added; for a single
-        release `delta` is smaller.
+        See Canonne, Kamath, Steinke 2020, Corollary 13. The minimum over a fine grid exceeds the infimum by a
+        relative error below 1e-4. Use this bound if the rhos of several releases have been added; for a
+        single release `delta` is smaller.
 
         Raises:
             TypeError: a parameter is not exact.  ValueError: one is negative.
@@ -114,8 +114,8 @@ class DiscreteGaussian:
         rho, eps = float(self.zcdp(distance)), float(not_negative("epsilon", epsilon))
         if not rho:
             return 0.0
-        over = (eps / (2 * rho) + 1) * np.exp2(np.linspace(-12, 4, _ORDERS))  # alpha - 1
-        log_delta = over * ((over + 1) * rho - eps) - np.log(over) + (over + 1) * np.log(over / (over + 1))
+        s = (eps / (2 * rho) + 1) * np.exp2(np.linspace(-12, 4, _ORDERS))  # alpha - 1
+        log_delta = s * ((s + 1) * rho - eps) - np.log(s) + (s + 1) * np.log(s / (s + 1))
         return min(1.0, math.exp(min(0.0, float(log_delta.min()))))
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
@@ -144,7 +144,7 @@ class DiscreteGaussian:
 
     @property
     def sd(self) -> float:
-        """The standard deviation of a slot's noise, in the unit: q sigma, or less where sigma is small."""
+        """The standard deviation of a slot's noise, in the unit: q sigma, or less if sigma is small."""
         variance = float(self.sigma2)
         if variance < _SMOOTH:
             z, mass = _law(variance)
@@ -163,7 +163,10 @@ def _law(variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _normaliser(variance: float) -> float:
-    """Sum e^(-z^2/(2 variance)) over Z; sqrt(2 pi variance) is right to a relative 2 e^(-2 pi^2 variance)."""
+    """Sum e^(-z^2/(2 variance)) over Z.
+
+    The relative error of sqrt(2 pi variance) is 2 e^(-2 pi^2 variance).
+    """
     if variance >= _SMOOTH:
         return math.sqrt(2 * math.pi * variance)
     z = np.arange(1.0, _SPAN * math.sqrt(variance) + 2)
@@ -175,11 +178,11 @@ def _law_of_sum(n: int, variance: float) -> tuple[NDArray[np.float64], NDArray[n
     """Return the law of the sum of n independent numbers: its points and their probabilities."""
     if n == 1 or variance >= _SMOOTH:
         return _law(n * variance)
-    _, single = _law(variance)
-    law = single[:1] * 0 + 1
+    _, slot_law = _law(variance)
+    law = slot_law[:1] * 0 + 1
     for bit in f"{n:b}":  # by squaring; no term is negative, so nothing cancels
         law = _trimmed(np.convolve(law, law))
-        law = _trimmed(np.convolve(law, single)) if bit == "1" else law
+        law = _trimmed(np.convolve(law, slot_law)) if bit == "1" else law
     return np.arange(0.0, len(law)) - (len(law) - 1) / 2, law
 
 
@@ -190,7 +193,7 @@ def _trimmed(law: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
-    """Return delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k), of the module's text."""
+    """Return delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k), as in the module's docstring."""
     if 2 * _SPAN * math.sqrt(n * variance) > _TERMS_LIMIT:
         mu = k * math.sqrt(n / variance)
         return _normal(mu / 2 - epsilon / mu) - math.exp(min(epsilon, _EXP_LIMIT)) * _normal(
@@ -198,9 +201,12 @@ def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
         )
     edge = (n * k * k - 2 * variance * epsilon) / (2 * k)
     s, law = _law_of_sum(n, variance)
-    far = float(law[s < edge - n * k].sum())
+    shifted_tail = float(law[s < edge - n * k].sum())
     # exp(epsilon + ln P) does not overflow where e^epsilon alone would.
-    return max(0.0, float(law[s < edge].sum()) - (math.exp(epsilon + math.log(far)) if far else 0.0))
+    return max(
+        0.0,
+        float(law[s < edge].sum()) - (math.exp(epsilon + math.log(shifted_tail)) if shifted_tail else 0.0),
+    )
 
 
 def _normal(x: float) -> float:

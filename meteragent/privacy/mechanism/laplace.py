@@ -2,23 +2,23 @@
 
 The noise of a window is z in Z^n, in quanta, with P(z) = e^(-a max|z_i|) / Z, a = epsilon q. The output,
 x + q z, is epsilon d_inf-private for x in q Z^n: P(z - k)/P(z) <= e^(a max|k_i|) by the triangle inequality.
-This also holds when each slot leaves as soon as it ends and the readings react to it (THEORY 3.1).
+This also holds if each slot is released as soon as it ends and later readings react to it (THEORY 3.1).
 
-Among which mechanisms is it optimal? On R^n no other noise that keeps epsilon d_inf at *all* distances has a
-smaller mean of a loss that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius, and promises
-nothing better for smaller distances, can have less error: there the generalised staircase is optimal, for
-every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n it is epsilon d-private for no
-epsilon, as its density falls by e^level between points that are arbitrarily close.
+Optimality. On R^n no other noise that is epsilon d_inf-private at *all* distances has a smaller mean of a
+loss that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius, without a better promise at
+smaller distances, can have less error: for that promise the generalised staircase is optimal, for every norm
+(Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n the staircase is epsilon d-private for no
+epsilon, because its density falls by e^level between points that are arbitrarily close.
 
 There are (2m+1)^n - (2m-1)^n points at max|z_i| = m > 0, so that, with r = R + 1/2,
 
     Z - 1 = sum over m > 0 of ((2m+1)^n - (2m-1)^n) e^(-am),
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
 
-The first is used while at most 2^17 of its terms matter (they are added without the 1, so that ln Z keeps its
-digits where Z is hardly above 1). With more, a is so small that the second sum is an integral, n! a^-(n+1):
-by Poisson's formula their relative difference is at most 2 sum over m > 0 of |1 + 2 pi i m/a|^-(n+1), below
-1e-11 for n >= 2; for n = 1, Z = coth(a/2).
+The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
+keeps its digits if Z is hardly above 1). With more terms, a is so small that an integral, n! a^-(n+1),
+replaces the second sum: by Poisson's formula their relative difference is at most 2 sum over m > 0 of
+|1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
 """
 
 from __future__ import annotations  # help() shows `ArrayLike`, not the long union that it stands for
@@ -54,8 +54,8 @@ class LInfLaplace:
         >>> mechanism.release([[51, 50], [10, 9]]).shape  # two windows, in quanta
         (2, 2)
 
-    Where a window's slots leave one by one, call `noise_bound` when the window opens and `draw` once for each
-    slot.
+    If a window's slots are released one by one, call `noise_bound` when the window opens and `draw` once for
+    each slot.
 
     Attributes:
         epsilon: The privacy loss for each unit of distance, in 1/unit.
@@ -64,7 +64,7 @@ class LInfLaplace:
         a: The product epsilon * quantum. The law of the noise in quanta depends on a and n alone.
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or n/a >= 2^45.
     """
 
@@ -116,13 +116,13 @@ class LInfLaplace:
     def noise_bound(self, bits: sampling.Bits) -> int:
         """Draw the noise bound R of one window (THEORY 3.1).
 
-        R is secret until the window has ended, and is then to be erased. Call `draw` with it at most n times:
-        an (n+1)st slot costs many times epsilon.
+        R is secret; erase it when the window has ended. Call `draw` with R at most n times: an (n+1)st slot
+        costs many times epsilon.
         """
         return sampling.noise_bound(self.n, self.a, bits)
 
     def noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
-        """Draw the noise bounds of `count` windows by the same law, many in a fraction of the time."""
+        """Draw the noise bounds of `count` windows by the law of `noise_bound`; faster for large counts."""
         bounds: list[int] = sampling.noise_bounds(self.n, self.a, count, bits).tolist()
         return bounds
 
@@ -156,15 +156,15 @@ class LInfLaplace:
         return noise
 
     def release_rows(self, windows: ArrayLike, rows: sampling.RowBits) -> NDArray[np.int64]:
-        """Release `windows`, integers in quanta of shape (rows.count, n), each row with its own bits.
+        """Release `windows`, integers in quanta of shape (rows.count, n), each with the bits of its row.
 
-        The law and the charge are those of `release`. A row's noise depends on that row's bits alone, not on
-        the other rows.
+        The law and the charge are those of `release`. A window's noise depends on the bits of its row alone,
+        not on other windows.
 
         Raises:
             TypeError: the values are not integers.
             ValueError: the shape is not (rows.count, n), or a value is beyond 2^62 quanta.
-            OverflowError: n is above 2^24, or a row's bits are used up.
+            OverflowError: n is above 2^24, or a row has no bits left.
         """
         values = whole_vectors(windows, self.n)
         if values.shape != (rows.count, self.n):
@@ -176,7 +176,7 @@ class LInfLaplace:
 
 @lru_cache(maxsize=256)
 def reach(n: int, a: Fraction) -> int:
-    """Return K with P(|z_i| > K) < 2^-40 for the noise z_i of one slot, in quanta, whatever R is.
+    """Return K with P(|z_i| > K) < 2^-40 for the noise z_i of one slot, in quanta, over the law of R.
 
         K = ceil(28 / a) for n = 1, else ceil((44 + 5n/2) / a)
 

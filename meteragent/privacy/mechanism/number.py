@@ -1,12 +1,12 @@
-"""Noise on numbers: points of q Z, held as whole quanta, each with independent discrete Laplace noise.
+"""Noise on numbers: points of q Z, in whole quanta, each with independent discrete Laplace noise.
 
     output = x + z,        P(z) = tanh(a/2) e^(-a|z|)
 
 This is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for
-d = |x - y|): with a = epsilon q, epsilon d-private. For a window of one slot it is `LInfLaplace`.
+d = |x - y|). With a = epsilon q it is epsilon d-private. For a window of one slot it is `LInfLaplace`.
 
-`TruncatedGeometric` clips the output to 0 .. k, which costs no privacy: epsilon d-private on q [0 .. k]
-(Chatzikokolakis 2013, Figure 2(iv)). Summing the noise that falls beyond an end (THEORY 2.4) gives
+`TruncatedGeometric` clips the output to 0 .. k, which costs no privacy: it is epsilon d-private on q [0 .. k]
+(Chatzikokolakis 2013, Figure 2(iv)). The noise that falls beyond an end sums (THEORY 2.4) to
 
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
 """
@@ -99,10 +99,10 @@ class Laplace:
 class TruncatedGeometric:
     """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to them: epsilon |x - y|-private.
 
-    P(y | x) is in the module's text (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
-    After a query whose answers form a line, that is, one that is uniformly sensitive, no epsilon d-private
-    mechanism of the form H after the query serves a Bayesian user better (Theorems 8 and 10). Counts, sums,
-    percentiles and *rounded* averages are such queries; an unrounded average is not (`query`).
+    The module's docstring has P(y | x) (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
+    After a uniformly sensitive query, whose answers form a line, no epsilon d-private mechanism of the form H
+    after the query is better for any Bayesian user (Theorems 8 and 10). Counts, sums, percentiles and
+    *rounded* averages are such queries; an unrounded average is not (`query`).
 
     Raises:
         TypeError: epsilon or quantum is not exact, or k is not an int.

@@ -5,22 +5,22 @@ geolocation) on the lattice q Z^2. With a = epsilon q the noise in quanta has
 
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 
-and by the triangle inequality the output, x + q z, is epsilon d_2-private on q Z^2, exactly; outputs on the
-line through two points, beyond them, attain the bound. `PlanarManhattan` is the same with |z|_1, a product of
-two discrete Laplace laws.
+and by the triangle inequality the output, x + q z, is exactly epsilon d_2-private on q Z^2; outputs on the
+line through two points, beyond these points, attain the bound. `PlanarManhattan` uses |z|_1 instead, a
+product of two discrete Laplace laws.
 
 Rounding. Rounding points of R^2 to the lattice first, each number by floor(x/q + 1/2), may move the two
 points of a pair apart: a number's difference of s quanta becomes a whole k with |k| < |s| + 1. So d_2 grows
-by less than sqrt2 q (and d_1 as `vector` says). sqrt2 < 99/70.
+by less than sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
 
-Sums over the lattice, r = |z|_2, are computed directly while a >= 1/20. For smaller a Poisson's formula is
+Sums over the lattice, r = |z|_2, are computed directly for a >= 1/20. For smaller a Poisson's formula is
 used: the sum of e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over Z^2. The term
-at 0 is the fine lattice's integral 2 pi/a^2; expanding the others in a gives Epstein's zeta function, the sum
-over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
+at 0 is the fine lattice's integral 2 pi/a^2. Expanding the other terms in a gives Epstein's zeta function,
+the sum over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
 
     C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..,
 
-whose next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
+The next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
 """
 
 import math
@@ -55,7 +55,7 @@ class _Sums(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _sums(a: float) -> _Sums:
-    """Compute C(a) and the mean of |z|_2, directly or by the series of the module's text."""
+    """Compute C(a) and the mean of |z|_2, directly or by the series of the module's docstring."""
     if a >= _DIRECT:
         r = _quarter(a)
         weight = np.exp(-a * r)
@@ -67,7 +67,7 @@ def _sums(a: float) -> _Sums:
 
 
 def _quarter(a: float) -> NDArray[np.float64]:
-    """Return |z|_2 for z_1 > 0, z_2 >= 0: a quarter of the lattice, whose rotations are all points but 0."""
+    """Return |z|_2 for z_1 > 0, z_2 >= 0: a quarter of the lattice, whose rotations cover all but 0."""
     reach = math.ceil(_END / a) + 1
     return np.asarray(np.hypot(np.arange(1.0, reach)[:, np.newaxis], np.arange(0.0, reach)))
 
@@ -106,7 +106,7 @@ class PlanarLaplace:
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss epsilon d between points of the lattice at d_2 = `distance`, in the unit.
 
-        Where the distance is irrational, pass a rational number above it.
+        If the distance is irrational, pass a rational number above it.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -157,8 +157,8 @@ class PlanarLaplace:
     def beyond(self, distance: float) -> float:
         """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        It is a sum over the lattice while a >= 1/20. For a finer lattice it is the limit, with an error of
-        less than 0.004: the noise's length is Erlang(2),
+        For a >= 1/20 the probability is a sum over the lattice. For a finer lattice it is the limit, with an
+        error of less than 0.004, in which the noise's length is Erlang(2),
 
             P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
         """
@@ -168,8 +168,8 @@ class PlanarLaplace:
         if a < _DIRECT:
             return (1 + a * quanta) * math.exp(-a * quanta)
         r = _quarter(a)
-        farther = r > quanta * (1 + _SLACK)  # 0.3 must not count as beyond three quanta of 1/10
-        return 4 * float(np.exp(-a * r[farther]).sum()) / _sums(a).normaliser
+        is_beyond = r > quanta * (1 + _SLACK)  # the float 0.3 must not count as beyond three quanta of 1/10
+        return 4 * float(np.exp(-a * r[is_beyond]).sum()) / _sums(a).normaliser
 
 
 @dataclass(frozen=True, init=False)

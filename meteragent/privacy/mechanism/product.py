@@ -2,12 +2,12 @@
 
     X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7)
 
-Neighbouring databases differ in one row, so all other factors cancel, and (epsilon, delta) between any two
-values of a row is (epsilon, delta) between neighbours (Theorem 5): `Product`. No losses are added.
+Neighbouring databases differ in one row, so all other factors cancel: (epsilon, delta) between any two values
+of a row implies (epsilon, delta) between neighbours (Theorem 5): `Product`. No losses are added.
 
-This argument needs that only one row changes, and so does not apply under d_inf, where all rows may: then all
-n factors change, and noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under d_1, the sum
-of the rows' distances, it has loss(d). `MetricProduct` states these two.
+This argument requires that only one row changes. It does not apply under d_inf, where all rows may change:
+then all n factors change, and noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under
+d_1, the sum of the rows' distances, it has loss(d). `MetricProduct` has both cases.
 """
 
 import math
@@ -34,11 +34,11 @@ class _Rows:
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release `points`, databases in an array of shape (..., n), each row with its own noise.
 
-        The shape stays. Each database is charged. `bits` is the source of randomness, by default that of the
-        mechanism on rows.
+        The shape is that of `points`. Each database is charged. `bits` is the source of randomness, by
+        default that of the mechanism on rows.
 
         Raises:
-            ValueError: the last axis is not n.  The errors of the mechanism on rows too.
+            ValueError: the last axis is not n.  Also the errors of the mechanism on rows.
         """
         return self.row.release(self._databases(points), bits=bits)
 
@@ -47,7 +47,7 @@ class _Rows:
 
         Raises:
             ValueError: the last axis is not n, or d does not have n rows.
-                The errors of the mechanism on rows too.
+                Also the errors of the mechanism on rows.
         """
         y = self._databases(outputs)
         if len(point) != self.space.n:
@@ -68,27 +68,27 @@ class Product(_Rows):
     """Any one-dimensional mechanism on all n rows: the (epsilon, delta) of a row holds for neighbours in D^n.
 
     Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
-    (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). This
-    says nothing about databases that differ a little in all rows; see `MetricProduct`.
+    (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). For
+    databases that differ a little in all rows, see `MetricProduct`.
 
     Raises:
         TypeError: the mechanism states neither promise.
-        ValueError: its points are not single values, n < 1, or its promise holds for no finite pair.
+        ValueError: its points are not single values, n < 1, or its promise implies no finite pair.
     """
 
     guarantee: Guarantee
 
     def __init__(self, row: Mechanism, n: int) -> None:
-        _set(self, row=_single(row), space=Databases(row.space, n), guarantee=_pair_of(row))
+        _set(self, row=_checked_row(row), space=Databases(row.space, n), guarantee=_pair_of(row))
 
 
 @dataclass(frozen=True, init=False)
 class MetricProduct(_Rows):
     """A metric mechanism on all n rows, as a metric mechanism: loss(d) under d_1, n loss(d) under d_inf.
 
-    Independent noise of epsilon on each of n readings is epsilon d_1-private, and n epsilon d_inf-private and
-    no better: readings that all differ by the same amount attain it (THEORY 0). The loss of a row must grow
-    in proportion to the distance, as that of all mechanisms here does.
+    Independent noise of epsilon on each of n readings is epsilon d_1-private and n epsilon d_inf-private. The
+    latter is tight: readings that all differ by the same amount attain it (THEORY 0). The loss of a row must
+    be proportional to the distance, as for all mechanisms here.
 
     Raises:
         TypeError: the mechanism has no metric promise.
@@ -102,7 +102,7 @@ class MetricProduct(_Rows):
             raise TypeError(f"{type(row).__name__} has no loss: it must state a promise for every distance")
         if metric not in ("l1", "linf"):
             raise ValueError(f"the metric must be l1 or linf, not {metric!r}")
-        _set(self, row=_single(row), space=Databases(row.space, n, metric))
+        _set(self, row=_checked_row(row), space=Databases(row.space, n, metric))
 
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss between databases at `distance` in the metric of the space.
@@ -122,8 +122,8 @@ def _set(instance: object, **fields: object) -> None:
         object.__setattr__(instance, name, value)
 
 
-def _single(row: Mechanism) -> Mechanism:
-    """Return `row`; refuse a mechanism on windows, whose noise is one draw, not one for each value."""
+def _checked_row(row: Mechanism) -> Mechanism:
+    """Return `row`; refuse a mechanism on windows, whose values share one draw of the noise."""
     point, _ = next(iter(row.space.pairs()))
     if np.ndim(point):
         raise ValueError("a row is a single value: choose a mechanism on numbers or categories")

@@ -1,14 +1,15 @@
 """Randomised response by coins, and a release that is not private (Pauwels 2016).
 
-The answer is the true yes or no with probability t (a first coin), and otherwise a fair coin's:
+A first coin decides, with probability t, to give the true yes or no; otherwise a fair coin gives the answer:
 
     P(true answer) = (1+t)/2,   P(false answer) = (1-t)/2,   odds (1+t)/(1-t).
 
 Two fair coins, t = 1/2, give odds of exactly 3: epsilon = ln 3. Here the probabilities are exact and epsilon
 is irrational; in `Categorical` epsilon is exact and the probabilities are irrational.
 
-From N answers the share of true yeses is estimated by (y - (1-t)/2)/t, y the share of yeses in the answers.
-Answers have the variance (1+t)/2 (1-t)/2 whatever the truth, so the estimate is unbiased, and its error has
+From N answers the share of true yeses is estimated by (y - (1-t)/2)/t, where y is the share of yeses in the
+answers. The estimate is unbiased. The variance of an answer is (1+t)/2 (1-t)/2 for either truth, so the error
+of the estimate has
 
     sd = sqrt((1 - t^2)/N) / (2t),        for two fair coins sqrt(3/(4N)).
 """
@@ -38,10 +39,12 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class RandomisedResponse:
-    """Yes or no, true with probability t = `truth`, else a fair coin's: odds of (1+t)/(1-t) (Pauwels 2016).
+    """Yes or no: the truth with probability t = `truth`, otherwise a fair coin (Pauwels 2016).
+
+    The odds are (1+t)/(1-t).
 
     Raises:
-        TypeError: `truth` is not exact; the text shows what to write.
+        TypeError: `truth` is not exact; the message shows a correct form.
         ValueError: `truth` is not between 0 and 1.
     """
 
@@ -50,7 +53,7 @@ class RandomisedResponse:
     def __init__(self, truth: Exact = Fraction(1, 2)) -> None:
         exact = positive("truth", truth)
         if exact >= 1:
-            raise ValueError(f"truth must be below 1, or nothing is hidden, not {exact}")
+            raise ValueError(f"truth must be below 1, not {exact}: at 1 nothing is hidden")
         object.__setattr__(self, "truth", exact)
 
     @property
@@ -81,12 +84,12 @@ class RandomisedResponse:
         values = np.asarray(points)
         if not np.isin(values, [0, 1]).all():
             raise ValueError("an answer is yes or no: give booleans, or 0 and 1")
-        truthful = sampling.choice(self._truthful_bounds, values.size, source) == 0
-        fair = sampling.below_array(2, values.size, source) == 1
-        return np.asarray(np.where(truthful, values.ravel() == 1, fair).reshape(values.shape))
+        is_truthful = sampling.choice(self._truthful_bounds, values.size, source) == 0
+        coin = sampling.below_array(2, values.size, source) == 1
+        return np.asarray(np.where(is_truthful, values.ravel() == 1, coin).reshape(values.shape))
 
     def _truthful_bounds(self, k: int) -> list[tuple[int, int]]:
-        """Return integers below and above 2^k t as the one pair that `sampling.choice` needs."""
+        """Return integers below and above 2^k t, as the list of one pair that `sampling.choice` needs."""
         t = self.truth * (1 << k)
         return [(math.floor(t), math.ceil(t))]
 
@@ -113,8 +116,8 @@ class RandomisedResponse:
 class RandomRow:
     """One row of n, drawn at random and released unchanged: private for no epsilon (Pauwels 2016).
 
-    A row that occurs in one database and in no neighbour is released with probability 1/n, and so identifies
-    the database: the odds are infinite. As a pair the promise is (0, 1/n), and for delta below 1/n no epsilon
+    A row that occurs in one database and in no neighbour is released with probability 1/n and identifies the
+    database, so the odds are infinite. As a pair the promise is (0, 1/n); for delta below 1/n no epsilon
     holds. This shows how weak a delta of 1/n is: delta must be far below one over the number of people.
     """
 

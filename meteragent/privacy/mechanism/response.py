@@ -1,18 +1,18 @@
 """Answers to queries: noise on the data and then the query, or the query and then noise.
 
-Sanitised response (Holohan 2014, section 2.2), X_Q(d) = Q(X_d). The database gets noise once, and every
-answer is computed from the noisy database. So a single release is charged, whatever the queries and however
-many: the answers to all queries are (epsilon, delta)-private together exactly when the release is, as the
-release is itself the answer to the identity query (Theorem 4, Corollary 1). A repeated query has the same
-answer. See `Sanitised`; for one function of a mechanism's output, `Then`.
+Sanitised response (Holohan 2014, section 2.2), X_Q(d) = Q(X_d). Noise is added to the database once, and
+every answer is computed from the noisy database. So a single release is charged, for any number of queries:
+the answers to all queries together are (epsilon, delta)-private if and only if the release is, because the
+release is the answer to the identity query (Theorem 4, Corollary 1). A repeated query has the same answer.
+See `Sanitised`; for one function of a mechanism's output, `Then`.
 
-Output perturbation, X_Q(d) = X_{Q(d)}. Every answer gets fresh noise and is charged, a repeated one too,
-because the mean of many noisy answers tends to the true one. The promise is about the space of answers Y, and
-carries over to databases:
+Output perturbation, X_Q(d) = X_{Q(d)}. Every answer gets fresh noise and is charged, even if the query is
+repeated, because the mean of many noisy answers tends to the true answer. The promise is about the space of
+answers Y, and carries over to databases:
 
 * `After`: an epsilon d_Y-private mechanism after a Delta-sensitive query is Delta epsilon d_X-private
   (Chatzikokolakis 2013, Fact 5);
-* `OutputPerturbation`: a pair (epsilon, delta) between any two answers is one between any two points.
+* `OutputPerturbation`: a pair (epsilon, delta) between any two answers holds between any two points.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ class Sanitised:
     """A noisy release of a point, such as a database, that answers any queries.
 
     All answers together are as private as the release, by the promise of `mechanism`. The point itself is not
-    kept. `released` has the form of a point of the space: a tuple of rows, or a single value.
+    stored. `released` has the form of a point of the space: a tuple of rows, or a single value.
     """
 
     mechanism: Mechanism
@@ -52,9 +52,9 @@ class Sanitised:
         object.__setattr__(self, "released", plain(mechanism.release(label_array([point]), bits=bits)[0]))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
-        """Return the query's answer on the release: without a charge, and the same each time.
+        """Return the query's answer on the release, the same for each call; nothing is charged.
 
-        Of a `Query` only the function is used, because noise may have led out of its space.
+        Only the function of a `Query` is used, because noise may have moved the point out of its space.
         """
         function = query.function if isinstance(query, Query) else query
         return function(self.released)
@@ -62,9 +62,9 @@ class Sanitised:
 
 @dataclass(frozen=True)
 class Then:
-    """A metric mechanism whose output passes through a function: post-processing, without further loss.
+    """A metric mechanism followed by a function of its output: post-processing, without further loss.
 
-    `function` maps an array of outputs to an array of their images, and never sees a point.
+    `function` maps an array of outputs to an array of their images.
     """
 
     mechanism: MetricMechanism
@@ -76,11 +76,11 @@ class Then:
         return self.mechanism.space
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the mechanism's loss: the image of an output tells no more than the output."""
+        """Return the mechanism's loss: the image of an output reveals no more than the output."""
         return self.mechanism.loss(distance)
 
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Return the function of a release, which is charged."""
+        """Return the function of a release; the release is charged."""
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
@@ -92,7 +92,7 @@ class Then:
         originals = listed(self.mechanism.space)
         mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
         if abs(mass.sum() - 1) > 1e-9:
-            raise ValueError("the law of a function's value is known only where all outputs can be listed")
+            raise ValueError("the law of a function's value is known only if all outputs can be listed")
         images, values = self.function(np.asarray(originals)), np.asarray(outputs)
         total = np.where(values[..., np.newaxis] == images, mass, 0).sum(axis=-1)
         with np.errstate(divide="ignore"):
@@ -115,7 +115,7 @@ class _Answered:
     query: Query
 
     def __post_init__(self) -> None:
-        """Refuse answers that the mechanism cannot take."""
+        """Check that answers are points of the mechanism's space."""
         for x in chain.from_iterable(self.query.domain.pairs()):
             if self.query(x) not in self.mechanism.space:
                 raise ValueError(f"answers must be points of the mechanism's space, {self.mechanism.space}")
@@ -128,11 +128,11 @@ class _Answered:
     def release(self, points: Iterable[Any], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
-        Each answer is charged, a repeated one too. `bits` is the source of randomness, by default that of the
-        mechanism.
+        Each answer is charged, even if it is repeated. `bits` is the source of randomness, by default that of
+        the mechanism.
 
         Raises:
-            ValueError: a point is not in the query's space.  The errors of the mechanism too.
+            ValueError: a point is not in the query's space.  Also the errors of the mechanism.
         """
         answers = [self.query(plain(point)) for point in points]
         return self.mechanism.release(np.array(answers), bits=bits)
@@ -146,7 +146,7 @@ class _Answered:
 class After(_Answered):
     """A metric mechanism after a query: Delta epsilon d_X-private (Chatzikokolakis 2013, Fact 5).
 
-    The query's sensitivity Delta is checked in the mechanism's own metric, on the pairs of points that the
+    The query's sensitivity Delta is checked in the mechanism's metric, on the pairs of points that the
     query's space yields (all pairs of a small space).
 
     Raises:
@@ -158,7 +158,7 @@ class After(_Answered):
     mechanism: MetricMechanism
 
     def __post_init__(self) -> None:
-        """Refuse a sensitivity that does not hold in the mechanism's metric."""
+        """Check that the sensitivity holds in the mechanism's metric."""
         super().__post_init__()
         delta, domain, answers = self.query.sensitivity, self.query.domain, self.mechanism.space
         if not isinstance(self.mechanism, MetricMechanism):
@@ -178,8 +178,8 @@ class After(_Answered):
 class OutputPerturbation(_Answered):
     """A mechanism with (epsilon, delta) between any two answers, after a query of any sensitivity.
 
-    Holohan 2014, section 2.2. The answers about neighbours need not be neighbours, so a promise for
-    neighbours, such as that of a product, is not enough.
+    See Holohan 2014, section 2.2. The answers for neighbours need not be neighbours, so a promise for
+    neighbours, such as that of a product, does not suffice.
 
     Raises:
         TypeError: the mechanism has no pair.
@@ -189,7 +189,7 @@ class OutputPerturbation(_Answered):
     mechanism: PairMechanism
 
     def __post_init__(self) -> None:
-        """Refuse a promise that does not hold between any two answers."""
+        """Check that the promise holds between any two answers."""
         super().__post_init__()
         if not isinstance(self.mechanism, PairMechanism):
             raise TypeError(f"{type(self.mechanism).__name__} has no guarantee: see After")

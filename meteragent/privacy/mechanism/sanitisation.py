@@ -8,13 +8,14 @@ Three calibrations of b, the scale of the noise, for a set of diameter D on the 
 
 Proof of "any set". With X = D/b the noise is X-private, and every X-private mechanism is (epsilon,
 (e^X - e^epsilon)/(e^X + 1))-private, because randomised response dominates it (`divergence`). The second
-number is delta at e^X = (e^epsilon + delta)/(1-delta), and two numbers a quantum apart attain it: no formula
-in D, epsilon and delta that is right for all sets needs less noise. Example 5 follows: its X is smaller,
+number equals delta at e^X = (e^epsilon + delta)/(1-delta), and two numbers a quantum apart attain it. So no
+formula in D, epsilon and delta that holds for all sets needs less noise. Example 5 follows: its X is smaller,
 since (1-delta) e^X = e^epsilon < e^epsilon + delta.
 
 Proof of "lattice". Two numbers k quanta apart have the laws `divergence.LatticePair(a, k)`, a = q/b. Their
-hockey stick is the largest over j of the chance that the noise is at most j quanta under one law, minus
-e^epsilon times the chance under the other. It grows with k and with a, so the ends of the set decide, and
+hockey stick is the largest value, over j, of the chance that the noise is at most j quanta under one law,
+minus e^epsilon times this chance under the other. It grows with k and with a, so it is largest for the ends
+of the set, and
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
@@ -41,22 +42,22 @@ from meteragent.privacy.space import Numbers
 Calibration = Literal["holohan", "any set", "lattice"]
 
 _CLOSE_BITS = 48
-"""The scale exceeds its formula by less than 2^-40 of it, so that it is rational and never too small."""
+"""The precision of the scale: it exceeds its formula by a factor below 1 + 2^-40, to be rational."""
 
 
 @dataclass(frozen=True, init=False)
 class LaplaceSanitisation:
     """Laplace noise on a bounded set of numbers: (epsilon, delta) between any two (Holohan 2014, Example 5).
 
-    `calibration` names the formula of the noise's scale; the module's text has the three formulas and their
-    proofs. For delta = 0 they agree: epsilon/D |x-y|-private, exactly. For delta > 0 the scale is irrational
-    and is rounded up by less than 2^-40 of it, which only adds noise. The output is not clamped to the set,
-    so it is unbiased; clamping it costs no privacy.
+    `calibration` names the formula of the noise's scale; the module's docstring has the three formulas and
+    their proofs. For delta = 0 they agree: the mechanism is exactly epsilon/D |x-y|-private. For delta > 0
+    the scale is irrational and is rounded up by a factor below 1 + 2^-40, which only adds noise. The output
+    is not clamped to the set, so it is unbiased; clamping it costs no privacy.
 
     Raises:
-        TypeError: epsilon or delta is not exact; the text shows what to write.
+        TypeError: epsilon or delta is not exact; the message shows a correct form.
         ValueError: the set has no finite diameter above zero, epsilon < 0, delta is not in [0, 1), both are
-            zero (no finite noise will do), or the calibration is unknown.
+            zero (no finite noise suffices), or the calibration is unknown.
     """
 
     space: Numbers
@@ -85,12 +86,12 @@ class LaplaceSanitisation:
 
     @property
     def scale(self) -> Fraction:
-        """The scale b of the noise, in the unit: that of the calibration, or less than 2^-40 of it above."""
+        """The scale b of the noise, in the unit: the calibration's, rounded up by at most 2^-40 of it."""
         return 1 / self.noise.epsilon
 
     @property
     def smallest_delta(self) -> Number:
-        """The exact least delta of this noise at the promised epsilon: delta_min of the module's text."""
+        """The exact least delta of this noise at the promised epsilon, delta_min."""
         return _smallest_delta(self.noise.a, int(self.space.diameter / self.space.quantum), self.guarantee)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
@@ -110,35 +111,36 @@ class LaplaceSanitisation:
 
 def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
     """Return the hockey stick at e^epsilon of two discrete Laplace laws k quanta apart, exactly."""
-    beyond = a * k - promise.epsilon
-    if beyond <= 0:
+    excess = a * k - promise.epsilon
+    if excess <= 0:
         return exp(0) - 1
-    j = min(math.floor(beyond / (2 * a)), k - 1)
+    j = min(math.floor(excess / (2 * a)), k - 1)
     return 1 - (exp(-a * (j + 1)) + exp(promise.epsilon - a * (k - j))) / (1 + exp(-a))
 
 
-def _close_below(quotient: Fraction, promise: Guarantee) -> Fraction:
-    """Return ln(quotient) or a rational below it by less than 2^-40 of epsilon + delta."""
-    k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)  # a part: 0 or >= 1/denominator
+def _ln_below(quotient: Fraction, promise: Guarantee) -> Fraction:
+    """Return a rational number at most ln(quotient), less than 2^-40 (epsilon + delta) below it."""
+    # Epsilon and delta are 0 or at least 1/denominator.
+    k = _CLOSE_BITS + max(part.denominator.bit_length() for part in promise)
     return Fraction(ln_bounds(quotient, k)[0], 1 << k)
 
 
 def _holohan(promise: Guarantee, _: int) -> Fraction:
-    """Return epsilon - ln(1-delta), from below."""
-    return promise.epsilon + _close_below(1 / (1 - promise.delta), promise)
+    """Return a rational number just below epsilon - ln(1-delta)."""
+    return promise.epsilon + _ln_below(1 / (1 - promise.delta), promise)
 
 
 def _any_set(promise: Guarantee, _: int) -> Fraction:
-    """Return ln((e^epsilon + delta)/(1-delta)), from below."""
+    """Return a rational number just below ln((e^epsilon + delta)/(1-delta))."""
     odds, _above = exp(promise.epsilon).bounds(2 * _CLOSE_BITS)
-    return _close_below((odds + promise.delta) / (1 - promise.delta), promise)
+    return _ln_below((odds + promise.delta) / (1 - promise.delta), promise)
 
 
 def _lattice(promise: Guarantee, k: int) -> Fraction:
-    """Return the largest loss X = ak, to 2^-48 of it, whose delta on the lattice is at most the promise's."""
+    """Return the largest loss X = ak, to a relative 2^-48, whose delta on the lattice is the promise's."""
     low = _any_set(promise, k)
-    high = promise.epsilon + 2 * _close_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
-    # On the lattice delta is at least the real line's at the same loss, so `high` is no less than the root.
+    high = promise.epsilon + 2 * _ln_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
+    # On the lattice delta is at least that of the real line at the same loss: `high` is not below the root.
     for _ in range(_CLOSE_BITS):
         middle = (low + high) / 2
         is_kept = _smallest_delta(middle / k, k, promise) <= promise.delta

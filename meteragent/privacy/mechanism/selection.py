@@ -1,22 +1,24 @@
-"""Selection of one of n by noisy values: report noisy max, and the exponential mechanism (Pauwels 2016).
+"""Selection of one of n values by noise: report noisy max, and the exponential mechanism (Pauwels 2016).
 
-Both take a vector u of n values (counts, utilities) in whole quanta and release an index. They are private in
-d_inf, because every value may change: with Delta the largest change between neighbours, in the unit,
+Both mechanisms take a vector u of n values (counts, utilities) in whole quanta and release an index. They are
+private in d_inf, because every value may change: with Delta the largest change between neighbours, in the
+unit,
 
     loss = epsilon q ceil(d/q) / Delta at d_inf = d, also for values that floor(x/q + 1/2) rounds first.
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
-and reports the index of the largest sum, the first one of equal sums. Ties do no harm. Fix the others' noise:
-i is reported iff u_i + g_i reaches a threshold T, the largest of u_j + g_j + 1 for j < i and u_j + g_j for
-j > i. Let every value change by at most k quanta. T rises by at most k, and u_i falls by at most k, so g_i
-has to reach at most 2k more; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. That holds for any fixed order
-of ties and any noise whose tail falls by at most e^-a a step, Laplace noise too; one-sided noise is smaller.
-If no value falls, or none rises (counts, when one person is added), T - u_i rises by at most k: half the
-loss.
+and reports the index of the largest sum, the first index of equal sums. Ties do no harm. Fix the noise of all
+other values: i is reported iff u_i + g_i reaches a threshold T, the largest of u_j + g_j + 1 for j < i and
+u_j + g_j for j > i. Let every value change by at most k quanta. T rises by at most k, and u_i falls by at
+most k, so g_i has to be larger by at most 2k; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. This holds for
+any fixed order of ties and any noise whose tail falls by a factor of at most e^-a per step, including Laplace
+noise; one-sided noise is smaller. If no value falls, or none rises (counts, when one person is added), T -
+u_i rises by at most k: half the loss.
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
-at most e^(ak), and so does their sum. Both are within (2 Delta/epsilon)(ln n + t) of the largest value with a
-probability of at least 1 - e^-t (Example 6): P(r) <= e^(-a (max u - u_r)/q) for every r, under both.
+at most e^(ak), and so does their sum. For both mechanisms the reported value is within
+(2 Delta/epsilon)(ln n + t) of the largest with a probability of at least 1 - e^-t (Example 6), because
+P(r) <= e^(-a (max u - u_r)/q) for every r.
 """
 
 import math
@@ -32,8 +34,8 @@ from meteragent.privacy.mechanism.whole import whole_vectors
 from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
-_TAIL = 45.0  # a sum over geometric numbers ends where e^-45 is left
-_TERMS = 1 << 20  # of a sum, computed at once
+_TAIL = 45.0  # a sum over geometric numbers omits a mass of e^-45
+_TERMS = 1 << 20  # the terms of a sum that are computed at once
 
 
 @dataclass(frozen=True, init=False)
@@ -77,7 +79,7 @@ class _Selection:
 
             (2 Delta/epsilon) (ln n + t)
 
-        The difference exceeds it with a probability of at most e^-t (Pauwels 2016, Example 6).
+        The difference exceeds this bound with a probability of at most e^-t (Pauwels 2016, Example 6).
         """
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
@@ -86,7 +88,7 @@ class _Selection:
 
             (number of values that are at most c) e^(-a (max u - c))
 
-        Pauwels 2016, Example 6.
+        See Pauwels 2016, Example 6.
         """
         u = whole_vectors(utilities, self.n)
         return min(
@@ -98,8 +100,8 @@ class _Selection:
 class NoisyMax(_Selection):
     """Report noisy max, the index of the largest of n noisy values: (epsilon/Delta) d_inf-private.
 
-    Pauwels 2016, Example 4. For counts that one person can only raise, the loss is half of it, so `epsilon`
-    may be twice the level.
+    See Pauwels 2016, Example 4. For counts that one person can only raise, the loss is half as large, so
+    `epsilon` may be twice the level.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -127,39 +129,38 @@ class NoisyMax(_Selection):
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(index | u) for each index of `outputs` and the values u = `point`, in quanta.
 
-        Sums over the winning sum v >= max u: P(u_i + g_i = v), others before i below v, others after i at
-        most v. There are about 45 n/a terms.
+        The mass is a sum over the winning sum v >= max u of the probability that u_i + g_i = v, all sums
+        before i are below v, and all sums after i are at most v. There are about 45 n/a terms.
         """
         u = whole_vectors(point, self.n)
         a, gap = float(self.a), (u.max() - u).view(np.uint64).astype(np.float64)[:, np.newaxis]  # to 2^63
         end, step = math.ceil(_TAIL / a) + 1, max(1, _TERMS // self.n)
         total = np.zeros(self.n)
         for start in range(0, end, step):
-            above = np.arange(start, min(start + step, end))
-            total += _others_allow(a, gap + above) @ np.exp(-a * above)
+            excess = np.arange(start, min(start + step, end))
+            total += _losing_chance(a, gap + excess) @ np.exp(-a * excess)
         log_mass = np.log(total) - a * gap[:, 0] + math.log(-math.expm1(-a))
         return np.asarray(log_mass[np.asarray(outputs)])
 
 
-def _others_allow(a: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, for each i and v, P(all j < i below v, all j > i at most v), with distance_j = v - u_j >= 0."""
+def _losing_chance(a: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return P(all sums j < i are below v and all j > i at most v) for each i and v; distance_j = v - u_j."""
     with np.errstate(divide="ignore"):  # a sum that cannot be below v has probability 0
-        below = np.cumsum(np.log(-np.expm1(-a * distance)), axis=0)
-    at_most = np.cumsum(np.log(-np.expm1(-a * (distance + 1)))[::-1], axis=0)[::-1]
-    before = np.vstack([np.zeros_like(below[:1]), below[:-1]])
-    after = np.vstack([at_most[1:], np.zeros_like(at_most[:1])])
-    return np.asarray(np.exp(before + after))
+        log_below = np.cumsum(np.log(-np.expm1(-a * distance)), axis=0)
+    log_at_most = np.cumsum(np.log(-np.expm1(-a * (distance + 1)))[::-1], axis=0)[::-1]
+    log_before = np.vstack([np.zeros_like(log_below[:1]), log_below[:-1]])
+    log_after = np.vstack([log_at_most[1:], np.zeros_like(log_at_most[:1])])
+    return np.asarray(np.exp(log_before + log_after))
 
 
 @dataclass(frozen=True, init=False)
 class Exponential(_Selection):
-    """The exponential mechanism: index r of n, P(r) ~ e^(epsilon u_r/(2 Delta)).
+    """The exponential mechanism: an index r of n with P(r) ~ e^(epsilon u_r/(2 Delta)).
 
-    Pauwels 2016, Proposition 7.
-
-    Utilities are whole quanta. Over all r of a lattice, u_r = -|f - r q| would give the Laplace mechanism:
-    there the sum of the weights is the same for every f, so the loss is half of `loss`. For n indices it is
-    `loss`. The time of a choice depends on the differences of the utilities; with `NoisyMax` it does not.
+    See Pauwels 2016, Proposition 7. Utilities are whole quanta. Over all r of a lattice, u_r = -|f - r q|
+    would give the Laplace mechanism: there the sum of the weights is the same for every f, so the loss is
+    half of `loss`. For n indices it is `loss`. The time of a choice depends on the differences of the
+    utilities; with `NoisyMax` it does not.
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -174,17 +175,17 @@ class Exponential(_Selection):
 
         Raises:
             TypeError: the utilities are not integers.
-            ValueError: the last axis is not n, or one is beyond 2^62 quanta.
+            ValueError: the last axis is not n, or a utility is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
         distinct, group, counts = np.unique(
             rows.reshape(-1, self.n), axis=0, return_inverse=True, return_counts=True
         )
-        chosen = np.empty(group.size, np.int64)
+        indices = np.empty(group.size, np.int64)
         draws = [self._choose(u, k, source) for u, k in zip(distinct.tolist(), counts.tolist(), strict=True)]
-        chosen[np.argsort(group.ravel(), kind="stable")] = np.concatenate([chosen[:0], *draws])
-        return chosen.reshape(rows.shape[:-1])
+        indices[np.argsort(group.ravel(), kind="stable")] = np.concatenate([indices[:0], *draws])
+        return indices.reshape(rows.shape[:-1])
 
     def _choose(self, utilities: list[int], count: int, bits: sampling.Bits) -> NDArray[np.int64]:
         gaps = [max(utilities) - u for u in utilities]

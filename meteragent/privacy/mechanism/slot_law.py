@@ -9,7 +9,7 @@ and by the binomial theorem, with x = e^-a and B_i = sum over j >= 0 of j^i x^j 
     S(m, c) = sum over i <= m of m!/(m-i)! c^(m-i) 2^i B_i,
     B_i = x/(1-x) (sum over l < i of B_l/(i-l)!),        B_0 = 1/(1-x).
 
-All terms are above zero, so nothing cancels, for any a and however far |k| lies in the tail.
+All terms are above zero, so nothing cancels, for any a and for any |k| in the tail.
 """
 
 import math
@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 def log_mass_of_slot(mechanism: LInfLaplace, noise: ArrayLike) -> Floats:
     """Return ln P(z_i = k) of one slot for each k of `noise`, in quanta.
 
-    For n = 1 it is ln tanh(a/2) - a|k|. The time is proportional to n^2, once for each mechanism, and to n
-    for each k.
+    For n = 1 the result is ln tanh(a/2) - a|k|. The running time is proportional to n^2, once for each
+    mechanism, and to n for each k.
     """
     k = np.abs(np.asarray(noise, np.float64))
     a = float(mechanism.a)

@@ -1,12 +1,12 @@
-"""The universally optimal mechanism after a query, if there is one.
+"""The universally optimal mechanism after a query, if it exists.
 
-Chatzikokolakis 2013, Definition 7 and Theorem 10.
+See Chatzikokolakis 2013, Definition 7 and Theorem 10.
 
 If the answers are q [0..k] and the query is uniformly Delta-sensitive, the truncated geometric mechanism with
 epsilon/Delta on its answers is f-epsilon d_X-optimal: among the mechanisms H after f that are epsilon
-d_X-private none serves a user better, whatever the prior and the loss, as long as the loss grows with the
-distance between answers and the user remaps outputs optimally. (The paper prints Delta d_X; the epsilon is
-missing there, as the corollaries show.)
+d_X-private, no mechanism is better for a user, for any prior and any loss that grows with the distance
+between answers, if the user remaps outputs optimally. (The paper has Delta d_X, without the epsilon; the
+corollaries show that it is missing.)
 """
 
 from fractions import Fraction
@@ -19,13 +19,13 @@ from meteragent.privacy.query import Query
 
 
 class NotUniform(ValueError):
-    """A query to which Theorem 10 does not apply; the text says which condition fails."""
+    """The error that Theorem 10 does not apply to a query; its message states the condition that fails."""
 
 
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
     """Return the truncated geometric mechanism after a query (Theorem 10).
 
-    It is optimal for every user among the mechanisms H after the query that are epsilon d_X-private.
+    The mechanism is optimal for every user among the epsilon d_X-private mechanisms H after the query.
 
     Raises:
         TypeError: epsilon is not exact.

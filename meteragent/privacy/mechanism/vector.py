@@ -3,8 +3,8 @@
 A vector f of n answers (counts, sums) whose neighbours differ by at most Delta in d_1 is released as f + q z,
 z_i independent with P(z) = tanh(a/2) e^(-a|z|), a = epsilon q / Delta. Their product is ~ e^(-a |z|_1), so by
 the triangle inequality the odds between two points of q Z^n at d_1 = d change by a factor of at most
-e^(epsilon d/Delta), which some direction attains: the Laplace mechanism of the metric space (q Z^n,
-d_1/Delta) (Chatzikokolakis 2013, Definition 6). For two numbers it is the plane with the Manhattan metric.
+e^(epsilon d/Delta), which is attained. This is the Laplace mechanism of the metric space (q Z^n, d_1/Delta)
+(Chatzikokolakis 2013, Definition 6). For two numbers the space is the plane with the Manhattan metric.
 
 Rounding to the lattice first, by floor(x/q + 1/2), may move the two points of a pair apart: a number's
 difference of s quanta becomes a whole one k with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
@@ -29,9 +29,9 @@ from meteragent.privacy.space import Windows
 class VectorLaplace:
     """Independent discrete Laplace noise for n numbers: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
 
-    `sensitivity` is Delta, the largest d_1 between the answers about neighbours, in the unit of `quantum`:
-    between these the odds change by a factor of at most e^epsilon. Counts of one value per person have Delta
-    = 1 (a person is added or removed) or 2 (a person's value is changed).
+    `sensitivity` is Delta, the largest d_1 between the answers for neighbours, in the unit of `quantum`. The
+    odds between such answers change by a factor of at most e^epsilon. Counts of one value per person have
+    Delta = 1 (a person is added or removed) or 2 (a person's value is changed).
 
     Raises:
         TypeError: a parameter is not exact; the text shows what to write.
@@ -118,10 +118,10 @@ class VectorLaplace:
         Raises:
             ValueError: beta is not between 0 and 1.
         """
-        a, single = float(self.a), -math.expm1(math.log1p(-_share(beta)) / self.n)
+        a, slot_chance = float(self.a), -math.expm1(math.log1p(-_share(beta)) / self.n)
         beyond = 2 / (1 + math.exp(-a))  # beyond e^(-a(m+1)) is P(|z| > m)
-        m = max(0, math.ceil(math.log(beyond / single) / a) - 2)
-        while beyond * math.exp(-a * (m + 1)) > single:
+        m = max(0, math.ceil(math.log(beyond / slot_chance) / a) - 2)
+        while beyond * math.exp(-a * (m + 1)) > slot_chance:
             m += 1
         return float(self.quantum) * m
 
@@ -130,9 +130,9 @@ class VectorLaplace:
 
             (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
-        10,000 first names counted at epsilon = 1 are all within 12.2 (on whole numbers: 13) with a
-        probability of 95 %. Without rounding up, the formula is too small on a lattice where it lies between
-        two quanta: there P(|z| >= m) is 2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
+        The counts of 10,000 first names at epsilon = 1 are all within 12.2 (on whole numbers: 13) of the true
+        counts with a probability of 95 %. Without rounding up, the formula is too small if it lies between
+        two quanta: P(|z| >= m) is 2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
 
         Raises:
             ValueError: beta is not between 0 and 1.
@@ -142,7 +142,7 @@ class VectorLaplace:
 
 
 def _share(beta: float) -> float:
-    """Return `beta`; refuse one that is not a probability between 0 and 1."""
+    """Return `beta`; raises ValueError unless it is between 0 and 1."""
     if not 0 < beta < 1:
         raise ValueError(f"beta must lie between 0 and 1, not {beta}")
     return beta

@@ -23,7 +23,7 @@ _TERMS_LIMIT, _MIDPOINTS = 1 << 14, 1 << 13
 class WindowMechanism(MetricMechanism, Protocol):
     """A metric mechanism on windows of `n` slots that adds noise on the lattice of `quantum`.
 
-    It takes integers: quanta, or multiples of its attribute `step` if it has one and rounds by itself.
+    Its points are integers: quanta or, if it has an attribute `step` and rounds itself, multiples of `step`.
     """
 
     @property
@@ -84,10 +84,10 @@ class WindowLaw:
     def divergence(self, mean: float) -> float:
         """Return D such that N windows have a mean of max|z_i| as extreme as `mean` with p <= e^(-N D).
 
-        The maxima have P(m) ~ c(m) e^(-am); let b be the parameter of the law with that mean. D is the
+        The maxima have P(m) ~ c(m) e^(-am); let b be the parameter of the law with this mean. D is the
         Kullback-Leibler divergence of law b from law a, (a-b) mean + ln P_b(0)/P_a(0), which is the largest
-        value over b (Chernoff). The search covers e^-2 .. e^2 times a; where b lies outside, D is a little
-        too small.
+        value over b (Chernoff). The search covers e^-2 .. e^2 times a; if b lies outside, D is slightly too
+        small.
         """
         low, high = self.a * math.exp(-2), self.a * math.exp(2)
         for _ in range(40):  # golden-section search for the maximum of a concave function

@@ -3,16 +3,15 @@
 Theory of operation
 -------------------
 A privacy proof is about one law, so a draw must have exactly that law. A sampler that rounds probabilities
-(any floating-point sampler) breaks the proof in the last bits, where an attacker looks first. Three rules
+(any floating-point sampler) breaks the proof in the last bits, which an attacker examines first. Three rules
 keep the samplers exact.
 
-Rule 1: no floating point decides a draw. Every comparison is between integers.
-Rule 2: a uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and it is compared
-with
-    certified bounds of the probability p: U < p is decided as soon as the revealed bits lie wholly below or
-    above the bounds. Until then more bits are revealed and the bounds refined. A p like e^(-1/220) is
-    irrational, so this ends; it nearly always ends at once.
-Rule 3: every random bit is used once.
+1. No floating-point number decides a draw. Every comparison is between integers.
+2. A uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and U is compared with
+   certified bounds of the probability p: U < p is decided as soon as the revealed bits lie entirely below or
+   above the bounds. Until then, more bits are revealed and the bounds refined. A p such as e^(-1/220) is
+   irrational, so the comparison ends; nearly always it ends at once.
+3. Every random bit is used once.
 
 Modules:
 

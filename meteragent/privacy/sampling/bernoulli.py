@@ -54,13 +54,13 @@ def choice(
     """Draw `count` independent indices of 0 .. m-1 with the enclosed P(index <= i), exactly, as int64.
 
     cumulative(k), for k = 32, 64, 96 .., is a sequence of m-1 pairs (lo, hi) with lo <= 2^k P(index <= i) <=
-    hi for i = 0 .. m-2; P(index <= m-1) = 1 has no pair. Each call of `choice` calls it once with k = 32:
-    cache that value if it is costly to compute.
+    hi for i = 0 .. m-2; P(index <= m-1) = 1 has no pair. Each call of `choice` calls `cumulative` once with
+    k = 32: cache that value if it is costly to compute.
     """
     prefix = bits.array(count, np.uint32).astype(np.int64)
     thresholds_at = partial(_thresholds_of, cumulative)
-    index, last = index_range(thresholds_at(FIRST_BITS), prefix)
-    undecided = np.flatnonzero(index != last)
+    index, largest_index = index_range(thresholds_at(FIRST_BITS), prefix)
+    undecided = np.flatnonzero(index != largest_index)
     index[undecided] = refine(thresholds_at, FIRST_BITS, prefix[undecided], bits)
     return index
 
@@ -73,10 +73,10 @@ class Thresholds(NamedTuple):
 
 
 def make_thresholds(bounds: Sequence[tuple[int, int]], k: int) -> Thresholds:
-    """Convert bounds to sorted arrays, of int64 while k <= 62, else of Python's integers.
+    """Convert bounds to sorted arrays, of int64 for k <= 62, otherwise of Python integers.
 
-    P(index <= i) grows with i, so a running maximum of lower bounds, and a running minimum of upper bounds
-    from the end, are bounds too, and sorted.
+    P(index <= i) grows with i. So a running maximum of the lower bounds, and a running minimum of the upper
+    bounds from the end, are valid bounds and sorted.
     """
     dtype = np.int64 if k <= _WORD_BITS else np.object_
     lo = list(accumulate((lo for lo, _ in bounds), max))
@@ -92,15 +92,15 @@ def index_range(thresholds: Thresholds, prefix: NDArray[Any]) -> tuple[NDArray[n
 def refine(
     thresholds_at: Callable[[int], Thresholds], k: int, prefix: NDArray[Any], bits: Bits
 ) -> NDArray[np.int64]:
-    """Decide the indices that the first k bits, `prefix`, leave open, by 32 more bits at a time."""
+    """Decide the indices that the first k bits, `prefix`, leave open, with 32 more bits at a time."""
     index = np.zeros(prefix.size, np.int64)
     undecided = np.arange(prefix.size)
     while undecided.size:
         k += FIRST_BITS
         thresholds, suffix = thresholds_at(k), bits.array(undecided.size, np.uint32)
         prefix = (prefix.astype(thresholds.lo.dtype) << FIRST_BITS) + suffix.astype(thresholds.lo.dtype)
-        index[undecided], last = index_range(thresholds, prefix)
-        is_open = index[undecided] != last
+        index[undecided], largest_index = index_range(thresholds, prefix)
+        is_open = index[undecided] != largest_index
         undecided, prefix = undecided[is_open], prefix[is_open]
     return index
 

@@ -6,9 +6,9 @@ the law at two neighbouring integers, m and m + 1 with m = floor(sigma):
     z^2 = (2m+1) |z| - m(m+1) + (|z|-m)(|z|-m-1).
 
 So with b = (2m+1)/(2 sigma^2) a proposal of P(z) ~ e^(-b |z|) is accepted with probability e^(-k/(2
-sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. That is the probability that a geometric number of the law
-P(g) ~ e^(-g/(2 sigma^2)) is k or more: one such number decides, exactly, whatever the denominator of sigma^2.
-More than half of the proposals are accepted, for sigma >> 1 sqrt(pi/(2e)) = 76 in 100.
+sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number of the law
+P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for any denominator of sigma^2.
+More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76 %.
 """
 
 from fractions import Fraction
@@ -22,14 +22,14 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT
 
-_REACH = 1 << 31  # squares of |z| up to it fit int64; a larger |z| (512 sigma or more) counts as this
+_REACH = 1 << 31  # squares of |z| up to it fit int64; a larger |z| (at least 512 sigma) is clamped to it
 
 
 def check_variance(sigma2: Exact) -> Fraction:
-    """Return `sigma2` as a Fraction; refuse a variance whose noise cannot be drawn.
+    """Return `sigma2` as a Fraction; refuse a variance for which noise cannot be drawn.
 
     Raises:
-        TypeError: `sigma2` is not exact.  ValueError: it is not above zero, or 2^44 or more.
+        TypeError: `sigma2` is not exact.  ValueError: it is not above zero, or at least 2^44.
     """
     exact = positive("sigma^2", sigma2)
     if 2 * exact >= SCALE_LIMIT:
@@ -49,14 +49,14 @@ def discrete_gaussian(count: int, sigma2: Exact, bits: Bits) -> NDArray[np.int64
     """
     exact = check_variance(sigma2)
     m, unit = isqrt(int(exact)), 1 / (2 * exact)
-    out = np.empty(count, np.int64)
+    draws = np.empty(count, np.int64)
     filled = 0
     while filled < count:
-        missing = count - filled
-        proposals = missing + missing // 2 + 8
+        remaining_count = count - filled
+        proposals = remaining_count + remaining_count // 2 + 8
         z = discrete_laplace(proposals, (2 * m + 1) * unit, bits)
         beyond = np.minimum(np.abs(z), _REACH) - m
-        accepted = z[geometric(proposals, unit, bits) >= beyond * (beyond - 1)][:missing]
-        out[filled : filled + accepted.size] = accepted
+        accepted = z[geometric(proposals, unit, bits) >= beyond * (beyond - 1)][:remaining_count]
+        draws[filled : filled + accepted.size] = accepted
         filled += accepted.size
-    return out
+    return draws

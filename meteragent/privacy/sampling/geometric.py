@@ -2,13 +2,13 @@
 
 The binary digits of g are independent: digit j is one with probability 1/(1+e^(a 2^j)), and the number above
 digit J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group whose lowest digit
-is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: where it is 256 or
-more, it is 256 plus one more number of the same law, because a geometric law has no memory. Each number
-spends 16 random bits on a group. A table maps them to r, except the prefixes, 1 in 256, that contain a
-boundary between two r; these are refined by 32 more bits at a time.
+is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: a value of at least
+256 is 256 plus another number of the same law, because a geometric law has no memory. Each number uses 16
+random bits for a group. A table maps the bits to r, except the prefixes, 1 in 256, that contain a boundary
+between two values of r; these are refined with 32 more bits at a time.
 
-The digits of discrete Laplace are those of its two's complement: z = g or, with probability 1/(1+e^a),
-z = -1-g, which is g with all digits inverted. Check: P(z) ~ e^(-az) or e^-a e^(-a(-1-z)) = e^(az).
+The digits of a discrete Laplace number are those of its two's complement: z = g or, with probability
+1/(1+e^a), z = -1-g, which is g with all digits inverted. Check: P(z) ~ e^(-az) or e^-a e^(-a(-1-z)) = e^(az).
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ from meteragent.privacy.sampling.parameters import check_parameters
 
 _DIGITS = 8
 _PREFIX_BITS = 16
-_TAIL = 45  # groups are worth x < 45; higher digits, one with a chance below e^-45, are the last group's
+_TAIL = 45  # groups have x < 45; higher digits, which are one with a chance below e^-45, join the last group
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Group:
     """Neighbouring digits: r in 0 .. 2^digits - 1 with P(r) ~ e^(-xr).
 
-    In the last group r = 2^digits stands for all numbers from there on.
+    In the last group r = 2^digits stands for all numbers from 2^digits on.
     """
 
     x: Fraction
@@ -41,9 +41,10 @@ class _Group:
     last: bool = False
 
     def cumulative(self, k: int) -> list[tuple[int, int]]:
-        """Bound 2^k P(<= r), with one pair for each r except the largest.
+        """Return bounds of 2^k P(<= r), a pair for each r except the largest.
 
-        P(<= r) = 1 - q^(r+1), q = e^-x, in the last group; in others it is that over 1 - q^(2^digits).
+        With q = e^-x, P(<= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits)) in
+        others.
         """
         w = (
             k
@@ -53,14 +54,14 @@ class _Group:
         )
         unit = 1 << w
         lo, hi = q_lo, q_hi = exp_neg_bounds(self.x.numerator, self.x.denominator, w)
-        below = [(unit - hi, unit - lo)]
+        bounds = [(unit - hi, unit - lo)]
         for _ in range((1 << self.digits) - 1):
             lo, hi = lo * q_lo >> w, (hi * q_hi >> w) + 1
-            below.append((unit - hi, unit - lo))
+            bounds.append((unit - hi, unit - lo))
         if self.last:
-            return [(lo >> w - k, (hi >> w - k) + 1) for lo, hi in below]
-        all_lo, all_hi = below.pop()
-        return [((lo << k) // all_hi, (hi << k) // all_lo + 1) for lo, hi in below]
+            return [(lo >> w - k, (hi >> w - k) + 1) for lo, hi in bounds]
+        all_lo, all_hi = bounds.pop()
+        return [((lo << k) // all_hi, (hi << k) // all_lo + 1) for lo, hi in bounds]
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +70,7 @@ def _thresholds(group: _Group, k: int) -> Thresholds:
 
 
 def _prefix_table(group: _Group) -> NDArray[np.int16]:
-    """Tabulate r by the prefix of a uniform, with -1 where the prefix leaves r open."""
+    """Tabulate r by the prefix of a uniform; -1 for a prefix that leaves r open."""
     lo, hi = _thresholds(group, _PREFIX_BITS)
     counts = (np.bincount(bound, minlength=2 << _PREFIX_BITS) for bound in (np.maximum(lo, 0), hi))
     largest, smallest = (np.cumsum(count)[: 1 << _PREFIX_BITS] for count in counts)
@@ -77,7 +78,7 @@ def _prefix_table(group: _Group) -> NDArray[np.int16]:
 
 
 class _Digits(NamedTuple):
-    """The groups of digits for one `a`, the lowest first, then the sign; their prefix tables end to end."""
+    """The groups of digits for one `a`, lowest first, then the sign, and their prefix tables end to end."""
 
     groups: tuple[_Group, ...]
     table: NDArray[np.int16]
@@ -113,7 +114,7 @@ def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place
     beyond = (r[-1] >> _DIGITS).nonzero()[0]
-    if beyond.size:  # r = 2^8 in the last group: without memory, one more number of its law is added
+    if beyond.size:  # r = 2^8 in the last group: add another number of its law, which has no memory
         shift = _DIGITS * (len(r) - 1)
         values[beyond] += geometric(beyond.size, x, bits) << shift
     return values
@@ -122,7 +123,7 @@ def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
 def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent g >= 0 with P(g) = (1-e^-a) e^(-ag), exactly (THEORY 2.4), as int64.
 
-    A draw spends 2 bytes on every 8 of the log2(45/a) binary digits.
+    A draw uses 2 bytes for every 8 of the log2(45/a) binary digits.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.
@@ -142,5 +143,5 @@ def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     digits = _digits(a)
     r = _draw_groups(digits, len(digits.groups), count, bits)
     values = _join(r[:-1], digits.groups[-2].x, bits)
-    values ^= -r[-1]  # where the sign is one, inverts all digits: -1 - g
+    values ^= -r[-1]  # if the sign is one, invert all digits: -1 - g
     return values

@@ -3,18 +3,18 @@
 With R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n uniforms may
 ever be drawn from one R.
 
-log w is concave. So with M its mode, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2, every point at
-a distance of j*b or more from M weighs at most 2^-j w(M). A proposal is a side, a block j with probability
-2^-(j+1) and a place in the block; it is accepted with probability 2^j w(R)/w(M): rejection from an envelope
-of steps. With the least such b the mean number of proposals is at most 5.6 for any n, a (concavity: the
-weights between M and M+b sum to 0.72 b or more), and about 2 for a << 1.
+log w is concave. Let M be its mode, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2. Then the weight
+of every point at a distance of at least j*b from M is at most 2^-j w(M). A proposal is a side, a block j with
+probability 2^-(j+1) and a place in the block, and is accepted with probability 2^j w(R)/w(M): rejection from
+an envelope of steps. With the least such b the mean number of proposals is at most 5.6 for any n, a
+(concavity: the weights between M and M+b sum to at least 0.72 b), and about 2 for a << 1.
 
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 
-M and b are computed once per (n, a) with the same certified bounds. (The mode must be that of the integers:
-where a >> sqrt(n), w falls between two integers and is negligible at both, so proposals weighed against its
-maximum over the reals would hardly ever be accepted.) The first 32 bits of U are compared with the weights of
-neighbours, which decide 99 in 100 proposals; the others need the weight itself.
+M and b are computed once per (n, a) with the same certified bounds. (The mode must be that over the integers:
+if a >> sqrt(n), the peak of w lies between two integers and w is negligible at both, so proposals weighed
+against the maximum over the reals would hardly ever be accepted.) The first 32 bits of U are compared with
+the weights of neighbours, which decide 99 % of the proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from meteragent.privacy.sampling.uniform import below
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Envelope:
-    """Steps above w for one n and a: M, a/n as two integers, and b, where w has fallen to 2^-fall w(M)."""
+    """The envelope of w for one n and a: M, a/n as two integers, and b, at which w is 2^-fall w(M)."""
 
     n: int
     slope_num: int
@@ -47,20 +47,20 @@ class Envelope:
         return lo >> w - k, (hi >> w - k) + 1
 
     def has_fallen(self, width: int) -> bool:
-        """Return whether w is certified to be at most 2^-fall w(M) at M + width and M - width (if >= 0)."""
+        """Return whether w is provably at most 2^-fall w(M) at M + width and M - width (if >= 0)."""
         points = [self.mode + width] + [self.mode - width] * (width <= self.mode)
         limit = 1 << FIRST_BITS - self.fall
         return all(self.weight_bounds(point, FIRST_BITS)[1] <= limit for point in points)
 
     def draw(self, bits: Bits) -> int:
-        """Draw an R; needs steps with fall = 1."""
+        """Draw an R; the envelope must have fall = 1."""
         while True:
-            right = self.mode == 0 or bits.integer(1)
+            is_above = self.mode == 0 or bits.integer(1)
             j = 0
             while bits.integer(1):
                 j += 1
             i = j * self.block + below(self.block, bits)
-            proposal = self.mode + i if right else self.mode - 1 - i
+            proposal = self.mode + i if is_above else self.mode - 1 - i
             if proposal >= 0 and self.accepts(proposal, j, bits):
                 return proposal
 
@@ -68,12 +68,17 @@ class Envelope:
         """Return True with probability 2^j w(proposal)/w(M)."""
 
         def bounds(k: int) -> tuple[int, int]:
-            return self._near(proposal, k + j) if k == FIRST_BITS else self.weight_bounds(proposal, k + j)
+            # The first comparison uses cached weights of neighbours, which decide nearly always.
+            return (
+                self._neighbour_bounds(proposal, k + j)
+                if k == FIRST_BITS
+                else self.weight_bounds(proposal, k + j)
+            )
 
         return bernoulli(bounds, bits)
 
-    def _near(self, point: int, k: int) -> tuple[int, int]:
-        """Return wider bounds from cached weights nearby: on either side of M, w is monotone."""
+    def _neighbour_bounds(self, point: int, k: int) -> tuple[int, int]:
+        """Return wider bounds from cached weights of neighbours; w is monotone on either side of M."""
         i, beyond = divmod(point - self.mode, self.step)
         lo, hi = _edge(self, i, k)
         if not beyond:
@@ -83,7 +88,7 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights, from M on: there are 64 in a block."""
+        """The distance between cached weights, from M on, of which a block has 64."""
         return max(1, self.block >> 6)
 
 
@@ -94,9 +99,9 @@ def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
     return envelope.weight_bounds(point, k) if point >= 0 else (0, 0)
 
 
-@lru_cache(maxsize=256, typed=True)  # typed: a float that equals a cached Fraction is refused all the same
+@lru_cache(maxsize=256, typed=True)  # typed, so that a float equal to a cached Fraction is still refused
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """Make the steps for n and `a`; `noise_bound` uses those where w halves, fall = 1.
+    """Make the envelope for n and `a`; `noise_bound` uses blocks in which w halves, fall = 1.
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
@@ -115,7 +120,7 @@ def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
 def _rises(envelope: Envelope) -> bool:
     """Return whether w(M+1) > w(M).
 
-    The two are never equal, because w(M+1)/w(M) is irrational.
+    The two weights are never equal, because w(M+1)/w(M) is irrational.
     """
     k = FIRST_BITS
     while True:
@@ -128,7 +133,7 @@ def _rises(envelope: Envelope) -> bool:
 
 
 def _block_width(envelope: Envelope) -> int:
-    """Find the least b at which the weight is certified to have fallen, by bisection."""
+    """Find the least b at which the weight has provably fallen, by bisection."""
     high = 1
     while not envelope.has_fallen(high):
         high *= 2

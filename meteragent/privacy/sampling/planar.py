@@ -2,16 +2,16 @@
 
 Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
 a proposal may be accepted with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and accepted proposals have
-the law. For a << 1, 77 in 100 of the proposals are accepted (2 pi / (4 / 0.7^2)), for larger a more of them.
+the law. For a << 1, 77 % of the proposals are accepted (2 pi / (4 / 0.7^2)), for larger a more.
 
-Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s its
-integer part is geometric, P(g) ~ e^(-(a/s) g), and that of y is an integer root; s is a multiple of 10:
+Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s, the
+integer part of T is geometric, P(g) ~ e^(-(a/s) g), and that of y is an integer root; s is a multiple of 10:
 
     floor(s y) = floor(sqrt(s^2 |z|_2^2)) - 7 s/10 |z|_1.
 
-If the two integers differ, they decide. If not, which has a probability of at most a/s, more binary digits of
-T and y are compared until they differ; those of T are independent, digit j one with probability
-1/(1 + e^((a/s) / 2^j)), as those of a geometric number are (THEORY 2.4). If s y is an integer, T is longer.
+If the two integers differ, they decide. Otherwise (with a probability of at most a/s) more binary digits of T
+and y are compared until they differ. The digits of T are independent, as those of a geometric number: digit j
+is one with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is an integer, T is longer.
 """
 
 from fractions import Fraction
@@ -28,11 +28,11 @@ from meteragent.privacy.sampling.parameters import check_parameters
 
 _RARE = 1 << 10  # s is chosen so that a/s is at most 1/_RARE, if s can stay below _FINEST
 _FINEST = 10 << 16
-_REACH = 1 << 30  # squares of s |z_i| fit int64 below it
+_REACH = 1 << 30  # squares of s |z_i| below it fit int64
 
 
 def check_planar(a: Exact) -> Fraction:
-    """Return `a` as a Fraction; refuse a parameter whose noise cannot be drawn.
+    """Return `a` as a Fraction; refuse a parameter for which noise cannot be drawn.
 
     Raises:
         TypeError: `a` is not exact.
@@ -50,16 +50,16 @@ def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.
     """
     exact = check_planar(a)
-    out = np.empty((count, 2), np.int64)
+    draws = np.empty((count, 2), np.int64)
     filled = 0
     while filled < count:
-        missing = count - filled
-        proposals = missing + missing // 3 + 8
+        remaining_count = count - filled
+        proposals = remaining_count + remaining_count // 3 + 8
         points = discrete_laplace(2 * proposals, exact * Fraction(7, 10), bits).reshape(-1, 2)
-        accepted = points[_accepted(points, exact, bits)][:missing]
-        out[filled : filled + len(accepted)] = accepted
+        accepted = points[_accepted(points, exact, bits)][:remaining_count]
+        draws[filled : filled + len(accepted)] = accepted
         filled += len(accepted)
-    return out
+    return draws
 
 
 def _accepted(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
@@ -75,17 +75,17 @@ def _accepted(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.
 
 
 def _floors(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
-    """Compute floor(s y) for each point; -1 for 0, where y = 0 < T."""
+    """Compute floor(s y) for each point; -1 for the point 0, for which y = 0 < T."""
     sizes = np.abs(points)
-    far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
-    sizes[far] = 0
+    is_far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
+    sizes[is_far] = 0
     squares = scale**2 * (sizes**2).sum(axis=1)
-    # A float guesses, integers decide. The guess is never too small, since the float root of r^2 is r and
-    # rounding is monotone; it is too large, by one, where a square of more than 53 bits was rounded up.
+    # A float guesses, integers decide. The guess is never too small, because the float root of r^2 is r and
+    # rounding is monotone. It is too large, by one, if a square of more than 53 bits was rounded up.
     roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     roots -= roots**2 > squares
     floors: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)
-    floors[far] = [_floor(points[i].tolist(), scale) for i in far]
+    floors[is_far] = [_floor(points[i].tolist(), scale) for i in is_far]
     floors[~points.any(axis=1)] = -1  # below every lifetime, so that no more digits are compared
     return floors
 
@@ -97,7 +97,7 @@ def _floor(point: list[int], scale: int) -> int:
 
 
 def _outlives(lifetime: int, point: list[int], a: Fraction, scale: int, bits: Bits) -> bool:
-    """Return whether T > y, where both have the same integer part in units of 1/s."""
+    """Return whether T > y, if both have the same integer part in units of 1/s."""
     while True:
         scale *= 2
         rate = a / scale

@@ -1,9 +1,9 @@
-"""The noise of many windows, each from its own bits: a row's noise does not depend on its batch.
+"""The noise of many windows, each from the bits of its row: a row's noise does not depend on its batch.
 
 Theory of operation
 -------------------
-A row is a window with pages of words of its own (`bits.RowBits`). Its noise is a function of the words on
-them, with the law of `windows`, for every n, 1 included:
+A row is a window with separate pages of words (`bits.RowBits`). Its noise is a function of these words, with
+the law of `windows`, for every n >= 1:
 
 * Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
   of `windows`. If the height does not decide whether R is accepted, or the word lies beyond the cells, page
@@ -13,20 +13,20 @@ them, with the law of `windows`, for every n, 1 included:
   bits, of which the last bit_length(m-1) are v: the slot is v - R if v < m. The first accepted attempt
   counts.
 
-No address is read twice. Bounds, slots and streams have different pages; each attempt at a bound has its own
-word of page 0 and its own stream; each attempt at the slots has its own page, and each slot its word there. R
-determines the width of those words for the whole row, so no page is read with two widths. A stream hands out
-each of its bits once.
+No address is read twice. Bounds, slots and streams have different pages. Each attempt at a bound has a
+separate word of page 0 and a separate stream. Each attempt at the slots has a separate page, with a word for
+each slot. R determines the width of these words for the whole row, so no page is read with two widths. A
+stream hands out each of its bits once.
 
-So with independent fair bits, attempts are independent and have the same law: the first accepted one has the
-law of any accepted one, which is that of `windows` (THEORY 2.1). An undecided comparison compares a height
-plus a uniform number U with a weight. Where a line decides earlier, U's bits would decide in the same way, so
-a draw does not depend on how close the lines are. No row depends on another: rows go in lockstep only so that
-each step is done for all of them at once, and in parts that fit the processor's cache.
+So with independent fair bits, attempts are independent and have the same law. The first accepted attempt has
+the law of any accepted attempt, which is that of `windows` (THEORY 2.1). An undecided comparison compares a
+height plus a uniform number U with a weight. If a line decides earlier, U's bits would decide in the same
+way, so a draw does not depend on how close the lines are. No row depends on another: rows are processed
+together only to do each step for all rows at once, in parts that fit the processor's cache.
 
 Reading past the end of a page is an error (`OverflowError`), never a second use: 511 attempts that all fail
-have a probability below 2^-500 (a noise bound is accepted with a probability above 0.9, a slot with 1/2 or
-more).
+have a probability below 2^-500 (a noise bound is accepted with a probability above 0.9, a slot with at least
+1/2).
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ STREAMS = 512
 ATTEMPTS = STREAMS - SLOTS
 """The number of attempts for which there are pages."""
 
-_CACHED = 1 << 16  # values at a time, so that the working set stays in the processor's cache
+_BATCH_VALUES = 1 << 16  # so that the working set stays in the processor's cache
 _NARROW = 1 << 32
 _WIDEST = 1 << 63
 
@@ -61,15 +61,15 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
     Raises:
         TypeError: n or `a` is not exact.
         ValueError: n < 1, a <= 0 or n/a >= 2^45.
-        OverflowError: n is above 2^24, or a row's bits are used up.
+        OverflowError: n is above 2^24, or a row has no bits left.
     """
-    table_of(n, a)  # refuses wrong parameters where there are no rows too
+    table_of(n, a)  # refuses invalid parameters, even if there are no rows
     noise = np.empty((source.count, n), np.int64)
-    rows, step = np.arange(source.count), max(1, _CACHED // n)
-    parts = [rows[first : first + _CACHED] for first in range(0, source.count, _CACHED)]
+    rows, step = np.arange(source.count), max(1, _BATCH_VALUES // n)
+    parts = [rows[start : start + _BATCH_VALUES] for start in range(0, source.count, _BATCH_VALUES)]
     noise_bounds = np.concatenate([_noise_bounds(n, a, part, source) for part in parts] or [rows])
-    for first in range(0, source.count, step):
-        batch = slice(first, first + step)
+    for start in range(0, source.count, step):
+        batch = slice(start, start + step)
         _fill(noise[batch], rows[batch], noise_bounds[batch], source)
     return noise
 
@@ -89,29 +89,29 @@ def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.i
         pending = pending[~accepted]
         if not pending.size:
             return noise_bounds
-    raise OverflowError(f"{ATTEMPTS} attempts at a noise bound failed: these are no random bits")
+    raise OverflowError(f"{ATTEMPTS} attempts at a noise bound failed: the bits are not random")
 
 
-def _fill(out: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
+def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
     """Fill each row of `out` with slots, uniform on {-R .. R}."""
     ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
     if int(ranges.max(initial=0)) > _WIDEST:
         raise OverflowError("a row's noise bound is beyond 2^62 quanta: no window has such noise")
     wide = ranges > _NARROW
     if not wide.any():
-        _narrow(out, rows, ranges, source)
+        _narrow(noise, rows, ranges, source)
     else:
         for part, fill in ((~wide, _narrow), (wide, _wide)):
-            values = np.empty((int(part.sum()), out.shape[1]), np.int64)
+            values = np.empty((int(part.sum()), noise.shape[1]), np.int64)
             fill(values, rows[part], ranges[part], source)
-            out[part] = values
-    out -= noise_bounds[:, np.newaxis]
+            noise[part] = values
+    noise -= noise_bounds[:, np.newaxis]
 
 
-def _narrow(out: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
+def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Fill `out` with integers below each row's range, which is at most 2^32."""
-    product, uneven = out.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
-    np.multiply(source.words(rows, SLOTS, out.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
+    product, uneven = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
+    np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], values=product)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
@@ -143,4 +143,4 @@ def _retry(rejected: NDArray[np.bool_], redraw: Callable[[Rows, Rows, int], NDAr
         row, slot = np.divmod(pending, rejected.shape[1])
         pending = pending[redraw(row, slot, page)]
     if pending.size:
-        raise OverflowError(f"{ATTEMPTS} attempts at a slot failed: these are no random bits")
+        raise OverflowError(f"{ATTEMPTS} attempts at a slot failed: the bits are not random")

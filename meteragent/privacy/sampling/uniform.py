@@ -1,8 +1,8 @@
-"""Equally likely integers from equally likely words: words that would favour some integers are redrawn.
+"""Equally likely integers from equally likely words; words that would favour some integers are redrawn.
 
-Arrays: with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} if u is redrawn while
-u m mod 2^32 < 2^32 mod m, because each value then keeps floor(2^32 / m) words (Lemire 2019). Larger m, and
-single numbers: integers below the next power of two are drawn until one is below m.
+For arrays, with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} if u is redrawn while
+u m mod 2^32 < 2^32 mod m, because each value then has floor(2^32 / m) words (Lemire 2019). For larger m, and
+for single numbers, integers below the next power of two are drawn until one is below m.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
 
-_CACHED = 1 << 15  # values of rows at a time, so that the working set stays in the processor's cache
+_BATCH_VALUES = 1 << 15  # so that the working set stays in the processor's cache
 
 
 def below(m: int, bits: Bits) -> int:
@@ -20,7 +20,7 @@ def below(m: int, bits: Bits) -> int:
         ValueError: m < 1.
     """
     if m < 1:
-        raise ValueError(f"no integer lies in an empty range: m = {m}")
+        raise ValueError(f"the range of integers below m must not be empty: m = {m}")
     k = (m - 1).bit_length()
     while True:
         value = bits.integer(k)
@@ -78,14 +78,14 @@ def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray
     widest = int(ranges.max(initial=0))
     if widest > 1 << 63:
         raise ValueError("a row's noise bound must lie in 0 .. 2^62 - 1")
-    out = np.empty((noise_bounds.size, n), np.int64)
+    noise = np.empty((noise_bounds.size, n), np.int64)
     wide = widest > 1 << 32
-    rows = 1 if wide else max(1, _CACHED // max(1, n))
-    for first in range(0, noise_bounds.size, rows):
-        part = slice(first, first + rows)
-        values = below_array(int(ranges[first]), n, bits) if wide else _scaled(ranges[part], n, bits)
-        np.subtract(values, noise_bounds[part, np.newaxis], out=out[part])
-    return out
+    rows = 1 if wide else max(1, _BATCH_VALUES // max(1, n))
+    for start in range(0, noise_bounds.size, rows):
+        part = slice(start, start + rows)
+        values = below_array(int(ranges[start]), n, bits) if wide else _scaled(ranges[part], n, bits)
+        np.subtract(values, noise_bounds[part, np.newaxis], noise=noise[part])
+    return noise
 
 
 def _scaled(ranges: NDArray[np.uint64], n: int, bits: Bits) -> NDArray[np.int64]:

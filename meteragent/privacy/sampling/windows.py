@@ -1,13 +1,12 @@
-"""The noise of many windows at once, by the same law as `noise_bound` and `uniform` draw one window's.
+"""The noise of many windows at once, with the law that `noise_bound` and `uniform` give for one window.
 
-Theory of operation
--------------------
-The noise bounds. w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but from a tight
-envelope: cells of 2^s integers each, M a boundary, out to the distance D where w has fallen to 2^-16 w(M).
-Heights are integers in units of w(M)/S. A cell's envelope is its larger end (w is monotone on either side of
-M), rounded up; beyond D there are steps as in `noise_bound`. The areas of the cells and of the steps, laid
-end to end, fill the integers below 2^64 except for a rest that is rejected. So one uniform word determines a
-cell, a place R in it and a height H, exactly; R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
+Theory of operation ------------------- The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn
+by rejection, as in `noise_bound`, but from a tight envelope: cells of 2^s integers each, with M as a
+boundary, out to the distance D at which w has fallen to 2^-16 w(M). Heights are integers in units of w(M)/S.
+A cell's envelope is the weight at its larger end (w is monotone on either side of M), rounded up; beyond D
+there are steps as in `noise_bound`. The areas of the cells and of the steps, laid end to end, fill the
+integers below 2^64 except for a remainder, which is rejected. So one uniform word determines a cell, a place
+R in it and a height H, exactly; R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
 
 A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
 by at most h^2/8 max|w''| (Lagrange), and
@@ -16,8 +15,8 @@ by at most h^2/8 max|w''| (Lagrange), and
 
 so w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it: f'^2 is largest at
 an end, |f''| at l. (Between two integers at M, w may exceed w(M), by a factor of at most 1/(1 - |f'(M)|).)
-Ends and deviations are integers, certified and rounded outwards. The comparisons that the line leaves open,
-about one draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
+Ends and deviations are integer bounds, rounded outwards. The comparisons that the line leaves open, about one
+draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
 
 The slots of a window are uniform on {-R .. R}: `uniform_rows`.
 """
@@ -47,19 +46,19 @@ FALL = 16
 """The cells end where w has fallen to 2^-FALL of its maximum."""
 
 CELLS_LOG = 8
-"""The log of the largest number of cells on either side of M: 2^CELLS_LOG."""
+"""The binary logarithm of the largest number of cells on either side of M."""
 
 GUIDE_BITS = 12
-"""The first bits of a word that determine its cell for 15 words in 16; a search finds the other cells."""
+"""The number of first bits that determine the cell of 15 words in 16; a search finds the other cells."""
 
 TABLE_FROM = 256
-"""The least number of windows for which the table is used; making it takes as long as 1,500 draws."""
+"""The least number of windows for which the table is used; making the table takes as long as 1,500 draws."""
 
 _WORD = 64
 
 
 class _Line(NamedTuple):
-    """A cell's envelope, and a line below S w/w(M), certified, by less than `gap`."""
+    """A cell's envelope, and a line that is provably below S w/w(M), by less than `gap`."""
 
     top: int
     start: int  # at the cell's left end, in units of 2^-s
@@ -77,13 +76,13 @@ class Table:
     shift: int  # s
     unit: int  # S
     areas: Words  # the start of each cell's area; then the start and the end of the tails' area
-    start: Words  # as in _Line, for the cells, for the tails, and for the rest beyond
+    start: Words  # as in _Line, for the cells, for the tails, and for the remainder
     slope: Words
     gap: Words
-    guide: NDArray[np.int64]  # the cell by the first bits of a word, -1 where they leave it open
+    guide: NDArray[np.int64]  # the cell by the first bits of a word; -1 if they leave it open
 
     def cell(self, words: Words) -> NDArray[np.int64]:
-        """Return the cell in whose area each word lies."""
+        """Return the cell of each word."""
         cell = self.guide.take((words >> np.uint64(_WORD - GUIDE_BITS)).view(np.int64))
         split = (cell < 0).nonzero()[0]
         cell[split] = self.areas.searchsorted(words[split], side="right") - 1
@@ -97,19 +96,23 @@ class Table:
     def accepts(self, point: int, height: int, bits: Bits) -> bool:
         """Decide an open comparison: True with probability P(height + U < S w/w(M)) at R = `point`."""
 
-        def beyond(k: int) -> tuple[int, int]:
+        def excess_bounds(k: int) -> tuple[int, int]:
+            """Return bounds of 2^k (S w/w(M) - height)."""
             lo, hi = self.bounds(point, k)
             return lo - (height << k), hi - (height << k)
 
-        return point >= 0 and bernoulli(beyond, bits)
+        return point >= 0 and bernoulli(excess_bounds, bits)
 
     def tail(self, bits: Bits) -> int | None:
-        """Propose a point at distance D or more (a side, the block m with P = 2^-m, a place) or reject it."""
-        right, m = bits.integer(1), 1
+        """Propose a point at distance D or more; return it if it is accepted, otherwise None.
+
+        A proposal is a side, a block m with probability 2^-m and a place in the block.
+        """
+        is_above, m = bits.integer(1), 1
         while bits.integer(1):
             m += 1
         i = m * self.reach + below(self.reach, bits)
-        point = self.envelope.mode + i if right else self.envelope.mode - 1 - i
+        point = self.envelope.mode + i if is_above else self.envelope.mode - 1 - i
         accepted = point >= 0 and self.envelope.accepts(point, FALL + m - 1, bits)
         return point if accepted else None
 
@@ -125,8 +128,8 @@ def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
         return np.array([envelope.draw(bits) for _ in range(count)], np.int64)
     table = table_of(n, a)
     batches = [_accepted(table, count + count // 16, bits)]
-    while (missing := count - sum(batch.size for batch in batches)) > 0:
-        batches.append(_accepted(table, missing + missing // 16 + 1, bits))
+    while (remaining := count - sum(batch.size for batch in batches)) > 0:
+        batches.append(_accepted(table, remaining + remaining // 16 + 1, bits))
     return np.concatenate(batches)[:count]
 
 
@@ -156,18 +159,18 @@ def _accepted(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:
 def propose(
     table: Table, word: Words, bits_of: Callable[[int], Bits]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the R that each word proposes, and a mask of those that are accepted.
+    """Return the R that each word proposes, and a mask of the accepted proposals.
 
-    `bits_of(index)` are the bits that decide where the word at `index` leaves the comparison open. The areas,
-    words and bits alone determine which R are accepted: a line only decides earlier what the bits would
-    decide.
+    `bits_of(index)` returns the bits that decide if the word at `index` leaves the comparison open. The
+    areas, words and bits alone determine which R are accepted: a line only decides earlier, in the same way
+    as the bits would.
     """
     cell = table.cell(word)
     place = word - table.areas.take(cell)
     height = place >> np.uint64(table.shift)
     place &= np.uint64((1 << table.shift) - 1)
     line = table.slope.take(cell)
-    line *= place  # modulo 2^64, as the slope is: the sum with `start` is right
+    line *= place  # modulo 2^64, like the slope, so that the sum with `start` is correct
     line += table.start.take(cell)
     line >>= np.uint64(table.shift)
     point = (cell << table.shift) + place.view(np.int64) + (table.envelope.mode - table.left)
@@ -186,7 +189,7 @@ def propose(
 def table_of(n: int, a: Exact) -> Table:
     """Make the cells for n and `a`; raises as `noise_bounds` does."""
     envelope, exact = envelope_of(n, a, FALL), check_parameters(n, a)
-    # |f'(M)|; above 1/2 only where R hardly varies, and then each integer is a cell.
+    # |f'(M)|; above 1/2 only if R hardly varies, and then each integer is a cell.
     steep = abs(Fraction(2 * n, 2 * envelope.mode + 1) - exact)
     shift = max(0, (envelope.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0
     reach, left = (
@@ -196,7 +199,7 @@ def table_of(n: int, a: Exact) -> Table:
     ends = [envelope.weight_bounds(max(0, point), _WORD) for point in points]
     tops = (max(hi, right) if shift else hi for (_, hi), (_, right) in pairwise(ends))
     area = (sum(tops) << shift) + (4 * reach << _WORD - FALL)  # of cells and tails, if S were 2^64
-    # Rounding up costs each place of a cell less than 2 units.
+    # Rounding up adds less than 2 units to each place of a cell.
     unit = ((1 << _WORD) - (2 * len(ends) << shift) << _WORD) // area >> FALL << FALL
     scaled = [(lo * unit >> _WORD, (hi * unit >> _WORD) + 1) for lo, hi in ends]
     cells = zip(points, pairwise(scaled), strict=False)
@@ -212,17 +215,17 @@ def table_of(n: int, a: Exact) -> Table:
 
 
 def _guide(areas: Words) -> NDArray[np.int64]:
-    """Tabulate the cell by the first bits of a word, with -1 where they leave it open."""
-    first = np.arange(1 << GUIDE_BITS, dtype=np.uint64) << np.uint64(_WORD - GUIDE_BITS)
-    last = first + np.uint64((1 << _WORD - GUIDE_BITS) - 1)
-    first_cell, last_cell = (areas.searchsorted(end, side="right") - 1 for end in (first, last))
+    """Tabulate the cell by the first bits of a word; -1 if they leave it open."""
+    first_word = np.arange(1 << GUIDE_BITS, dtype=np.uint64) << np.uint64(_WORD - GUIDE_BITS)
+    last_word = first_word + np.uint64((1 << _WORD - GUIDE_BITS) - 1)
+    first_cell, last_cell = (areas.searchsorted(end, side="right") - 1 for end in (first_word, last_word))
     return np.where(first_cell == last_cell, first_cell, -1)
 
 
 def _line(
     envelope: Envelope, steep: Fraction, shift: int, point: int, left: tuple[int, int], right: tuple[int, int]
 ) -> _Line:
-    """Make the line of the cell that begins at `point`, from bounds of the weights at its two ends."""
+    """Make the line of the cell that begins at `point`, from bounds of the weights at the cell's two ends."""
     if shift == 0:
         return _Line(left[1], left[0], 0, left[1] - left[0])
     top, low = max(left[1], right[1]), min(left[0], right[0])

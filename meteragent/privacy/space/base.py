@@ -59,7 +59,7 @@ def as_row(x: object) -> tuple[Any, ...] | None:
 def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
     """Yield every pair of different points in both orders.
 
-    Each point occurs in the first 2 len(points) pairs.
+    Each point occurs in one of the first 2 len(points) pairs.
     """
     n = len(points)
     for shift in range(1, n // 2 + 1):
@@ -70,7 +70,7 @@ def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
 
 
 def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Iterate over every pair of different points in both orders, without repetitions."""
+    """Iterate over the given pairs of different points in both orders, without repetitions."""
     distinct: dict[Pair, None] = {}
     for x, y in pairs:
         if x != y:

@@ -1,9 +1,9 @@
 """Curves on [0, T] under the sup or the L2 norm (Holohan 2014, Example 2).
 
 A curve here is piecewise linear, with or without jumps: meters, holds and reconstructions make only such
-curves, and they are dense in C([0, T]). So both distances are exact: on a piece where the difference of two
-curves goes from a to b in h seconds, its sup is max(|a|, |b|) and the integral of its square is
-h (a^2 + ab + b^2) / 3.
+curves, and they are dense in C([0, T]). So both distances are exact: on a piece in which the difference of
+two curves changes from a to b in h seconds, its sup is max(|a|, |b|) and the integral of its square is h (a^2
++ ab + b^2) / 3.
 """
 
 import math
@@ -26,12 +26,12 @@ Piece = tuple[Fraction, Fraction]
 class Curve:
     """A piecewise linear curve: on [times_s[i], times_s[i+1]) straight from pieces[i][0] to pieces[i][1].
 
-    It is right-continuous; at the last time it has the end value of the last piece. Pieces that make one
-    straight line are joined, so curves with equal values are equal. `steps` and `polyline` make curves.
+    The curve is right-continuous; at the last time it has the end value of the last piece. Pieces that form
+    one straight line are joined, so curves with equal values are equal. `steps` and `polyline` make curves.
 
     Raises:
-        ValueError: there is no piece, there is not one time more than pieces, or the times do not increase
-            from 0.
+        ValueError: there is no piece, the number of times is not that of the pieces plus one, or the times do
+            not increase from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -63,14 +63,14 @@ class Curve:
         if not 0 <= time <= self.duration_s:
             raise ValueError(f"time_s must lie in [0, {self.duration_s}], not {time}")
         i = min(bisect_right(self.times_s, time), len(self.pieces)) - 1
-        return self._at(i, time)
+        return self._value_at(i, time)
 
     def restricted(self, start_s: Fraction, end_s: Fraction) -> Iterator[tuple[Fraction, Fraction, Piece]]:
         """Yield the pieces in [start_s, end_s]: their start and end times, and the values at both."""
         i = max(bisect_right(self.times_s, start_s) - 1, 0)
         while i < len(self.pieces) and self.times_s[i] < end_s:
             low, high = max(self.times_s[i], start_s), min(self.times_s[i + 1], end_s)
-            yield low, high, (self._at(i, low), self._at(i, high))
+            yield low, high, (self._value_at(i, low), self._value_at(i, high))
             i += 1
 
     def refined(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
@@ -84,11 +84,11 @@ class Curve:
         start, joint, end = self.times_s[i - 1 : i + 2]
         return b != c or (b - a) * (end - joint) != (d - c) * (joint - start)
 
-    def _at(self, i: int, time_s: Fraction) -> Fraction:
+    def _value_at(self, i: int, time_s: Fraction) -> Fraction:
         """Return the value of piece i at a time."""
         start, end = self.times_s[i], self.times_s[i + 1]
-        first, last = self.pieces[i]
-        return first + (last - first) * (time_s - start) / (end - start)
+        start_value, end_value = self.pieces[i]
+        return start_value + (end_value - start_value) * (time_s - start) / (end - start)
 
 
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
@@ -162,7 +162,7 @@ class Curves:
     def pairs(self) -> Iterator[Pair]:
         """Yield pairs of a flat or a jagged curve and a shifted copy.
 
-        Shifts are by a constant, by a short hat, on one half, and by a fast wave.
+        The shifts are a constant, a short hat, a step on one half, and a fast wave.
         """
         parts = 16
         times = [self.duration_s * i / parts for i in range(parts + 1)]

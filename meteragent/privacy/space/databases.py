@@ -56,21 +56,21 @@ class WithNull:
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # the number of nearest pairs of a row's values that are tried, and of farthest pairs
+_ROW_PAIRS = 4  # the number of nearest pairs of a row's values that are tested, and of farthest pairs
 
 
 @dataclass(frozen=True, init=False)
 class Databases:
     """The databases D^n: tuples of n rows out of the space `rows`, by default at Hamming distance.
 
-    With d_V the rows' metric and V its diameter: d_h counts the rows that differ ("hamming"), d_1 is the sum
-    of d_V ("l1"), d_1 / V is the same in units of V ("normalised l1"), d_inf is the largest d_V ("linf"). For
-    rows that may be absent, `rows` is a `WithNull`; then the database without any row is not a point, because
-    an average or a percentile of no rows has no value (Chatzikokolakis 2013, section 5).
+    Let d_V be the rows' metric and V its diameter. d_h counts the rows that differ ("hamming"), d_1 is the
+    sum of d_V ("l1"), d_1 / V is this sum in units of V ("normalised l1"), d_inf is the largest d_V ("linf").
+    For rows that may be absent, `rows` is a `WithNull`. Then the database without any row is not a point,
+    because an average or a percentile of no rows has no value (Chatzikokolakis 2013, section 5).
 
     Raises:
         TypeError: n is not an int.
-        ValueError: n < 1, the metric is unknown, or it is normalised and V is 0 or infinite.
+        ValueError: n < 1, the metric is unknown, or the metric is normalised and V is 0 or infinite.
     """
 
     rows: Space
@@ -83,7 +83,7 @@ class Databases:
             raise TypeError(f"n must be an int, not {type(n).__name__}")
         if n < 1 or metric not in _METRICS:
             raise ValueError(
-                f"a database has n >= 1 rows and a metric out of {[*_METRICS]}: not {n}, {metric!r}"
+                f"a database has n >= 1 rows and one of the metrics {[*_METRICS]}: not {n}, {metric!r}"
             )
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "n", n)
@@ -119,25 +119,25 @@ class Databases:
             AttributeError: the rows cannot be listed.
         """
         rows = self._row_points()
-        changed = ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])
-        return (y for y in changed if not self._is_empty(y))
+        databases = ((*x[:i], row, *x[i + 1 :]) for i in range(self.n) for row in rows if row != x[i])
+        return (y for y in databases if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; else change the first, middle or last row, half or all."""
+        """Yield all pairs of a small space; otherwise change the first, middle or last row, half or all rows."""
         if self._has_at_most(PAIRS_LIMIT):
             return all_pairs(self.points)
-        last, half = self.n - 1, self.n // 2
-        changed = [{0}, {half}, {last}, set(range(half)), set(range(self.n))]
+        last_row, half = self.n - 1, self.n // 2
+        index_sets = [{0}, {half}, {last_row}, set(range(half)), set(range(self.n))]
         rows = sorted(islice(self.rows.pairs(), POINTS_LIMIT), key=lambda pair: self.rows.metric(*pair))
         pairs = (
             ((u,) * self.n, tuple(v if i in indices else u for i in range(self.n)))
             for u, v in (*rows[:_ROW_PAIRS], *rows[-_ROW_PAIRS:])
-            for indices in changed
+            for indices in index_sets
         )
         return both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
 
     def _is_empty(self, x: tuple[Any, ...]) -> bool:
-        """Return whether rows may be absent in this space and all rows of `x` are."""
+        """Return whether all rows of `x` are absent, in a space in which rows may be absent."""
         return isinstance(self.rows, WithNull) and all(row is None for row in x)
 
     def _row_points(self) -> tuple[Any, ...]:

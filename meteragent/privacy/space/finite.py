@@ -24,7 +24,7 @@ class Finite:
     def __init__(self, points: Iterable[Hashable], metric: Callable[[Any, Any], Distance]) -> None:
         listed = tuple(points)
         if not listed or len(set(listed)) < len(listed):
-            raise ValueError("a space has at least one point, and each of its points once")
+            raise ValueError("give at least one point, and each point only once")
         object.__setattr__(self, "points", listed)
         object.__setattr__(self, "metric", metric)
 
@@ -58,7 +58,7 @@ class Categories(Finite):
 class Subsets:
     """All subsets of a universe, as frozensets; d is the size of the symmetric difference.
 
-    Holohan 2014, Example 1. A universe may be too large for its subsets to be listed.
+    See Holohan 2014, Example 1. A universe may be too large for its subsets to be listed.
 
     Raises:
         ValueError: an element occurs twice.
@@ -69,7 +69,7 @@ class Subsets:
     def __init__(self, universe: Iterable[Hashable]) -> None:
         listed = tuple(universe)
         if len(set(listed)) < len(listed):
-            raise ValueError("a universe has each of its elements once")
+            raise ValueError("give each element of the universe only once")
         object.__setattr__(self, "universe", listed)
 
     def metric(self, x: Iterable[Any], y: Iterable[Any]) -> Distance:
@@ -93,7 +93,7 @@ class Subsets:
         return tuple(chain.from_iterable(map(frozenset, combinations(self.universe, k)) for k in sizes))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; else sets that differ in one element, in half or in all."""
+        """Yield all pairs of a small space; otherwise sets that differ in one, half or all elements."""
         if 1 << len(self.universe) <= PAIRS_LIMIT:
             return all_pairs(self.points)
         everything, half = frozenset(self.universe), frozenset(self.universe[::2])

@@ -24,7 +24,7 @@ _STEPS = (1, 2, 5, 100)  # distances of the points that a test tries, in quanta
 
 @dataclass(frozen=True, init=False)
 class Numbers:
-    """The numbers low q, .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
+    """The numbers low q .. high q at distance q |x - y|: the lattice of a count, a mean or a reading.
 
     `low` and `high` are in quanta; None means no bound.
 
@@ -60,13 +60,13 @@ class Numbers:
         return tuple(_listed(self.low, self.high, 1))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; else pairs a few quanta apart, and its two ends."""
-        if _few(self.low, self.high, 1):
+        """Yield all pairs of a small space; otherwise pairs a few quanta apart, and the two ends."""
+        if _has_few_points(self.low, self.high, 1):
             return all_pairs(self.points)
         ends = [end for end in (self.low, self.high) if end is not None]
         anchors = [*ends, _inside(self.low, self.high)]
-        near = [(x, x + sign * step) for x in anchors for step in _STEPS for sign in (1, -1)]
-        return both_ways((x, y) for x, y in [*near, (anchors[0], anchors[-2:][0])] if y in self)
+        shifted = [(x, x + sign * step) for x in anchors for step in _STEPS for sign in (1, -1)]
+        return both_ways((x, y) for x, y in [*shifted, (anchors[0], anchors[-2:][0])] if y in self)
 
 
 @dataclass(frozen=True, init=False)
@@ -130,13 +130,13 @@ class Windows:
         return tuple(product(_listed(self.low, self.high, self.n), repeat=self.n))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space, else pairs of a window and a shifted one.
+        """Yield all pairs of a small space; otherwise pairs of a window and a shifted window.
 
         Shifts are along sign vectors, single numbers, e_i - e_j and half vectors. They are of one and of
-        several quanta, from an even window and from an uneven one: noise that fits some of these directions
-        may leak in the others (THEORY 6).
+        several quanta, from an even window and from an uneven window: noise that fits some of these
+        directions may leak in others (THEORY 6).
         """
-        if _few(self.low, self.high, self.n):
+        if _has_few_points(self.low, self.high, self.n):
             return all_pairs(self.points)
         corners = [(end,) * self.n for end in (self.low, self.high) if end is not None]
         even = (_inside(self.low, self.high),) * self.n
@@ -154,18 +154,18 @@ class Windows:
 def directions(n: int) -> list[tuple[int, ...]]:
     """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
 
-    They are all ones, sign vectors of increasing period (rows of Walsh's matrix), the single numbers and the
-    differences e_i - e_j of first, second, middle and last, and vectors that are zero on one half.
+    The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), e_i and e_i - e_j for
+    the first, second, middle and last indices, and vectors that are zero on one half.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
     mixed = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))
     half = tuple(int(2 * i < n) for i in range(n))
     half_signs = tuple(h * s for h, s in zip(half, signs[0], strict=True))
     indices = sorted({0, min(1, n - 1), n // 2, n - 1})
-    single = [tuple(int(i == index) for i in range(n)) for index in indices]
-    differences = [tuple(u - v for u, v in zip(x, y, strict=True)) for x in single for y in single if x > y]
+    units = [tuple(int(i == index) for i in range(n)) for index in indices]
+    differences = [tuple(u - v for u, v in zip(x, y, strict=True)) for x in units for y in units if x > y]
     vectors: dict[tuple[int, ...], None] = {}
-    for vector in [(1,) * n, *signs, mixed, half, half_signs, *single, *differences]:
+    for vector in [(1,) * n, *signs, mixed, half, half_signs, *units, *differences]:
         if any(vector) and tuple(-v for v in vector) not in vectors:
             vectors[vector] = None
     return list(vectors)
@@ -180,13 +180,13 @@ def _between(low: int | None, x: Any, high: int | None) -> bool:
 
 
 def _refuse_crossed(low: int | None, high: int | None) -> None:
-    """Refuse bounds of which `low` is above `high`."""
+    """Check that `low` is not above `high`."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high: not {low} and {high}")
 
 
-def _few(low: int | None, high: int | None, n: int) -> bool:
-    """Return whether the points are few enough to yield all their pairs."""
+def _has_few_points(low: int | None, high: int | None, n: int) -> bool:
+    """Return whether a space has few enough points to yield all their pairs."""
     return low is not None and high is not None and (high - low + 1) ** n <= PAIRS_LIMIT
 
 
@@ -198,7 +198,7 @@ def _inside(low: int | None, high: int | None) -> int:
 
 
 def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
-    """List the values of each of the n numbers; AttributeError if the space cannot be listed."""
+    """List the values of each of the n numbers; raises AttributeError if the space cannot be listed."""
     if low is None or high is None:
         raise AttributeError("a space without bounds has no list of points: give low and high")
     if (high - low + 1) ** n > POINTS_LIMIT:

@@ -220,4 +220,4 @@ class SeededBits(BufferedBits):
         return hashlib.shake_128(f"{self._seed}:{self._blocks}".encode()).digest(size)
 
     def discard(self) -> None:
-        """Do nothing: all bits follow from the seed, so dropping some would protect nothing."""
+        """Keep the buffer: all bits follow from the seed, so dropping some would protect nothing."""

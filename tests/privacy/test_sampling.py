@@ -212,7 +212,7 @@ def test_weights_nearby_enclose_a_weight(n: int, a: Fraction) -> None:
     points = {max(0, mode + block * i // 24 + shift) for i in range(-60, 61) for shift in (-1, 0, 1)}
     for point in {*points, 0, mode - 1 if mode else 0, mode, mode + 1}:
         lo, hi = envelope.weight_bounds(point, 80)
-        near_lo, near_hi = envelope._near(point, 40)
+        near_lo, near_hi = envelope._neighbour_bounds(point, 40)
         assert near_lo << 40 <= hi
         assert lo <= near_hi << 40
         assert near_hi - near_lo <= (1 << 40) // 12 or point < block

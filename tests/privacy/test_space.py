@@ -132,7 +132,7 @@ def test_categories_are_all_equally_different() -> None:
 def test_a_finite_space_has_points_each_once(points: list[str]) -> None:
     """No points, or one twice, is no space."""
     for make in (Categories, lambda values: Finite(values, absolute)):
-        with pytest.raises(ValueError, match="each of its points once"):
+        with pytest.raises(ValueError, match="each point only once"):
             make(points)
 
 

@@ -123,7 +123,7 @@ class Databases:
         return (y for y in databases if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise change the first, middle or last row, half or all rows."""
+        """Yield all pairs of a small space; otherwise change the first, middle or last row, half, or all."""
         if self._has_at_most(PAIRS_LIMIT):
             return all_pairs(self.points)
         last_row, half = self.n - 1, self.n // 2

@@ -154,8 +154,8 @@ class Windows:
 def directions(n: int) -> list[tuple[int, ...]]:
     """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
 
-    The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), e_i and e_i - e_j for
-    the first, second, middle and last indices, and vectors that are zero on one half.
+    The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), e_i and e_i - e_j
+    for the first, second, middle and last indices, and vectors that are zero on one half.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
     mixed = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))

@@ -80,7 +80,7 @@ class Query:
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "domain", domain)
         object.__setattr__(self, "metric", metric)
-        smallest = self._smallest(declared=sensitivity is not None)
+        smallest = self._least_sensitivity(declared=sensitivity is not None)
         delta = smallest if sensitivity is None else rational("sensitivity", sensitivity)
         if delta == math.inf or exceeds(smallest, delta):
             raise ValueError(f"a sensitivity of {delta} does not hold: two points show {smallest}")
@@ -103,12 +103,12 @@ class Query:
         Raises:
             ValueError: the space is too large to search.
         """
-        return tuple(dict.fromkeys(map(self.function, self._searched())))
+        return tuple(dict.fromkeys(map(self.function, self._search_points())))
 
     @property
     def induced(self) -> Induced:
         """The metric that the query induces on its answers: the largest under which it is 1-sensitive."""
-        return Induced(self.domain.metric, self.function, self._searched())
+        return Induced(self.domain.metric, self.function, self._search_points())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
         """Find a tight and expansive chain of answers between two; None if there is none (Definition 5)."""
@@ -148,11 +148,11 @@ class Query:
         """Return the least sensitivity on all points or, to check a declared one, on the pairs for tests."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
-            return max((self._stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
-        return self._stretch(self._searched())
+            return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
+        return self._least_stretch(self._search_points())
 
     def _least_stretch(self, points: Sequence[Any]) -> Distance:
-        return domination(points, self._between_answers, self.domain.metric)
+        return domination(points, self._distance_of_answers, self.domain.metric)
 
     def _distance_of_answers(self, x: Any, y: Any) -> Distance:
         return self.metric(self.function(x), self.function(y))

@@ -162,7 +162,7 @@ def test_there_is_no_conclusion_from_the_impossible() -> None:
     with pytest.raises(ValueError, match="cannot occur"):
         Hiding(lambda x: "a").conclusions(channel, {"a": 1, "b": 1}, "z")
     assert Hiding(lambda x: "a").largest_odds(channel) == 2
-    with pytest.raises(ValueError, match="takes 'a' to 'c'"):
+    with pytest.raises(ValueError, match="maps 'a' to 'c'"):
         Hiding(lambda x: "c").largest_odds(channel)
 
 

@@ -245,7 +245,7 @@ def test_it_is_one_of_one() -> None:
     mechanism = noise(1, 1)
     assert identification_bound(mechanism, Fraction(5), 1) == 1
     assert identification_bound(mechanism, Fraction(0), 4) == pytest.approx(0.25, abs=1e-15)
-    with pytest.raises(ValueError, match="at least 1 load shape"):
+    with pytest.raises(ValueError, match="at least 1 candidate load shape"):
         identification_bound(mechanism, Fraction(1), 0)
     half, whole = (identification_bound(mechanism, Fraction(d, 2), 4) for d in (3, 4))
     assert half == whole

@@ -69,7 +69,7 @@ def randomised_response(odds: Number | Fraction, m: int = 1) -> Channel:
         ([["1/2", "1/2"]], "a row for each of 2 inputs"),
         ([["1/2", "1/2"], [1]], "has 2 entries"),
         ([["1/2", "1/2"], ["1/2", "1/3"]], "the row of 'b'"),
-        ([["1/2", "1/2"], ["3/2", "-1/2"]], "entries >= 0"),
+        ([["1/2", "1/2"], ["3/2", "-1/2"]], "must be >= 0"),
     ],
 )
 def test_a_matrix_that_is_no_channel_is_refused(rows: list[list[Any]], words: str) -> None:
@@ -86,7 +86,7 @@ def test_entries_are_exact() -> None:
     assert channel.probability("zy", "b") == 1
     with pytest.raises(TypeError, match=r"Fraction\('0.5'\)"):
         Channel("ab", "yz", [[0.5, 0.5], [1, 0]])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="each named once"):
+    with pytest.raises(ValueError, match="each only once"):
         Channel("aa", "yz", [[1, 0], [1, 0]])
 
 
@@ -94,7 +94,7 @@ def test_weights_without_a_positive_sum_are_no_law() -> None:
     """A row that has nowhere to go is refused by name."""
     with pytest.raises(ValueError, match="'b'"):
         Channel.of_weights("ab", "yz", lambda x, z: int(x == "a"))
-    with pytest.raises(ValueError, match="entries >= 0"):
+    with pytest.raises(ValueError, match="must be >= 0"):
         Channel.of_weights("a", "yz", lambda x, z: 2 if z == "y" else -1)
 
 

@@ -131,7 +131,7 @@ def test_the_law_of_a_function_of_endless_outputs_is_not_known() -> None:
     """Where a mechanism releases more than the points of its space, `log_mass` says so."""
     endless: list[Any] = [Laplace(1, 1), _Unclamped()]
     for mechanism in endless:
-        with pytest.raises(ValueError, match="only where all outputs can be listed"):
+        with pytest.raises(ValueError, match="only if all outputs can be listed"):
             Then(mechanism, np.abs).log_mass([1], 1)
 
 

@@ -111,7 +111,7 @@ def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64],
 def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Fill `out` with integers below each row's range, which is at most 2^32."""
     product, uneven = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
-    np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], values=product)
+    np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]

@@ -84,7 +84,7 @@ def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray
     for start in range(0, noise_bounds.size, rows):
         part = slice(start, start + rows)
         values = below_array(int(ranges[start]), n, bits) if wide else _scaled(ranges[part], n, bits)
-        np.subtract(values, noise_bounds[part, np.newaxis], noise=noise[part])
+        np.subtract(values, noise_bounds[part, np.newaxis], out=noise[part])
     return noise
 
 

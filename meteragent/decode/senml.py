@@ -62,10 +62,10 @@ def records(payload: bytes) -> Iterator[Record]:
     base: dict[str, Any] = {}
     for fields in pack:
         base |= {key: value for key, value in fields.items() if key in ("bn", "bt", "bu", "bv", "bs")}
-        yield _resolved(fields, base)
+        yield _resolve(fields, base)
 
 
-def _resolved(fields: dict[str, Any], base: dict[str, Any]) -> Record:
+def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
     """Combine a record's fields with the base fields; raises PayloadError."""
     name, unit = (fields.get("n", ""), fields.get("u", base.get("bu")))
     base_name = base.get("bn", "")

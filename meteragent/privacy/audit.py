@@ -49,7 +49,7 @@ ALARM = 1e-6
 """The default chance that a correct mechanism fails the audit."""
 
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
-_MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` where it replaces a sum by an integral
+_MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` if it replaces a sum by an integral
 _LAST_DIGITS = 1e-12  # relative: the rounding error of a log mass
 
 
@@ -119,8 +119,8 @@ def audit(
 ) -> Audit:
     """Audit whether a mechanism on windows keeps its promise, by the checks that the module describes.
 
-    `samples` windows, at least two, are drawn for the law, and as many on each side of each shift. The
-    default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.
+    `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift.
+    The default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.
 
     Raises:
         ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not above zero.

@@ -152,6 +152,7 @@ class BufferedBits(BytesBits):
         return self._fresh(size)
 
     def _take(self, size: int) -> bytes:
+        """Take bytes from the buffer, and refill the buffer if it is too short."""
         if size > _BLOCK_BYTES:
             return self._bulk(size)
         # `read` copies and advances in one call, so two threads cannot take the same bytes.

@@ -45,7 +45,7 @@ class _Sample(NamedTuple):
 def dither_tests(
     mechanism: WindowMechanism, law: WindowLaw, steps: int, count: int, bits: Bits
 ) -> Iterator[tuple[str, float]]:
-    """Yield each test of `count` windows with its p-value; no test where a quantum is one step.
+    """Yield each test of `count` windows with its p-value; no test if a quantum is one step.
 
     Fractions alternate over slots and windows. A p-value is the smallest over the fractions, times the number
     of fractions.

@@ -127,6 +127,7 @@ class _Stream(BytesBits):
         self._read, self._buffer, self._next_block = read, b"", 0
 
     def _take(self, size: int) -> bytes:
+        """Take bytes from the buffer, after reading as many blocks as needed."""
         block_count = -(-max(0, size - len(self._buffer)) // (_STREAM_BLOCKS * _BLOCK)) * _STREAM_BLOCKS
         if block_count:
             self._buffer += self._read(self._next_block, block_count)

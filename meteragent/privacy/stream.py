@@ -162,7 +162,7 @@ class Accumulator:
     residue is the part of the sum below one quantum, in the clear: sums with different residues can be
     distinguished with certainty. The remaining part, floor(S/(q T)), has the full noise. So the store is
     epsilon d_inf-private for sums a whole number of quanta apart, and the release for all sums. A reader of
-    the store who also sees the release learns by how much S grew after the reading, to within a quantum.
+    the store who also sees the release learns, to within a quantum, how much S grew after the store was read.
 
     Raises:
         ValueError: the lattice is not above zero.

@@ -182,7 +182,7 @@ def test_an_answer_for_each_point() -> None:
     assert (mechanism.release(points, bits=SeededBits(6)) == expected).all()
     assert (mechanism.release(np.array(points, np.int16), bits=SeededBits(6)) == expected).all()
     assert mechanism.space is WINDOWS
-    with pytest.raises(ValueError, match="no point of the query's space"):
+    with pytest.raises(ValueError, match="not in the query's space"):
         mechanism.release([(0, 0, 5)])
 
 

@@ -56,7 +56,7 @@ CHIRPSTACK = Profile(
         "an uplink each quarter of an hour is assumed: source.every states the device's own period",
         "the topic holds the application's id in place of 1 in application/1",
         "any other field of object is named by its path, such as value = 'meter.\"total-energy\"'",
-        "rxInfo holds the positions of the receiving gateways, and so reveals where the meter is",
+        "rxInfo has the positions of the receiving gateways and so reveals where the meter is",
         "without a codec in the device profile there is no object",
         "an unconfirmed uplink may come again, as the same frame under a later time",
     ),

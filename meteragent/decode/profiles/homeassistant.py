@@ -38,12 +38,12 @@ STATESTREAM = Profile(
     period_ms=0,
     dead_band_known=False,
     identifies="the sensor's name",
-    personal=("friendly_name and other attributes, which are topics of their own",),
+    personal=("friendly_name and other attributes, which have separate topics",),
     traps=(
         "unknown and unavailable are neither readings nor 0",
         _UNIT + "; Home Assistant shows it as unit_of_measurement",
         "sent when the state changes, by a step of the sensor's integration: source.dead_band states it",
-        _NO_TIME + "; last_updated is a topic of its own",
+        _NO_TIME + "; last_updated has a separate topic",
     ),
 )
 ESPHOME = Profile(

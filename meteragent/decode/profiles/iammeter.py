@@ -86,7 +86,7 @@ IAMMETER = Profile(
     traps=(
         "the device's settings define how often it sends: source.every states it",
         "numbers are identified by position alone",
-        "a fourth row is the sum of the others: counting it, too, would double everything",
+        "a fourth row is the sum of the others and is ignored: counting it would double everything",
         "import and export of three phases are counted per phase, unlike in a net meter",
         "power is below 0 while more is fed in than drawn: window.range must reach below 0",
         "Solax inverters send similar messages; their longer rows are refused",

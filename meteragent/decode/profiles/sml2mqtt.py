@@ -23,7 +23,7 @@ SML2MQTT = Profile(
     every_ms=4_000,
     period_ms=4_000,
     hold_ms=5 * MINUTE_MS,
-    identifies="the meter's server id, by which its operator knows it",
+    identifies="the meter's server id, which its operator knows",
     personal=("server id", "public key (0x8181c78205ff)"),
     traps=(
         "a bare number does not state its quantity: the topic ends in 0100100700ff for power in W",

@@ -148,6 +148,7 @@ def exp(exponent: Exact) -> Number:
 
 
 def _operand(value: object) -> Number | None:
+    """Convert an operand to a Number; None for an unsupported type."""
     if isinstance(value, Number):
         return value
     if isinstance(value, int | Fraction):
@@ -177,6 +178,7 @@ def _add(terms: Sum, addends: Sum) -> Sum:
 
 
 def _multiply(left: Sum, right: Sum) -> Sum:
+    """Multiply two sums; a factor of one term only shifts exponents and scales coefficients."""
     if len(left) == 1:
         ((r, c),) = left.items()
         return {r + s: c * d for s, d in right.items()} if r else {s: c * d for s, d in right.items()}

@@ -67,7 +67,7 @@ def conform(
 
     Args:
         mechanism: the mechanism under test.
-        pairs: pairs of points to distinguish, in place of those of the mechanism's space.
+        pairs: pairs of points to distinguish, instead of those of the mechanism's space.
         make: the partial that made the mechanism; each of its keywords is tested with a float.
         tight: whether some pair must reach the loss.
         samples: the number of draws for each test.

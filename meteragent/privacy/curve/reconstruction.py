@@ -49,12 +49,14 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
 
 def _steps(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
+    """Return the value of the block that contains each time."""
     block = np.minimum(np.searchsorted(edges, times, side="right"), values.shape[-1]) - 1
     curves: Floats = values[..., block]
     return curves
 
 
 def _hats(values: Floats, edges: NDArray[Any], times: NDArray[Any]) -> Floats:
+    """Interpolate linearly between the middles of the blocks."""
     k = values.shape[-1]
     position = np.interp(times, edges[:-1] / 2 + edges[1:] / 2, np.arange(k))
     block = np.minimum(position.astype(np.int64), max(k - 2, 0))

@@ -132,7 +132,7 @@ def _holohan(promise: Guarantee, _: int) -> Fraction:
 
 def _any_set(promise: Guarantee, _: int) -> Fraction:
     """Return a rational number just below ln((e^epsilon + delta)/(1-delta))."""
-    odds, _above = exp(promise.epsilon).bounds(2 * _CLOSE_BITS)
+    odds, _upper = exp(promise.epsilon).bounds(2 * _CLOSE_BITS)
     return _ln_below((odds + promise.delta) / (1 - promise.delta), promise)
 
 

@@ -42,7 +42,7 @@ def check_variance(sigma2: Exact) -> Fraction:
 def discrete_gaussian(count: int, sigma2: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z with P(z) ~ e^(-z^2/(2 sigma2)), as int64 (Canonne, Kamath, Steinke 2020).
 
-    The law is exact except beyond 512 sigma, where the probability is below e^-2^17.
+    The law is exact except beyond 512 sigma, a range with a probability below e^-2^17.
 
     Raises:
         TypeError: `sigma2` is not exact.  ValueError: sigma2 <= 0 or sigma2 >= 2^44.

@@ -68,7 +68,10 @@ class Envelope:
         """Return True with probability 2^j w(proposal)/w(M)."""
 
         def bounds(k: int) -> tuple[int, int]:
-            # The first comparison uses cached weights of neighbours, which decide nearly always.
+            """Return bounds of 2^k times the probability.
+
+            The first comparison uses cached weights of neighbours, which decide nearly always.
+            """
             return (
                 self._neighbour_bounds(proposal, k + j)
                 if k == FIRST_BITS

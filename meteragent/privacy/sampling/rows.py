@@ -93,7 +93,7 @@ def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.i
 
 
 def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
-    """Fill each row of `out` with slots, uniform on {-R .. R}."""
+    """Fill each row of `noise` with slots, uniform on {-R .. R}."""
     ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
     if int(ranges.max(initial=0)) > _WIDEST:
         raise OverflowError("a row's noise bound is beyond 2^62 quanta: no window has such noise")
@@ -109,7 +109,7 @@ def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64],
 
 
 def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
-    """Fill `out` with integers below each row's range, which is at most 2^32."""
+    """Fill `values` with integers below each row's range, which is at most 2^32."""
     product, uneven = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
@@ -121,11 +121,11 @@ def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBit
     product >>= np.uint64(32)
 
 
-def _wide(out: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
-    """Fill `out` with integers below each row's range, which is at most 2^63."""
-    values, largest = out.view(np.uint64), ranges - np.uint64(1)
+def _wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
+    """Fill `noise` with integers below each row's range, which is at most 2^63."""
+    values, largest = noise.view(np.uint64), ranges - np.uint64(1)
     mask = np.array([(1 << value.bit_length()) - 1 for value in largest.tolist()], np.uint64)
-    np.bitwise_and(source.words(rows, SLOTS, out.shape[1], np.uint64), mask[:, np.newaxis], out=values)
+    np.bitwise_and(source.words(rows, SLOTS, noise.shape[1], np.uint64), mask[:, np.newaxis], out=values)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
         values[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]

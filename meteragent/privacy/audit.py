@@ -186,19 +186,16 @@ def _check_lattice(bench: _Bench) -> Check:
     """Check that released values are whole quanta."""
     noise = bench.noise(bench.base, bench.quick)
     share = float(np.mean(noise != np.rint(noise)))
-    return Check(
-        "on the lattice", share == 0, f"{share:.0%} of the values are not whole quanta", {"off": share}
-    )
+    finding = f"{share:.0%} of the values are not whole quanta"
+    return Check("on the lattice", share == 0, finding, {"off": share})
 
 
 def _check_bits(bench: _Bench) -> Check:
     """Check that the noise depends on the bits: equal bits make equal noise, different bits do not."""
-    noise, repeated_noise, different_noise = (
-        bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2)
-    )
+    noise, repeat, contrast = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
     # With hardly any noise, different bits give equal windows, too: zeros are the likeliest noise.
     certain = bench.quick * bench.law.log_most > _SURE
-    passed = bool((noise == repeated_noise).all()) and (certain or bool((noise != different_noise).any()))
+    passed = bool((noise == repeat).all()) and (certain or bool((noise != contrast).any()))
     finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"
     return Check("bits", passed, finding, {})
 
@@ -375,9 +372,8 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
     base_noise = bench.noise(bench.base, count)
     shifted_noise = bench.noise(shifted, count) + bench.quanta(shifted) - bench.quanta(bench.base)
     u = [z[:, shift != 0] * shift[shift != 0] for z in (base_noise, shifted_noise)]
-    # The slots that the shift does not move; all of them if it moves all.
-    pairs = zip((base_noise, shifted_noise), u, strict=True)
-    v = [z[:, shift == 0] if (shift == 0).any() else moved_slots for z, moved_slots in pairs]
+    noises = zip((base_noise, shifted_noise), u, strict=True)
+    v = [z[:, shift == 0] if (shift == 0).any() else moved_slots for z, moved_slots in noises]
     bounds = [
         (_prove_loss(statistic(u[0], v[0], k), statistic(u[1], v[1], k), alarm), name)
         for name, statistic in _STATISTICS.items()
@@ -389,10 +385,7 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
 
 
 def _prove_loss(t0: Any, t1: Any, alarm: float) -> float:
-    """Return a lower bound of ln P1/P0, proved by an event {T >= c} or {T < c}.
-
-    The event is chosen on the first half of the draws and tested on the second.
-    """
+    """Return a lower bound of ln P1/P0, by an event {T >= c} or {T < c} chosen on half of the draws."""
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
 

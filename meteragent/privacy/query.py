@@ -274,15 +274,15 @@ def in_family_c(query: Query) -> bool:
     domain = query.domain
     if not isinstance(domain, Databases) or (points := listed(domain)) is None:
         raise ValueError("family C needs a query on databases that can be listed")
-    attained = False
+    is_attained = False
     for x in points:
         for y in domain.neighbours(x):
             change = query.metric(query.function(x), query.function(y))
             row = max(domain.rows.metric(u, v) for u, v in zip(x, y, strict=True))
             if change > row:
                 return False
-            attained = attained or change == domain.rows.diameter
-    return attained
+            is_attained = is_attained or change == domain.rows.diameter
+    return is_attained
 
 
 def _present(x: Sequence[Any]) -> list[Any]:

@@ -10,6 +10,7 @@
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
     mean_day(home, window_ms)               # the bands of a month's mean day
     band_energies(home, window_ms)          # kWh of each band of a tariff
+    days, months = nested(days, months)     # streams that `privacy.shares` makes: better, and unbiased
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
@@ -27,7 +28,7 @@ Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archiv
 which needs pyarrow).
 
 `message` parses descriptors and records (`senml`: records in packs), and `series` collects them and makes
-estimates. `register`, `shape`, `feeder`, `view`, `guess` and `many` build on `series`.
+estimates. `register`, `shape`, `nesting`, `feeder`, `view`, `guess` and `many` build on `series`.
 """
 
 from meteragent.consume.archive import read as read_archive
@@ -35,6 +36,7 @@ from meteragent.consume.feeder import Peak, peak
 from meteragent.consume.guess import PriorGuess, guess_under_prior
 from meteragent.consume.many import Cells, by_feeder
 from meteragent.consume.message import Descriptor, Message, Record
+from meteragent.consume.nesting import Nested, nested
 from meteragent.consume.register import Register, total
 from meteragent.consume.rules import Rules
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
@@ -49,6 +51,7 @@ __all__ = [
     "Estimate",
     "MeanDay",
     "Message",
+    "Nested",
     "Peak",
     "PriorGuess",
     "Record",
@@ -65,6 +68,7 @@ __all__ = [
     "mean_day",
     "mean_energy",
     "mean_value",
+    "nested",
     "nonnegative",
     "peak",
     "read_archive",

@@ -1,0 +1,183 @@
+"""Fine and coarse streams of one meter, combined: each number gets better, and stays unbiased (THEORY 3.8).
+
+The half hours of a day, released by one stream, add up to the day that another released with noise of its
+own. Least squares weighs both, so that the sum of the half hours equals the day: `privacy.nested` has the
+formulas and the errors.
+
+A coarse number is combined only with a *complete* set of finer ones, which fill its window exactly. If a
+record is missing, or a slot lies across an end of the window, the coarse number and the finer ones below it
+stay as they were released. Where a stream in the middle lacks a record (a day of a month), the records below
+(its half hours) stand in for it.
+
+This is unbiased only if the fine slots of a window add up to the coarse one, before noise. They do if one
+source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
+Descriptors do not state all of that: what they state is compared here, and streams that differ are refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.consume.message import Descriptor
+from meteragent.consume.series import Floats, Integers, Series, frozen
+from meteragent.privacy import nested as error
+from meteragent.privacy.nested import Kind, Path, Tree
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Nested:
+    """The numbers of one stream after combination with the other streams of its meter, in `unit`.
+
+    Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` holds the
+    measured value with probability `coverage`, for each number separately. Errors of different numbers are
+    dependent: never add up squares of `sd`. A number that is not `combined` is as it was released.
+    """
+
+    meter: str
+    time_ms: Integers
+    end_ms: Integers
+    values: Floats
+    sd: Floats
+    low: Floats
+    high: Floats
+    combined: Flags
+    coverage: float
+    unit: str
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`; times are UTC."""
+        return {
+            "time": self.time_ms.astype("datetime64[ms]"),
+            "duration_s": (self.end_ms - self.time_ms) / 1000,
+            "value": self.values,
+            "sd": self.sd,
+            "low": self.low,
+            "high": self.high,
+            "combined": self.combined,
+        }
+
+
+def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
+    """Combine the series of two or more streams of one meter, from fine to coarse, by least squares.
+
+    The result has one item for each series, in the same order and with the same slots.
+
+    Raises:
+        ValueError: there are fewer than two series; they are not of one meter, kind and unit, or of sources
+            that are read alike; a slot of a stream is not longer than all of the stream before; a window
+            has several slots, whose noises are not independent; or coverage is not between 0 and 1.
+    """
+    _check(streams, coverage)
+    pieces: list[Tree] = []
+    roots: list[Tree] = []
+    for place in range(len(streams)):
+        pieces, finished = _attached(streams, place, pieces)
+        roots += finished
+    return _results(streams, [*roots, *pieces], coverage)
+
+
+def _check(streams: Sequence[Series], coverage: float) -> None:
+    """Refuse series that cannot be those of nested streams; raises ValueError."""
+    if len(streams) < 2:
+        raise ValueError("nested streams are two or more: a fine one and coarser ones")
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+    if len({series.meter for series in streams}) != 1:
+        raise ValueError("nested streams are of one meter")
+    descriptors = [terms for series in streams for terms in series.descriptors.values()]
+    if any(terms.bands or terms.mechanism.n != 1 for terms in descriptors):
+        raise ValueError("nested streams need windows of one slot: the slots of one window share noise")
+    if any(_reading(terms) != _reading(descriptors[0]) for terms in descriptors):
+        raise ValueError("nested streams are of one kind and unit, and their sources are read alike")
+    if len({terms.timezone for terms in descriptors if terms.timezone}) > 1:
+        raise ValueError("nested streams share one local calendar")
+    lengths_ms = [series.end_ms - series.time_ms for series in streams]
+    if any(fine.max() >= coarse.min() for fine, coarse in pairwise(lengths_ms)):
+        raise ValueError("nested streams go from fine to coarse: each slot longer than those before")
+
+
+def _reading(terms: Descriptor) -> tuple[Any, ...]:
+    """Return what descriptors state of how a source is read."""
+    return terms.kind, terms.unit, terms.facts.get("readings"), terms.facts.get("schedule")
+
+
+def _attached(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
+    """Put the records of a stream above the finer pieces that fill them.
+
+    Returns the pieces for the next stream, which do not overlap, in order of time; and the roots of finished
+    trees: pieces below a record that they do not fill.
+    """
+    series = streams[place]
+    slots = [_slot(streams, piece) for piece in pieces]
+    starts_ms, ends_ms = np.array(slots, np.int64).reshape(-1, 2).T
+    is_below, is_child = np.zeros((2, len(pieces)), np.bool_)
+    pieces_above: list[Tree] = []
+    for index in range(len(series.records)):
+        start_ms, end_ms = int(series.time_ms[index]), int(series.end_ms[index])
+        below = slice(np.searchsorted(ends_ms, start_ms, "right"), np.searchsorted(starts_ms, end_ms))
+        fills = _fill(starts_ms[below], ends_ms[below], start_ms, end_ms)
+        is_below[below] = True
+        is_child[below] |= fills
+        pieces_above.append(_tree(series, index, pieces[below] if fills else (), (place, index)))
+    rows = list(zip(pieces, is_below, is_child, strict=True))
+    pieces_above += [piece for piece, below, _ in rows if not below]
+    finished = [piece for piece, below, child in rows if below and not child]
+    return sorted(pieces_above, key=lambda piece: _slot(streams, piece)), finished
+
+
+def _fill(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:
+    """Return whether slots fill the time from `start_ms` to `end_ms` exactly and without a gap."""
+    if not starts_ms.size or (starts_ms[0], ends_ms[-1]) != (start_ms, end_ms):
+        return False
+    return bool((ends_ms[:-1] == starts_ms[1:]).all())
+
+
+def _slot(streams: Sequence[Series], piece: Tree) -> tuple[int, int]:
+    """Return the start and the end of the slot of a piece's root."""
+    place, index = piece.place
+    return int(streams[place].time_ms[index]), int(streams[place].end_ms[index])
+
+
+def _tree(series: Series, index: int, children: Sequence[Tree], place: tuple[int, int]) -> Tree:
+    """Return the tree of a record, in kWh."""
+    terms, weight = series.terms(series.records[index]), float(series.kwh_per_unit[index])
+    kind = Kind(terms.mechanism, terms.rounding, weight)
+    return Tree.of(float(series.values[index]) * weight, kind, children, place)
+
+
+def _results(streams: Sequence[Series], roots: Sequence[Tree], coverage: float) -> tuple[Nested, ...]:
+    """Return the estimates of all trees by stream, in the unit of the records."""
+    columns = [np.zeros((4, len(series.records))) for series in streams]
+    errors: dict[Path, tuple[float, float]] = {}
+    for root in roots:
+        for piece, kwh, path in root.estimates():
+            if path not in errors:
+                errors[path] = error.sd(path), error.half_width(path, coverage)
+            place, index = piece.place
+            is_combined = len(path) > 1 or bool(piece.children)
+            columns[place][:, index] = kwh, *errors[path], is_combined
+    return tuple(_result(series, column, coverage) for series, column in zip(streams, columns, strict=True))
+
+
+def _result(series: Series, column: Floats, coverage: float) -> Nested:
+    """Return the result of one stream from its values, deviations and half widths in kWh."""
+    values, sd, half = column[:3] / series.kwh_per_unit
+    is_combined = column[3] == 1
+    return Nested(
+        meter=series.meter,
+        time_ms=series.time_ms,
+        end_ms=series.end_ms,
+        values=frozen(np.where(is_combined, values, series.values)),  # others exactly as released
+        sd=frozen(sd),
+        low=frozen(values - half),
+        high=frozen(values + half),
+        combined=frozen(is_combined),
+        coverage=coverage,
+        unit=series.unit,
+    )

@@ -1,0 +1,207 @@
+"""Released numbers and released sums of them, combined by least squares, with their errors (THEORY 3.8).
+
+Theory of operation
+-------------------
+A node of a tree is a number that was released with noise of its own. The measured values of its children add
+up to its measured value: the half hours of a day, the days of a month. Noises are independent. Let node i
+have the released value y and the variance v of its noise. Two passes compute the best linear unbiased
+estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with unequal variances):
+
+    up:    z = y, U = v for a leaf; otherwise S = sum of the children's z, V = sum of their U,
+           z = U (S/V + y/v),  1/U = 1/V + 1/v;
+    down:  x = z at the root;  x_c = z_c + (U_c/V) (x - S) for a child c of a node whose estimate is x.
+
+The weights depend on the variances alone, never on values. So the error of an estimate is a sum of
+independent noises with known weights, and `privacy.totals` has its law: intervals are exact, for dithered
+values at the worst load. The weights follow from the *path* of a node, the kinds of the nodes from the root
+to it. Nodes with equal paths have one law.
+
+`sd` of the mechanism is used as the deviation of a dithered number: its mean over loads. The estimates are
+unbiased for every load; they are the best ones where each number's variance is that mean.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+from meteragent.privacy import accuracy
+from meteragent.privacy.accuracy import Rounding
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
+
+
+class Kind(NamedTuple):
+    """The kind of a node: its noise, and the kinds of its children with the number of each.
+
+    `weight` turns the mechanism's unit into that of the whole tree, such as hours / 1000 for W into kWh.
+    """
+
+    mechanism: LInfLaplace
+    rounding: Rounding = "half-up"
+    weight: float = 1.0
+    children: tuple[tuple["Kind", int], ...] = ()
+
+
+Path = tuple[Kind, ...]
+"""The kinds of the nodes from the root of a tree to a node."""
+
+_Source = tuple[LInfLaplace, Rounding, float]
+_Sum = tuple[tuple[_Source, int], ...]
+"""A weighted sum of independent noises: (mechanism, rounding, weight), and the number of such noises."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A released value, those below it, and the best estimate `z` from them alone; all in the tree's unit.
+
+    `place` is the caller's reference to the value.
+    """
+
+    value: float
+    kind: Kind
+    children: tuple["Tree", ...]
+    z: float
+    place: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls, value: float, kind: Kind, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
+    ) -> Self:
+        """Make the tree of a value and its children; `kind` is without children, which it is given here.
+
+        Raises:
+            ValueError: the kind has a window of several slots, whose noises are not independent.
+        """
+        if kind.mechanism.n != 1:
+            raise ValueError("nested numbers need windows of one slot: the slots of one window share noise")
+        kind = kind._replace(children=tuple(Counter(child.kind for child in children).items()))
+        own, below = _shares(kind)
+        z = own * value + below * math.fsum(child.z for child in children)
+        return cls(value, kind, tuple(children), z, place)
+
+    def estimates(self) -> Iterator[tuple["Tree", float, Path]]:
+        """Yield each node with its best linear unbiased estimate and its path, parents before children."""
+        return _down(self, self.z, (self.kind,))
+
+
+def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float, Path]]:
+    """Yield a node whose estimate is known, and all nodes below it."""
+    yield tree, estimate, path
+    excess = estimate - math.fsum(child.z for child in tree.children)
+    for child in tree.children:
+        share = _variance(child.kind) / _variance_below(tree.kind)
+        yield from _down(child, child.z + share * excess, (*path, child.kind))
+
+
+def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
+    """Return the path to a leaf of a regular tree: `counts[i]` nodes of `kinds[i]` in each of the next kind.
+
+    Kinds are without children and go from the leaves to the root.
+
+    Raises:
+        ValueError: there is not one count less than kinds.
+    """
+    path = [kinds[0]]
+    for kind, count in zip(kinds[1:], counts, strict=True):
+        path.append(kind._replace(children=((path[-1], count),)))
+    return tuple(reversed(path))
+
+
+def sd(path: Path) -> float:
+    """Return the standard deviation of the estimate at the end of a path, in the tree's unit."""
+    return sd_of_total(parts(path))
+
+
+def half_width(path: Path, coverage: float = 0.95) -> float:
+    """Return the h such that the measured value lies within the estimate +- h with this probability.
+
+    Raises:
+        ValueError: the coverage is not between 0 and 1.
+    """
+    return half_width_of_total(parts(path), coverage)
+
+
+@lru_cache(maxsize=1024)
+def parts(path: Path) -> tuple[Weighted, ...]:
+    """Return the error of the estimate at the end of a path as independent parts of a total."""
+    within, outside = _outside(path)
+    error: Counter[_Source] = Counter()
+    _add(error, _error_of_z(path[-1]), within)
+    _add(error, outside, 1.0)
+    magnitudes: Counter[_Source] = Counter()  # laws are symmetric: the sign of a weight does not matter
+    for (mechanism, rounding, weight), count in error.items():
+        magnitudes[mechanism, rounding, abs(weight)] += count
+    return tuple(
+        Weighted(mechanism, (weight,), count, rounding)
+        for (mechanism, rounding, weight), count in magnitudes.items()
+        if weight > 0
+    )
+
+
+@lru_cache(maxsize=4096)
+def _variance(kind: Kind) -> float:
+    """Return U, the variance of a node's best estimate from itself and what is below it."""
+    own = _own_variance(kind)
+    return 1 / (1 / own + 1 / _variance_below(kind)) if kind.children else own
+
+
+@lru_cache(maxsize=4096)
+def _variance_below(kind: Kind) -> float:
+    """Return V, the variance of the sum of the children's best estimates."""
+    return math.fsum(count * _variance(child) for child, count in kind.children)
+
+
+def _own_variance(kind: Kind) -> float:
+    """Return v, the variance of a node's own number."""
+    return (kind.weight * accuracy.sd(kind.mechanism, kind.rounding)) ** 2
+
+
+def _shares(kind: Kind) -> tuple[float, float]:
+    """Return the shares U/v of a node's own number and U/V of its children's sum in its z."""
+    if not kind.children:
+        return 1.0, 0.0
+    variance = _variance(kind)
+    return variance / _own_variance(kind), variance / _variance_below(kind)
+
+
+@lru_cache(maxsize=4096)
+def _error_of_z(kind: Kind) -> _Sum:
+    """Return the error of a node's z."""
+    own, below = _shares(kind)
+    error: Counter[_Source] = Counter({(kind.mechanism, kind.rounding, own * kind.weight): 1})
+    for child, count in kind.children:
+        _add(error, _error_of_z(child), below, count)
+    return tuple(error.items())
+
+
+@lru_cache(maxsize=1024)
+def _outside(path: Path) -> tuple[float, _Sum]:
+    """Return k and the error E of all nodes outside a node's subtree, such that x = k z + E.
+
+    For a child c of a node with x = k z + E it follows from x_c = z_c + r (x - S), r = U_c/V, and
+    z = (U/v) y + (U/V) S that
+
+        x_c = (1 - r (1 - k U/V)) z_c + r (E + k (U/v) y - (1 - k U/V) (S - z_c)).
+    """
+    if len(path) == 1:
+        return 1.0, ()
+    parent, kind = path[-2:]
+    k, outside = _outside(path[:-1])
+    own, below = _shares(parent)
+    share = _variance(kind) / _variance_below(parent)
+    error: Counter[_Source] = Counter()
+    _add(error, outside, share)
+    _add(error, (((parent.mechanism, parent.rounding, parent.weight), 1),), share * k * own)
+    for sibling, count in parent.children:
+        _add(error, _error_of_z(sibling), -share * (1 - k * below), count - (sibling == kind))
+    return 1 - share * (1 - k * below), tuple(error.items())
+
+
+def _add(error: Counter[_Source], addend: _Sum, factor: float, count: int = 1) -> None:
+    """Add `count` independent copies of a sum of noises, times a factor."""
+    for (mechanism, rounding, weight), copies in addend:
+        if count:
+            error[mechanism, rounding, factor * weight] += copies * count

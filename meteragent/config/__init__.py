@@ -18,6 +18,7 @@ from meteragent.config.files import endpoint, exposed, read_secret, reason
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.lines import line_of, lines, path_of
 from meteragent.config.model import Archive, Config, Page, Stream
+from meteragent.config.nested import expanded
 from meteragent.config.refuse import problems, raise_all
 from meteragent.config.schema import schema
 from meteragent.config.source import decoder, fleet_share, forget_ms, has_times, reports_on_change, topic_of
@@ -90,7 +91,7 @@ def parse(text: str) -> Config:
     form = Form(document, text)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
-    return config
+    return expanded(config)
 
 
 def locate(error: ConfigError, path: Path) -> ConfigError:

@@ -77,11 +77,18 @@ def page_needs(module: str) -> ConfigError:
 
 
 def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Yield each stream whose factor is beyond the limit and not accepted, with the prefix of its keys."""
-    for number, stream in enumerate(config.stream):
-        rules = terms(stream)
-        if loads.factor(rules) > FACTOR_MAX and _word(rules) not in stream.privacy.accept:
-            yield stream, f"stream[{number}]." if len(config.stream) > 1 else ""
+    """Yield each stream whose factor is beyond the limit and not accepted, with the prefix of its keys.
+
+    Of nested streams, which share one table, it yields only the one with the largest factor.
+    """
+    largest: dict[str, tuple[Fraction, Stream]] = {}
+    for place, stream in enumerate(config.stream):
+        rules, prefix = terms(stream), config.prefix(place)
+        factor, is_accepted = loads.factor(rules), _word(rules) in stream.privacy.accept
+        if factor > FACTOR_MAX and not is_accepted and (prefix not in largest or factor > largest[prefix][0]):
+            largest[prefix] = factor, stream
+    for prefix, (_, stream) in largest.items():
+        yield stream, prefix
 
 
 def _word(rules: Terms) -> str:

@@ -42,8 +42,8 @@ def _path_text(path: Path) -> str:
 def exposed(config: Config) -> list[str]:
     """Return a line for each secret that everybody on this machine can read: key, file and what to do."""
     paths: dict[str, Path] = {}
-    for number, stream in enumerate(config.stream):
-        prefix = "" if len(config.stream) == 1 else f"stream[{number}]."
+    for place, stream in enumerate(config.stream):
+        prefix = config.prefix(place)
         for section in ("source", "sink"):
             table: Broker = getattr(stream, section)
             keys = [key for key in _SECRETS if getattr(table, key, None) is not None]

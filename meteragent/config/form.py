@@ -74,6 +74,7 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
 
 _EXPECTED = {
     "bool_type": "true or false",
+    "dict_type": "a table",
     "int_type": "a whole number",
     "model_type": "a table",
     "path_type": "a path, as a text",
@@ -85,6 +86,8 @@ _EXPECTED = {
 _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
 _KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a number", list: "a list"}
+_KEY_OF_TABLE = "[key]"
+"""The end of pydantic's place of a wrong key, as opposed to its value."""
 _TEXT_MAX = 60
 """The largest number of characters of a value that an error repeats."""
 
@@ -194,7 +197,8 @@ class Form:
                 else f"at least {limits['min_length']} value"
             )
         expected = expected.replace("Input should be", "a value")
-        self._refuse(detail["loc"], _value_text(path[-1], detail["input"]), expected, meant)
+        place = tuple(part for part in detail["loc"] if part != _KEY_OF_TABLE)
+        self._refuse(place, _value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
         """Replace a required value by its stand-in; remove any other value, so that its default applies."""

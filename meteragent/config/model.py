@@ -3,11 +3,12 @@
 The text under a key is its description in the JSON Schema.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from meteragent.config.value import (
     Band,
@@ -17,6 +18,7 @@ from meteragent.config.value import (
     Duration,
     Energy,
     Length,
+    LengthText,
     NotNegative,
     Number,
     PlainTopic,
@@ -173,6 +175,8 @@ class Privacy(_Section):
     """What the slots are: a vector, the blocks of a curve, the bands of a mean day, or energies of bands."""
     metric: Metric | None = None
     """linf hides what moves within a slot, l1 what moves in all slots. Default: l1 for bands, else linf."""
+    shares: dict[LengthText, Positive] | None = None
+    """Parts of the level for nested streams, by the length of their windows; they add up to at most 1."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
     """Accept readings in which a change of the load can count for much more than its energy."""
     budget: Budget | None = None
@@ -267,3 +271,16 @@ class Config(_Section):
     """The local page, health and metrics. Default: no page."""
     archive: Archive | None = None
     """Archives in Parquet, for `sanitise`; `run` does not need it."""
+
+    _tables: tuple[int, ...] = PrivateAttr(())
+
+    def with_streams(self, streams: Sequence[Stream], tables: Sequence[int]) -> Self:
+        """Return the same file with other streams, and the number of the table that each is from."""
+        config = self.model_copy(update={"stream": tuple(streams)})
+        config._tables = tuple(tables)  # noqa: SLF001 -- of the same class
+        return config
+
+    def prefix(self, place: int) -> str:
+        """Return how the keys of a stream begin in errors: as in the file, with the number of its table."""
+        tables = self._tables or range(len(self.stream))
+        return f"stream[{tables[place]}]." if len(set(tables)) > 1 else ""

@@ -21,7 +21,8 @@ LIVE_ROUNDING: Rounding = "dithered"
 """How the agent rounds. Archives round half up: they store no accumulators that a copy could reveal."""
 
 _WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
-_SHAPES_END_MS = parse_time("2035-01-01T00:00:00Z")
+SHAPES_FROM_MS, SHAPES_END_MS = map(parse_time, ("2025-01-01T00:00:00Z", "2035-01-01T00:00:00Z"))
+"""The ten years whose calendar windows are checked."""
 
 
 def preset(stream: Stream) -> Preset:
@@ -138,7 +139,7 @@ def quantum(stream: Stream) -> Fraction:
     if configured_quantum is not None:
         return configured_quantum
     usual = preset(stream).quantum * _per_amount(stream, _shortest_ms(stream))
-    return usual if (usual * MICRO).denominator == 1 else _finer_step(usual)
+    return usual if (usual * MICRO).denominator == 1 else finer_step(usual)
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
@@ -148,7 +149,7 @@ def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
     return _per_w(stream, duration_ms)
 
 
-def _finer_step(quantum: Fraction) -> Fraction:
+def finer_step(quantum: Fraction) -> Fraction:
     """Return the largest 1, 2 or 5 times a power of ten millionths below a quantum, or else one millionth."""
     steps_u, power_u = [1], 1
     while power_u < quantum * MICRO:
@@ -276,8 +277,8 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
         return (terms(stream, rounding=rounding),)
     windows = schedule(stream, rounding=rounding)
     calendar = Calendar(stream.window.timezone or "UTC", unit(stream) or "")
-    start_ms, starts_ms = windows.first_ms(parse_time("2025-01-01T00:00:00Z")), dict[object, int]()
-    while start_ms < _SHAPES_END_MS:  # windows whose days have the same lengths have the same terms
+    start_ms, starts_ms = windows.first_ms(SHAPES_FROM_MS), dict[object, int]()
+    while start_ms < SHAPES_END_MS:  # windows whose days have the same lengths have the same terms
         starts_ms.setdefault(calendar.stretches(start_ms, _WHOLE_DAY), start_ms)
         start_ms = calendar.end_ms(start_ms)
     return tuple(dict.fromkeys(map(windows.terms, starts_ms.values())))

@@ -80,7 +80,7 @@ def _energy_wh(value: Any) -> Fraction:
     return Fraction(match[1]) * UNIT_FACTOR[match[2]]
 
 
-def _length(value: Any) -> int | str:
+def parse_length(value: Any) -> int | str:
     """Read the length of a window, in ms or as a unit of the calendar."""
     if not isinstance(value, str):
         raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see _number
@@ -90,6 +90,12 @@ def _length(value: Any) -> int | str:
         return parse_duration(value)
     except ValueError as error:
         raise ValueError(f"{error}; or with window.timezone '1d', '1w' or '1mo'") from None
+
+
+def _length_text(value: Any) -> str:
+    """Check the length of a window, and return it as it is written."""
+    parse_length(value)
+    return str(value)
 
 
 def _hours(value: Any) -> Hours:
@@ -174,9 +180,9 @@ Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0), _number_sc
 NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0), _number_schema(minimum=0)]
 Duration = Annotated[int, BeforeValidator(_text(parse_duration)), _DURATION]
 Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0), _DURATION]
-Length = Annotated[
-    int | str, BeforeValidator(_length), _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
-]
+_LENGTH = _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")
+Length = Annotated[int | str, BeforeValidator(parse_length), _LENGTH]
+LengthText = Annotated[str, BeforeValidator(_length_text), _LENGTH]
 Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, "00-07", "07:30-22")]
 Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
 Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]

@@ -120,7 +120,9 @@ def _attached(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> 
     pieces_above: list[Tree] = []
     for index in range(len(series.records)):
         start_ms, end_ms = int(series.time_ms[index]), int(series.end_ms[index])
-        below = slice(np.searchsorted(ends_ms, start_ms, "right"), np.searchsorted(starts_ms, end_ms))
+        below = slice(
+            int(np.searchsorted(ends_ms, start_ms, "right")), int(np.searchsorted(starts_ms, end_ms))
+        )
         fills = _fill(starts_ms[below], ends_ms[below], start_ms, end_ms)
         is_below[below] = True
         is_child[below] |= fills

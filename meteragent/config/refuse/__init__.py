@@ -7,14 +7,21 @@ is wrong or an earlier check has refused it: another refusal could be a mere con
 import difflib
 import re
 from collections.abc import Collection, Iterable
+from itertools import chain
 
+from meteragent.config import nested
 from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import privacy, source, together, window
-from meteragent.config.refuse.check import Problems, reads
+from meteragent.config.refuse import privacy, shares, source, together, window
+from meteragent.config.refuse.check import GRID, Problems, depends, reads
 from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.presets import PRESETS
 
+_DIVIDED = (
+    *("privacy.shares", "privacy.preset", "privacy.level", "privacy.hide", "window.timezone"),
+    *("source.kind", "source.unit"),
+)
+"""Keys without which a table cannot be divided into nested streams."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
@@ -38,10 +45,17 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     prefixes = ["" if flat else f"stream[{number}]." for number in range(len(config.stream))]
     wrong_by_stream = _by_stream(len(config.stream), wrong_paths)
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
-        for problem in _stream_problems(stream, wrong_keys):
+        for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
-    yield from together.names(config.stream, prefixes, wrong_by_stream)
-    yield from together.topics(config.stream, prefixes, wrong_by_stream)
+    # Conflicts between streams are those of the names and topics that shares give them.
+    parts = [
+        (part, prefix, wrong_keys)
+        for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True)
+        for part in (nested.parts(stream) if _may_be_divided(wrong_keys) else (stream,))
+    ]
+    streams, prefixes_of_parts, wrong_by_part = zip(*parts, strict=True)
+    yield from _once(together.names(streams, prefixes_of_parts, wrong_by_part))
+    yield from _once(together.topics(streams, prefixes_of_parts, wrong_by_part))
     if config.archive is not None:
         yield from together.archive(config.stream, prefixes, wrong_by_stream)
     if config.page is not None:
@@ -62,6 +76,41 @@ def _within(table: Path, wrong_paths: Collection[Path]) -> set[Path]:
     """Return the wrong paths of a table, relative to it; the empty path if the table itself is wrong."""
     inside = {path[len(table) :] for path in wrong_paths if path[: len(table)] == table}
     return inside | {() for path in wrong_paths if path == table[: len(path)]}
+
+
+def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
+    """Yield the refusals of one table and of its streams, and add their keys to `wrong_paths`."""
+    has_shares = stream.privacy.shares is not None or path_of("privacy.shares") in wrong_paths
+    wrong_in_form = frozenset(wrong_paths)
+    for check in (_preset, shares.beside, shares.nesting) if has_shares else ():
+        for problem in check(stream, frozenset(wrong_paths)):
+            wrong_paths.add(path_of(problem.key))
+            yield problem
+    if not has_shares:
+        yield from _stream_problems(stream, wrong_paths)
+    elif not _may_be_divided(wrong_paths):  # then windows and noise are unknown
+        yield from _stream_problems(stream, wrong_paths | set(map(path_of, GRID)))
+    else:
+        refused_paths = wrong_paths - wrong_in_form
+        by_part = [_stream_problems(part, set(wrong_in_form)) for part in nested.parts(stream)]
+        for problem in _once(chain.from_iterable(by_part)):
+            if path_of(problem.key) not in refused_paths:
+                wrong_paths.add(path_of(problem.key))
+                yield problem
+
+
+def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
+    """Return whether shares and all keys that they divide are right."""
+    return not any(depends(path_of(key), path) for key in _DIVIDED for path in wrong_paths)
+
+
+def _once(problems: Problems) -> Problems:
+    """Yield the first problem of each key: streams of one table often have the same problem."""
+    keys: set[str] = set()
+    for problem in problems:
+        if problem.key not in keys:
+            keys.add(problem.key)
+            yield problem
 
 
 def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:

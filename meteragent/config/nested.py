@@ -1,0 +1,80 @@
+"""Nested streams: `privacy.shares` divides the level of one table among streams of several lengths.
+
+Each stream hides the same energy at its share of the level. So for any change of the load the levels of all
+streams add up to at most the level that is written (THEORY 3.8). The streams differ in name, topic and
+windows only, so the readings of the fine slots are those of the coarse ones, and a receiver can combine them
+(`meteragent.consume.nested`).
+"""
+
+from fractions import Fraction
+
+from meteragent.config.model import Config, Stream
+from meteragent.config.terms import USUAL_DAYS, finer_step, level, preset
+from meteragent.config.value import parse_length
+from meteragent.domain.presets import Preset
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+
+
+def expanded(config: Config) -> Config:
+    """Return a configuration with a stream for each share, in the place of the table that has the shares."""
+    streams = [(part, table) for table, stream in enumerate(config.stream) for part in parts(stream)]
+    return config.with_streams([part for part, _ in streams], [table for _, table in streams])
+
+
+def parts(stream: Stream) -> tuple[Stream, ...]:
+    """Return the streams of a table, from fine to coarse: itself, or one for each share."""
+    shares = stream.privacy.shares
+    if shares is None:
+        return (stream,)
+    return tuple(_part(stream, length, shares[length]) for length in sorted(shares, key=usual_ms))
+
+
+def usual_ms(length: str) -> int:
+    """Return the length of an ordinary window."""
+    parsed = parse_length(length)
+    return USUAL_DAYS[parsed] * DAY_MS if isinstance(parsed, str) else parsed
+
+
+def _part(stream: Stream, length: str, share: Fraction) -> Stream:
+    """Return the stream of one share."""
+    parsed, name = parse_length(length), f"{stream.name}-{length}"
+    follows_calendar = isinstance(parsed, str)
+    privacy = {
+        "shares": None,
+        "level": share * level(stream),
+        "hide": stream.privacy.hide or preset(stream).hide_wh,
+        "quantum": _quantum(stream, usual_ms(length)),
+    }
+    window = {"length": parsed, "timezone": stream.window.timezone if follows_calendar else None}
+    status = stream.sink.status
+    sink = {
+        "topic": f"{stream.sink.topic}/{length}",
+        "status": None if status is None else f"{status}/{length}",
+    }
+    return stream.model_copy(
+        update={
+            "name": name,
+            "privacy": stream.privacy.model_copy(update=privacy),
+            "window": stream.window.model_copy(update=window),
+            "sink": stream.sink.model_copy(update=sink),
+        }
+    )
+
+
+def _quantum(stream: Stream, window_ms: int) -> Fraction:
+    """Return the lattice of a stream's values: the preset's as an energy, which is the same for all lengths.
+
+    The lattice of a power is at most that energy over the window, so the radius is rounded up no more than
+    that of the preset.
+    """
+    quantum_wh = preset(stream).quantum * Fraction(_preset_ms(preset(stream)), HOUR_MS)
+    quantum = quantum_wh / UNIT_FACTOR[stream.source.unit]
+    if stream.source.kind is Kind.POWER:
+        quantum = quantum * HOUR_MS / window_ms
+    return quantum if (quantum * MICRO).denominator == 1 else finer_step(quantum)
+
+
+def _preset_ms(numbers: Preset) -> int:
+    """Return the length of a preset's slot."""
+    length_ms = numbers.length if isinstance(numbers.length, int) else USUAL_DAYS[numbers.length] * DAY_MS
+    return length_ms // numbers.blocks

@@ -1,0 +1,108 @@
+"""Refusals of nested streams: what `privacy.shares` rules out beside it, and windows that do not nest."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+from math import gcd
+
+from meteragent.config.model import Stream
+from meteragent.config.nested import parts, usual_ms
+from meteragent.config.refuse.check import Problems, reads
+from meteragent.config.refuse.window import zone
+from meteragent.config.terms import SHAPES_END_MS, SHAPES_FROM_MS, grid
+from meteragent.config.value import parse_length
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import Epoch, format_duration
+from meteragent.domain.presets import PRESETS
+from meteragent.domain.shape import Space
+
+_BESIDE = {
+    "window": ("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
+    "privacy": ("shares", "preset", "level", "hide", "accept"),
+}
+"""The keys of windows and of the promise that nested streams have in common."""
+
+_REASONS = {
+    "window.length": "each share names the length of its windows",
+    "privacy.radius": "each length has a radius of its own; set privacy.hide",
+    "privacy.quantum": "each length has a lattice of its own",
+    "privacy.budget": "a level is worth another epsilon in each stream",
+}
+_SLOTS = "a window of nested streams is one slot"
+
+
+@reads("privacy.shares", "window", "privacy.preset")
+def beside(stream: Stream) -> Problems:
+    """Yield every setting beside the shares that nested streams cannot have."""
+    if stream.privacy.shares is None:
+        return
+    for table, allowed in _BESIDE.items():
+        for key in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
+            reason = _REASONS.get(f"{table}.{key}", _SLOTS)
+            yield ConfigError(f"{table}.{key}", "a value", f"no {key} beside privacy.shares: {reason}")
+    if PRESETS[stream.privacy.preset].space is not Space.LINF:
+        expected = f"a preset without bands beside privacy.shares: {_SLOTS}"
+        yield ConfigError("privacy.preset", repr(stream.privacy.preset), expected)
+
+
+@reads("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
+def nesting(stream: Stream) -> Problems:
+    """Yield shares that are no division of the level, and lengths whose windows do not nest."""
+    shares = stream.privacy.shares
+    if shares is None:
+        return
+    if len(shares) < 2:
+        expected = "two or more, such as { '30min' = 0.8, '1d' = 0.2 }; one stream has window.length"
+        yield ConfigError("privacy.shares", f"{len(shares)} share{'s' * (not shares)}", expected)
+        return
+    total = sum(shares.values(), Fraction(0))
+    if total > 1:
+        expected = "shares that add up to at most 1: together they spend the level"
+        yield ConfigError("privacy.shares", f"{exact(total)} in all", expected)
+    streams = parts(stream)
+    zone_problems = [problem for part in streams for problem in zone.problems(part)]
+    if zone_problems:
+        yield zone_problems[0]
+        return
+    if stream.window.timezone is not None and not any(part.window.timezone for part in streams):
+        expected = "no zone: none of the shares is of a local day, week or month"
+        yield ConfigError("window.timezone", repr(stream.window.timezone), expected)
+    lengths = sorted(shares, key=usual_ms)
+    for fine, coarse in pairwise(zip(lengths, streams, strict=True)):
+        yield from _misfit(*fine, *coarse)
+
+
+def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
+    """Yield why the windows of a fine stream do not fill those of the next coarser one."""
+    fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
+    key, found = f"privacy.shares.{fine}", f"a share of {fine!r} beside one of {coarse!r}"
+    if usual_ms(fine) == usual_ms(coarse):
+        yield ConfigError(key, found, "lengths that differ")
+    elif isinstance(coarse_grid, Epoch):
+        if not isinstance(fine_grid, Epoch):
+            yield ConfigError(
+                f"privacy.shares.{coarse}", found, "'1w' or '1mo': local days fill no other length"
+            )
+        elif coarse_grid.length_ms % fine_grid.length_ms:
+            yield ConfigError(key, found, f"a length that divides {coarse!r}")
+    elif not isinstance(fine_grid, Epoch):
+        if parse_length(fine) == "1w":
+            yield ConfigError(key, found, "'1d': weeks do not fill months")
+    elif (common_ms := _common_ms(coarse_stream)) % fine_grid.length_ms:
+        nearest = format_duration(gcd(common_ms, fine_grid.length_ms))
+        expected = (
+            f"a length that fills every {coarse!r} of {coarse_stream.window.timezone}, such as {nearest!r}"
+        )
+        yield ConfigError(key, found, expected)
+
+
+def _common_ms(stream: Stream) -> int:
+    """Return the largest length of which all boundaries of a stream's windows in ten years are multiples."""
+    windows = grid(stream)
+    start_ms = windows.first_ms(SHAPES_FROM_MS)
+    common_ms = start_ms
+    while start_ms < SHAPES_END_MS:
+        start_ms = windows.end_ms(start_ms)
+        common_ms = gcd(common_ms, start_ms)
+    return common_ms

@@ -78,8 +78,8 @@ class Tree:
         if kind.mechanism.n != 1:
             raise ValueError("nested numbers need windows of one slot: the slots of one window share noise")
         kind = kind._replace(children=tuple(Counter(child.kind for child in children).items()))
-        own, below = _shares(kind)
-        z = own * value + below * math.fsum(child.z for child in children)
+        own_share, share_below = _shares(kind)
+        z = own_share * value + share_below * math.fsum(child.z for child in children)
         return cls(value, kind, tuple(children), z, place)
 
     def estimates(self) -> Iterator[tuple["Tree", float, Path]]:
@@ -144,8 +144,8 @@ def parts(path: Path) -> tuple[Weighted, ...]:
 @lru_cache(maxsize=4096)
 def _variance(kind: Kind) -> float:
     """Return U, the variance of a node's best estimate from itself and what is below it."""
-    own = _own_variance(kind)
-    return 1 / (1 / own + 1 / _variance_below(kind)) if kind.children else own
+    own_variance = _own_variance(kind)
+    return 1 / (1 / own_variance + 1 / _variance_below(kind)) if kind.children else own_variance
 
 
 @lru_cache(maxsize=4096)
@@ -170,10 +170,10 @@ def _shares(kind: Kind) -> tuple[float, float]:
 @lru_cache(maxsize=4096)
 def _error_of_z(kind: Kind) -> _Sum:
     """Return the error of a node's z."""
-    own, below = _shares(kind)
-    error: Counter[_Source] = Counter({(kind.mechanism, kind.rounding, own * kind.weight): 1})
+    own_share, share_below = _shares(kind)
+    error: Counter[_Source] = Counter({(kind.mechanism, kind.rounding, own_share * kind.weight): 1})
     for child, count in kind.children:
-        _add(error, _error_of_z(child), below, count)
+        _add(error, _error_of_z(child), share_below, count)
     return tuple(error.items())
 
 
@@ -190,14 +190,14 @@ def _outside(path: Path) -> tuple[float, _Sum]:
         return 1.0, ()
     parent, kind = path[-2:]
     k, outside = _outside(path[:-1])
-    own, below = _shares(parent)
+    own_share, share_below = _shares(parent)
     share = _variance(kind) / _variance_below(parent)
     error: Counter[_Source] = Counter()
     _add(error, outside, share)
-    _add(error, (((parent.mechanism, parent.rounding, parent.weight), 1),), share * k * own)
+    _add(error, (((parent.mechanism, parent.rounding, parent.weight), 1),), share * k * own_share)
     for sibling, count in parent.children:
-        _add(error, _error_of_z(sibling), -share * (1 - k * below), count - (sibling == kind))
-    return 1 - share * (1 - k * below), tuple(error.items())
+        _add(error, _error_of_z(sibling), -share * (1 - k * share_below), count - (sibling == kind))
+    return 1 - share * (1 - k * share_below), tuple(error.items())
 
 
 def _add(error: Counter[_Source], addend: _Sum, factor: float, count: int = 1) -> None:

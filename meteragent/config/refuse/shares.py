@@ -76,25 +76,25 @@ def nesting(stream: Stream) -> Problems:
 def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
     """Yield why the windows of a fine stream do not fill those of the next coarser one."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
-    key, found = f"privacy.shares.{fine}", f"a share of {fine!r} beside one of {coarse!r}"
+    key, value = f"privacy.shares.{fine}", f"a share of {fine!r} beside one of {coarse!r}"
     if usual_ms(fine) == usual_ms(coarse):
-        yield ConfigError(key, found, "lengths that differ")
+        yield ConfigError(key, value, "lengths that differ")
     elif isinstance(coarse_grid, Epoch):
         if not isinstance(fine_grid, Epoch):
             yield ConfigError(
-                f"privacy.shares.{coarse}", found, "'1w' or '1mo': local days fill no other length"
+                f"privacy.shares.{coarse}", value, "'1w' or '1mo': local days fill no other length"
             )
         elif coarse_grid.length_ms % fine_grid.length_ms:
-            yield ConfigError(key, found, f"a length that divides {coarse!r}")
+            yield ConfigError(key, value, f"a length that divides {coarse!r}")
     elif not isinstance(fine_grid, Epoch):
         if parse_length(fine) == "1w":
-            yield ConfigError(key, found, "'1d': weeks do not fill months")
+            yield ConfigError(key, value, "'1d': weeks do not fill months")
     elif (common_ms := _common_ms(coarse_stream)) % fine_grid.length_ms:
         nearest = format_duration(gcd(common_ms, fine_grid.length_ms))
         expected = (
             f"a length that fills every {coarse!r} of {coarse_stream.window.timezone}, such as {nearest!r}"
         )
-        yield ConfigError(key, found, expected)
+        yield ConfigError(key, value, expected)
 
 
 def _common_ms(stream: Stream) -> int:

@@ -1,37 +1,36 @@
-"""The store: one SQLite file that survives kill -9, power cuts and its operator.
+"""The store: one SQLite file that survives kill -9, power cuts and mistakes of the operator.
 
 Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox)
-is written in one transaction (`transaction`). Its rows may leave once `Store.committing` has returned,
+is written in one transaction (`transaction`). The rows may leave after `Store.committing` has returned,
 because the transaction is fsynced by then. All calls are synchronous and come from one thread, except
 `prepare`, which touches only a file beside the store.
 
 Rules:
-1. A mark is never lowered and no window opens before it (law 1). The transaction itself checks this, whatever
-   the core believes (`openings`).
+1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
+   independently of the core (`openings`).
 2. The file holds the present value of an accumulator and no earlier one. Two values of one accumulator differ
    by the energy measured between them, so their history is as sensitive as raw readings (law 3). Two
    consequences:
    - After a transaction that writes a state, and before the next write, the WAL is moved into the file and
-     overwritten with zeros, in its own blocks (`erase`). A copy of the disk that is made between commit and
-     erasure holds the values from before and after that commit, as does a copy made during any commit,
-     whether or not its records have left by then.
+     overwritten with zeros in place (`erase`). A copy of the disk that is made between commit and erasure, or
+     during a commit, holds the values from before and after that commit, whether or not the commit's records
+     have left by then.
    - A row of `state` is only ever appended, or overwritten in place at the same size. `secure_delete` zeroes
      deleted rows, but not the copies that SQLite leaves behind when it moves a row to another page. So these
-     rows never move: a state that outgrows its row is appended as a new row and the old one is blanked.
-3. A store is accepted when the file `<path>.gen` names its generation or its previous one, sits in the inode
-   that it names, and counts no more commits with records than the store does. A new generation is committed
-   first, with the name in the file at that moment as the previous one, and then put into the file. A commit
-   with records is counted in the same order, and before any of its records leaves. The file with the next
-   count is written beforehand, under another name, which nothing reads (`prepare`). A crash at any point
-   leaves the store accepted. A copy from before the last start, clean stop or record is refused, and so is a
-   folder that was restored from a backup. Each transaction checks that the generation is still its own: if a
-   lock fails to keep two agents apart, the first one can write no more.
-4. What the code does not understand it does not touch: an incompatible newer store and another program's
-   database are refused. A corrupt or missing store is set aside, and its replacement begins with a floor
-   before which no window opens.
-5. A store records, per stream, which meters of a fleet it has had. With other meters it is refused until
-   `restored_at` has raised its floor, because the marks of a meter that moves stay in the store that it
-   leaves.
+     rows never move: a state that outgrows its row is appended as a new row, and the old row is blanked.
+3. A store is accepted if the file `<path>.gen` names the store's generation or its previous one, is in the
+   inode that it names, and counts no more commits with records than the store does. A new generation is first
+   committed, with the name that is then in the file as the previous one, and then put into the file. In the
+   same order, a commit with records is counted before any of its records leaves. The file with the next count
+   is written beforehand, under another name, which nothing reads (`prepare`). A crash at any point leaves the
+   store accepted. A copy from before the last start, clean stop or record is refused, and so is a folder that
+   was restored from a backup. Each transaction checks that the generation is still this agent's: if a lock
+   fails to exclude a second agent, the first agent can no longer write.
+4. The code does not touch content that it does not understand: an incompatible newer store and another
+   program's database are refused. A corrupt or missing store is set aside, and its replacement begins with a
+   floor before which no window opens.
+5. A store records the shard of each stream. With another shard it is refused until `restored_at` has raised
+   the floor, because the marks of a meter that moves to another store stay in the old one.
 """
 
 import json
@@ -59,19 +58,19 @@ from meteragent.store.view import read_only, terms
 __all__ = ["ALL_METERS", "Store", "batch", "meta", "moved", "read_only", "restored_at", "terms"]
 
 ALL_METERS = "0/1 by name"
-"""The shard of a stream outside a fleet, and of one from before stores recorded shards."""
+"""The shard of a stream outside a fleet, or of a stream that is older than the record of shards."""
 
 _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
     ON CONFLICT (channel, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
 
 
 class Store:
-    """The open store: `Store.open` makes it, `close` (or leaving the `with`) ends it.
+    """The open store: `Store.open` opens it, `close` (or the end of the `with`) closes it.
 
-    The reading functions of `ledger` and `outbox` take its `connection`. `set_aside` is True if this start
-    replaced a corrupt or missing store; `blanked` is True if no open window remains in the old one. `erased`
-    is False while another reader of the file keeps old accumulators in the WAL; every later transaction tries
-    again to erase it.
+    `connection` is the argument of the reading functions of `ledger` and `outbox`. `set_aside` is True if
+    this start replaced a corrupt or missing store; `blanked` is True if no open window remains in the
+    replaced store. `erased` is False while another reader of the file keeps old accumulators in the WAL;
+    every later transaction tries again to erase them.
     """
 
     def __init__(self, path: Path, store_file: file.StoreFile) -> None:
@@ -94,13 +93,13 @@ class Store:
     def open(
         cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None, again_s: float = file.AGAIN_S
     ) -> Self:
-        """Lock, examine, own and migrate the store at `path`; create it if there is none.
+        """Lock, examine, accept and migrate the store at `path`; create it if there is none.
 
-        A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and a new one
-        begins: no window opens in it before `recovery_floor_ms`, and charges before `now_ms` are
-        unknown. With `recovery_floor_ms` None (a stream does not follow the wall clock) StoreLost
-        is raised instead and nothing is renamed. A file that looks damaged is examined a second time after
-        `again_s`. Raises StoreInUse, StoreRestored, StoreError.
+        A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and replaced by a new one:
+        no window opens before `recovery_floor_ms`, and charges before `now_ms` are unknown. If
+        `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised instead and
+        nothing is renamed. A file that looks damaged is examined a second time after `again_s`. Raises
+        StoreInUse, StoreRestored, StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -123,8 +122,8 @@ class Store:
                 store._generation = accept(store_file.connection, path)
             store._migrate(floor_ms if store_file.set_aside else 0, now_ms if store_file.set_aside else None)
             if store._generation is None:
-                # A new store's generation and previous one are both "", which a missing file would match.
-                # The second rotation makes both of them names, so from here on a missing file is refused.
+                # Both generations of a new store are "", which a missing file would match. After the second
+                # rotation both are names, so from here on a missing file is refused.
                 store._rotate(restored_at_ms)
             store._rotate(restored_at_ms)
             store._resources = undo.pop_all()
@@ -139,7 +138,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the store cleanly: copies made before this are refused from here on."""
+        """Close the store cleanly; copies that were made earlier are refused from now on."""
         try:
             if not self._failed:
                 self._rotate()
@@ -149,10 +148,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: fsynced and its WAL erased on return, rolled back if the body raises.
+        """Run a transaction: fsync it and erase the WAL on return, roll it back if the body raises.
 
-        After an error of the device nothing more can be written: the content of the file is unknown until the
-        store is opened again. Raises StoreError.
+        After an error of the device the store refuses all writes: the content of the file is unknown until
+        the store is opened again. Raises StoreError.
         """
         with self.committing() as tx:
             yield tx
@@ -160,9 +159,9 @@ class Store:
 
     @contextmanager
     def committing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction as `transaction` does, but leave its WAL: the caller calls `erase` next.
+        """Run a transaction like `transaction`, but do not erase the WAL: the caller calls `erase` next.
 
-        If the caller skips that, the next transaction erases first.
+        If the caller does not, the next transaction erases the WAL first.
         """
         if self._erase_due:
             self.erase()
@@ -190,7 +189,7 @@ class Store:
     def erase(self) -> None:
         """Move the WAL into the file and erase it, if it holds old accumulators (rule 2).
 
-        Raises StoreError; then nothing more can be written.
+        Raises StoreError; the store then refuses all writes.
         """
         self._erase_due = False
         if self.erased or self._failed:
@@ -203,9 +202,9 @@ class Store:
                 raise
 
     def prepare(self) -> None:
-        """Write the generation file of the next commit with records ahead of time, so that it need not wait.
+        """Write the generation file of the next commit with records in advance, so that the commit is fast.
 
-        If that fails, for instance because the disk is full, the commit writes the file itself.
+        If writing fails, for instance because the disk is full, the commit writes the file.
         """
         current = self._generation
         if self._failed or current is None or current.releases is None:
@@ -238,14 +237,14 @@ class Store:
             self._states.write(tx, commit)
 
     def snapshot(self, stream: str) -> Snapshot:
-        """Read all that a stream needs at a start; raises StoreError."""
+        """Read everything that a stream needs at a start; raises StoreError."""
         with file.device(self.path):
-            read = self.connection.execute
-            marks = read("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
-            states = read("SELECT meter, state FROM state WHERE channel = ?", (stream,))
-            terms = read("SELECT id, terms FROM terms WHERE channel = ?", (stream,))
-            announced = read("SELECT topic, id FROM descriptor WHERE channel = ?", (stream,))
-            totals = read("SELECT label, total FROM total WHERE channel = ?", (stream,))
+            execute = self.connection.execute
+            marks = execute("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
+            states = execute("SELECT meter, state FROM state WHERE channel = ?", (stream,))
+            terms = execute("SELECT id, terms FROM terms WHERE channel = ?", (stream,))
+            announced = execute("SELECT topic, id FROM descriptor WHERE channel = ?", (stream,))
+            totals = execute("SELECT label, total FROM total WHERE channel = ?", (stream,))
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
@@ -258,16 +257,16 @@ class Store:
     def claim(self, stream: str, meters: str, *, wall: bool) -> None:
         """Claim a stream's shard of a fleet, such as "2/8 by name".
 
-        `wall` says that the stream follows the wall clock. Raises StoreMoved if the stream has had another
-        shard (rule 5). Raises StoreLost for a new store whose stream follows its meters' clocks: these may
-        ask for times that another store has released, so the operator has to state a time with `restored_at`
-        first.
+        `wall` is True if the stream follows the wall clock. Raises StoreMoved if the stream has had another
+        shard (rule 5). Raises StoreLost for a new store whose stream follows the meters' clocks: meters may
+        send readings of times that another store has released, so the operator has to state a time with
+        `restored_at` first.
         """
         key = f"shard/{stream}"
-        read = self.connection.execute
+        execute = self.connection.execute
         with file.device(self.path):
-            row = read("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-            mark = read("SELECT 1 FROM mark WHERE channel = ? LIMIT 1", (stream,)).fetchone()
+            row = execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+            mark = execute("SELECT 1 FROM mark WHERE channel = ? LIMIT 1", (stream,)).fetchone()
             has_floor = meta(self.connection, "unknown_before_ms") is not None
         previous = row[0] if row else ALL_METERS if mark else ""
         if previous not in ("", meters):
@@ -279,7 +278,7 @@ class Store:
                 _put(tx, **{key: meters})
 
     def retire(self, streams: Collection[str]) -> int:
-        """Delete the open windows of all streams except these; return the number of meters that had any."""
+        """Delete the open windows of all streams except these; return how many meters had such windows."""
         with self.transaction() as tx:
             retired = tx.execute(
                 "UPDATE state SET state = zeroblob(length(state))"
@@ -292,7 +291,7 @@ class Store:
 
     @property
     def client_id(self) -> str:
-        """The name of this agent at its brokers, drawn once."""
+        """The client id of this agent at its brokers, drawn once."""
         return str(meta(self.connection, "client_id"))
 
     @property
@@ -316,7 +315,7 @@ class Store:
         return int(meta(self.connection, "floor_ms"))
 
     def _migrate(self, floor_ms: int | None, unknown_before_ms: int | None) -> None:
-        """Bring the schema up to date; a new store also gets the values of its whole life."""
+        """Bring the schema up to date; a new store also gets the values that never change."""
         [(version,)] = self.connection.execute("PRAGMA user_version")
         if version >= len(schema.MIGRATIONS):
             return
@@ -349,7 +348,7 @@ class Store:
         self._generation_file.put(self._generation)
 
     def _check_generation(self) -> None:
-        """Refuse to write into a store that another agent has opened since (rule 3)."""
+        """Refuse to write if another agent has opened the store in the meantime (rule 3)."""
         if (
             self._has_rotated
             and self._generation
@@ -358,7 +357,7 @@ class Store:
             raise StoreInUse(f"{self.path}: another agent has opened it, although this one holds its lock")
 
     def _count_release(self) -> None:
-        """Count a commit with records in the generation file, before anything of it can leave (rule 3)."""
+        """Count a commit with records in the generation file, before a record can leave (rule 3)."""
         if self._has_records and self._generation:
             self._has_records = False
             self._generation = self._generation._replace(releases=count_releases(self.connection))
@@ -371,11 +370,11 @@ class Store:
 def restored_at(
     path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True, again_s: float = file.AGAIN_S
 ) -> None:
-    """Make a restored or lost store usable: nothing before `at_ms` is ever released again.
+    """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
-    Marks and floor rise to `at_ms`, open windows are deleted (lost records may have used their noise),
-    undelivered rows stay (they leave byte for byte as before), and charges before `at_ms` are unknown. With
-    `take_over`, meters that another store announced before `at_ms` belong to this one. Raises StoreError if
+    Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
+    Undelivered rows stay: they leave byte for byte as before. Charges before `at_ms` are unknown. With
+    `take_over`, meters that another store announced before `at_ms` belong to this store. Raises StoreError if
     `at_ms` is earlier than the newest clock in the store.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module

@@ -1,4 +1,4 @@
-"""The check that a store is the newest of its copies, and is in its place (rule 3 of the store)."""
+"""The check that a store is the newest of its copies and has not been moved (rule 3 of the store)."""
 
 import os
 import sqlite3
@@ -12,17 +12,17 @@ from meteragent.store.generation import Generation
 
 
 def count_releases(connection: sqlite3.Connection) -> int:
-    """Count the commits with records of a store; 0 if its version did not count them."""
+    """Return the number of commits with records of a store; 0 if its version does not count them."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'releases'").fetchone()
     return int(row[0]) if row else 0
 
 
 def accept(connection: sqlite3.Connection, path: Path, *, anywhere: bool = False) -> Generation | None:
-    """Return the generation in the file; raises StoreRestored if the store may not be used.
+    """Return the generation in the file; raises StoreRestored if the store must not be used.
 
-    None as long as the first start has not put a generation file in place. `anywhere`: the file need not be
-    in the inode that it names. A file of the first format (a name alone) is rewritten in the present one,
-    unless the store already counts its releases: then the file is from before an update and is refused.
+    The generation is None until the first start has written a generation file. With `anywhere`, the file need
+    not be in the inode that it names. A file of the first format (a name alone) is rewritten in the present
+    format, unless the store already counts its releases: then the file is from before an update and refused.
     """
     newest = generation.read(path)
     name = newest.name if newest else ""
@@ -47,9 +47,9 @@ def accept(connection: sqlite3.Connection, path: Path, *, anywhere: bool = False
 def moved(path: Path | str) -> bool:
     """Accept a store in its present place, and change nothing else; return False if it has not moved.
 
-    For an operator who has moved the store with the files beside it, and runs nothing in the old place. It
-    would accept a folder that was restored from a backup, too. Raises StoreRestored for a store that is
-    refused for another reason, StoreLost for a damaged one.
+    This is for an operator who has moved the store with the files beside it, and runs no agent in the old
+    place. A folder that was restored from a backup would be accepted, too. Raises StoreRestored for a store
+    that is refused for another reason, StoreLost for a damaged store.
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:

@@ -1,7 +1,7 @@
 """Many rows as one parameter of one statement, which SQLite runs without the interpreter.
 
-Row by row, the store's thread would ask for the interpreter lock after each row, and wait for the core to
-release it.
+With one statement for each row, the store's thread would need the interpreter lock after each row, and wait
+for the core to release it.
 """
 
 import json
@@ -16,7 +16,8 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def batch(rows: Any) -> str:
     """Encode rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
-    Raises StoreError for a string with a NUL, at which SQLite's JSON would end. No MQTT topic holds one.
+    Raises StoreError for a string that contains a NUL, which ends a JSON text for SQLite. No MQTT topic
+    contains a NUL.
     """
     text = json.dumps(rows)
     if "\\u0000" in text and _NUL.search(text):

@@ -1,9 +1,9 @@
-"""States of a store of version 3, rewritten as version 4 keeps them.
+"""The conversion of states of version 3 to version 4.
 
 Version 3 kept R as long as a window was open, and the accumulators of registers as fractions. Version 4 keeps
 R only while slots remain to be drawn from it, and accumulators as whole numbers. States are rewritten when
-the store is first opened, so that no copy made afterwards holds the removed values. Windows that were open
-finish as they began, rounded half up.
+the store is first opened, so that no later copy holds the removed values. Windows that were open finish as
+they began, rounded half up.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from meteragent.store.states import States
 
 
 def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None:
-    """Overwrite all states of an earlier version in the format of this one; raises StoreError."""
+    """Overwrite all states of an earlier version in the present format; raises StoreError."""
     slots = {
         (stream, id_): decode_terms(text).n
         for stream, id_, text in tx.execute("SELECT channel, id, terms FROM terms")

@@ -1,8 +1,8 @@
-"""The examination of a store's content, once, when it is opened.
+"""The examination of a store's content when it is opened.
 
-SQLite detects a malformed page, but not a number that has changed to another one, nor a string in place of a
-number. Either is damage, for which the store is set aside. States and terms have a checksum of their own
-(`schema`); of marks, charges and waiting rows only the types are checked.
+SQLite detects a malformed page, but not a changed number, nor a string in place of a number. Both are damage,
+for which the store is set aside. States and terms have a checksum (`schema`); of marks, charges and waiting
+rows only the types are checked.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ _TYPES = {
     " (typeof(channel), typeof(waiting), typeof(waiting_bytes), typeof(left_bytes))"
     " <> ('text', 'integer', 'integer', 'integer')",
 }
-"""The content that is checked by type, and for each the query that selects a row of the wrong type."""
+"""For each content that is checked by type, the query that selects a row of the wrong type."""
 
 _TEXTS = (
     "SELECT channel, meter FROM mark",
@@ -54,7 +54,7 @@ _TEXTS = (
 
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
-    """Return one of the store's single values; raises StoreError if it is missing."""
+    """Return a value of the table `meta`; raises StoreError if it is missing."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     if row is None:
         raise _unreadable("a required value")
@@ -62,7 +62,7 @@ def meta(connection: sqlite3.Connection, key: str) -> Any:
 
 
 def examine(connection: sqlite3.Connection) -> None:
-    """Check all that a start needs; raises StoreError or sqlite3.Error if it cannot be read."""
+    """Check the content that a start needs; raises StoreError or sqlite3.Error if it cannot be read."""
     for key, types in _META.items():
         if not isinstance(meta(connection, key), types):
             raise _unreadable("a required value")
@@ -114,7 +114,7 @@ def _unreadable(content: str) -> StoreError:
 
 
 def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
-    """Return whether a window can have been open under its terms."""
+    """Return whether a window of these terms can have this state."""
     places = [slot.slot_index for slot in window.slots]
     has_radius = terms.metric is Metric.LINF and (version < 4 or window.drawn < terms.n)
     return (
@@ -127,7 +127,7 @@ def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
 
 
 def _makes_sense(terms: Terms) -> bool:
-    """Return whether terms make a mechanism and a grid."""
+    """Return whether a mechanism and a grid can be made of the terms."""
     sizes = (terms.length_ms, terms.step_ms, terms.level, terms.radius, terms.quantum_u)
     places = range(len(terms.bands))
     return (

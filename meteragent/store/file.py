@@ -1,12 +1,17 @@
-"""The store as files: lock, examination, connection, setting aside. It knows nothing of commits.
+"""The store as files: lock, examine, connect, set aside.
 
-Beside `<path>` are `<path>.lock` (held by the agent that has the store open), `<path>.gen` (which store may
-be used: `generation`) and at times its successor `<path>.gen.new`, SQLite's `-wal` and `-shm`, and the newest
-stores that were set aside, `<path>.corrupt-<ms>`. All of them have mode 0600.
+The files beside `<path>` are
+- `<path>.lock`, locked by the agent that has the store open;
+- `<path>.gen`, which identifies the store that may be used (`generation`), and at times the next such file,
+  `<path>.gen.new`;
+- SQLite's `-wal` and `-shm`;
+- the newest stores that were set aside, `<path>.corrupt-<ms>`.
 
-A start goes in this order: lock `<path>.lock`, check that there is room for `-shm`, lock the file itself,
-look at its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a file,
-SQLite's among them, as soon as it closes *any* descriptor of that file. So the descriptors of the database
+All of them have mode 0600.
+
+A start has this order: lock `<path>.lock`, check that there is room for `-shm`, lock the database file,
+examine its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a file,
+including SQLite's, as soon as it closes *any* descriptor of that file. So the descriptors of the database
 file and of `-shm` stay open until the connection is closed (`descriptors` in `open_or_create`).
 """
 
@@ -35,16 +40,16 @@ AGAIN_S = 1.0
 """The pause before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16
-"""The part of `-shm` that is allocated: an index of 8,158 log pages, which only a lasting reader exceeds."""
+"""The part of `-shm` that is allocated: an index of 8,158 log pages, which only a long read exceeds."""
 
 BUSY_S = 0.5
-"""The longest wait for a lock of another reader of the file."""
+"""The longest wait, in seconds, for a lock of another reader of the file."""
 
 DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""Primary codes of a damaged file. SQLITE_ERROR is one: all statements are constant."""
+"""Primary error codes of a damaged file. SQLITE_ERROR is one of them, because all statements are constant."""
 
 ASIDE = 3
-"""The number of damaged stores that are kept, the newest: each may be as large as the store."""
+"""How many damaged stores are kept: only the newest, because each may be as large as the store."""
 
 WAY_ON = (
     "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
@@ -65,7 +70,7 @@ class Damage(Exception):
 
 @contextmanager
 def device(path: Path) -> Iterator[None]:
-    """Raise errors of the device as StoreError; their texts name files, pages and tables, never values."""
+    """Raise errors of the device as StoreError; the texts name files, pages and tables, never values."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -75,16 +80,19 @@ def device(path: Path) -> Iterator[None]:
 
 
 def lock(path: Path) -> int:
-    """Lock `<path>.lock`; return the descriptor, which holds it until closed. Raises StoreInUse at once."""
+    """Lock `<path>.lock`; return the descriptor, which holds the lock until closed.
+
+    Raises StoreInUse at once if another agent has the lock.
+    """
     return _locked(path, Path(f"{path}.lock"))
 
 
 def hold(path: Path) -> int:
-    """Lock the database file itself, which is created if need be; return the descriptor that holds the lock.
+    """Lock the database file, and create it if it does not exist; return the descriptor that holds the lock.
 
-    So two names of one file (hard links) exclude each other. On a network file system flock would exclude
-    SQLite's own locks, so there the file is only opened. The descriptor is opened before the file's first
-    connection and closed after its last, because closing it drops SQLite's locks.
+    This lock excludes agents that use another name of the file (a hard link). On a network file system flock
+    would exclude SQLite's locks, so there the file is only opened. The descriptor is opened before the first
+    connection to the file and closed after the last, because closing it drops SQLite's locks.
     """
     mount = mount_of(path)
     if mount is not None and mount.kind in NETWORK:
@@ -106,7 +114,7 @@ class StoreFile(NamedTuple):
     """The writing connection to a store.
 
     `exists` is False for a new store. `set_aside` is True if a new store replaces a damaged one; `blanked` is
-    False if that one still holds open windows.
+    False if the damaged store still holds open windows.
     """
 
     connection: sqlite3.Connection
@@ -118,13 +126,13 @@ class StoreFile(NamedTuple):
 def open_or_create(
     path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack
 ) -> StoreFile:
-    """Examine the store at `path` and connect to it; make a new one if there is none.
+    """Examine the store at `path` and connect to it; create a store if there is none.
 
-    The connection that examines is the one that stays: the last connection to close deletes the log, and a
-    killed agent may have left accumulators there, which must be erased first (`wal`). A failed read is not
-    damage, so a file that looks damaged is examined again after `again_s`. The caller closes `descriptors`
-    after the connection. Raises StoreLost for a damaged store if `floor_ms` is None, StoreError for another
-    program's file.
+    The connection of the examination is kept: the last connection to close deletes the log, and a killed
+    agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may look
+    like damage, so a file that looks damaged is examined again after `again_s`. The caller closes
+    `descriptors` after the connection. Raises StoreLost for a damaged store if `floor_ms` is None, StoreError
+    for another program's file.
     """
     _check_space(path)
     if path.exists():
@@ -145,12 +153,12 @@ def open_or_create(
 
 
 def _examined(path: Path) -> tuple[sqlite3.Connection | None, str]:
-    """Examine as `examine`, but return damage: an exception would keep statements and their locks alive."""
+    """Examine like `examine`, but return the damage: an exception would keep statements and locks alive."""
     try:
         return examine(path), ""
     except Damage as damage:
-        why = str(damage)
-    return None, why
+        reason = str(damage)
+    return None, reason
 
 
 def _check_space(path: Path) -> None:
@@ -166,8 +174,11 @@ def _check_space(path: Path) -> None:
 
 
 def _shared(connection: sqlite3.Connection, path: Path, descriptors: ExitStack) -> sqlite3.Connection:
-    """Allocate all blocks of `-shm`: SQLite writes one byte a page, and a page may have several blocks."""
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # `-shm` is made by the first read
+    """Allocate all blocks of `-shm` and return the connection.
+
+    SQLite writes only one byte to each page of `-shm`, and a page may have several blocks.
+    """
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read creates `-shm`
     descriptor = os.open(f"{path}-shm", os.O_RDWR)
     descriptors.callback(os.close, descriptor)  # closing it earlier would lose SQLite's locks
     _allocate(descriptor)
@@ -183,7 +194,7 @@ def _allocate(descriptor: int) -> None:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Create the file if need be, and return the writing connection."""
+    """Return the writing connection to a file, which is created if it does not exist."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives -wal and -shm its mode
     generation.sync_folder(path)
@@ -191,7 +202,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Configure a connection to fsync commits and to zero deleted rows, and make its files private."""
+    """Configure a connection to fsync commits and to zero deleted rows; restrict its files to the owner."""
     for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
@@ -205,7 +216,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def open_file(path: Path, mode: str) -> sqlite3.Connection:
-    """Connect to an existing file (mode "rw" or "ro"); the caller begins transactions explicitly."""
+    """Connect to an existing file with mode "rw" or "ro"; transactions must be begun explicitly."""
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
@@ -231,7 +242,7 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def examine(path: Path) -> sqlite3.Connection | None:
-    """Connect to a sound store; return None if there never was one. Raises Damage."""
+    """Connect to an undamaged store; return None if there has never been a store. Raises Damage."""
     connection = _sound(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
         raise Damage("missing, although its generation file exists")
@@ -274,10 +285,10 @@ def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
 
 
 def _set_aside(path: Path, now_ms: int) -> bool:
-    """Rename the damaged file and then its companions; return whether its open windows could be blanked.
+    """Rename the damaged file and then SQLite's files beside it; return whether its open windows are blanked.
 
-    The generation file exists before the first rename, so after a crash in between the next start finds the
-    store missing and handles that as a loss, too.
+    The generation file exists before the first rename: if the agent crashes between two renames, the next
+    start finds the store missing and handles it as lost.
     """
     if not generation.read(path):
         generation.write(path, Generation.begin("lost"))
@@ -292,7 +303,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
 def _blank(aside: Path) -> bool:
     """Blank the states of a store that was set aside; return False if some may remain.
 
-    No agent will continue them. Marks, charges and records stay for a later diagnosis.
+    No agent uses these states any more. Marks, charges and records stay for a later diagnosis.
     """
     if not aside.exists() or not aside.stat().st_size:
         return not Path(f"{aside}-wal").exists()

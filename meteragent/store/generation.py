@@ -1,27 +1,28 @@
-"""The generation file, `<path>.gen`: which store may be used, how far it had got, and in which place.
+"""The generation file, `<path>.gen`: it identifies the store that may be used, its progress and its place.
 
 Theory of operation
 -------------------
-A backup of a store would release again what has already left. A store cannot tell by itself that it is an old
-copy, so a small file beside it says which copy is the newest. It holds
+A backup of a store would release again what has already left. An old copy of a store looks like the store, so
+a small file beside the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
-- the number of commits with records, which refuses a copy from before the last record of this generation;
-- the name of its own inode (number and version, or time of birth). A copy of the file is in another inode, or
-  in one of another age, so a whole folder that was restored from a backup is refused, too;
-- the claim key, 32 random bytes, here because they outlive a store that is set aside.
+- the number of commits with records, by which a copy from before the last record of this generation is
+  refused;
+- the name of the file's inode (number and version, or time of birth). A copy of the file is in another inode,
+  or in an inode of another age, so a whole folder that was restored from a backup is refused, too;
+- the claim key, 32 random bytes, which are kept here because they outlive a store that is set aside.
 
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
-power cut `<path>.gen` is the old file or the new one, each of them complete.
+power cut `<path>.gen` is either the old or the new file, complete.
 
-Order. The store commits first and the file follows; only then may records of that commit leave. After a crash
-in between, the file names the store's previous generation, or counts one commit fewer, and the store accepts
-both (`acceptance`). In the reverse order such a crash would leave a file that is ahead of its store, and the
-agent would refuse its own store as an old copy.
+Order. The store commits first, and the file is replaced after it; only then may records of that commit leave.
+After a crash between the two steps, the file names the store's previous generation, or counts one commit
+fewer, and both are accepted (`acceptance`). In the reverse order a crash would leave a file that is ahead of
+the store, and the agent would refuse its store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
-readings, and `put` only renames it. What `put` writes must be exactly what was prepared; otherwise it is
-written again.
+readings, and `put` only renames it. If `put` is called for another generation than the prepared one, it
+writes the file again.
 """
 
 import ctypes
@@ -36,16 +37,16 @@ from threading import Lock
 from typing import NamedTuple, Self
 
 _GETVERSION = (2 << 30) | (struct.calcsize("l") << 16) | (ord("v") << 8) | 1
-"""FS_IOC_GETVERSION: the version of an inode, which changes each time the file system reuses its number."""
+"""FS_IOC_GETVERSION, for the version of an inode: it changes each time the inode's number is used again."""
 _EMPTY_PATH, _BIRTH, _BIRTH_AT = 0x1000, 0x800, 80
-"""AT_EMPTY_PATH and STATX_BTIME of statx(2), and the offset of the time of birth in its answer."""
+"""AT_EMPTY_PATH and STATX_BTIME of statx(2), and the offset of the time of birth in the result."""
 
 _NAME = re.compile(r"[0-9a-z]{1,64}")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Generation(NamedTuple):
-    """The content of a generation file; a file of the first format is a name alone."""
+    """The content of a generation file; a file of the first format contains only a name."""
 
     name: str
     claim_key: str
@@ -54,16 +55,16 @@ class Generation(NamedTuple):
 
     @classmethod
     def begin(cls, name: str) -> Self:
-        """Create the generation of a store that has none yet, with a new claim key."""
+        """Return the generation of a store that has none yet, with a new claim key."""
         return cls(name, os.urandom(32).hex(), 0)
 
 
 UNREADABLE = "unreadable"
-"""The name in a file that cannot be read. No store has it, so its store is refused."""
+"""The name that stands for a file that cannot be read. No store has this name, so the store is refused."""
 
 
 def read(path: Path) -> Generation | None:
-    """Read the generation file; return None if there is none, and `UNREADABLE` if it cannot be read."""
+    """Read the generation file; return None if there is no file, and `UNREADABLE` if it cannot be read."""
     try:
         text = Path(f"{path}.gen").read_text("ascii")
     except FileNotFoundError:
@@ -87,10 +88,10 @@ def read(path: Path) -> Generation | None:
 
 
 class Writer:
-    """The writer of a generation file; any thread may prepare the next file before it is needed.
+    """The writer of a generation file; any thread may prepare the next file in advance.
 
-    A replaced file stays open until the next one is prepared. Closing it frees its blocks, which takes a file
-    system a millisecond, and records wait until `put` has returned.
+    A replaced file stays open until the next file is prepared: closing it frees its blocks, which takes a
+    millisecond, and `put` must be fast because records wait for it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -118,11 +119,11 @@ class Writer:
             "claim_key": generation.claim_key,
         }
         os.write(descriptor, json.dumps(fields).encode("ascii"))
-        os.fsync(descriptor)  # before the rename: a power cut must not leave an empty file under the name
+        os.fsync(descriptor)  # before the rename, so that a power cut cannot leave an empty file in place
         self._prepared = generation
 
     def put(self, generation: Generation) -> None:
-        """Replace the file and fsync the folder; a file prepared for another generation is written again."""
+        """Replace the file and fsync the folder; write the file first unless it is prepared."""
         with self._lock:
             if self._prepared != generation or not self._new.exists():
                 self._prepare(generation)
@@ -133,7 +134,7 @@ class Writer:
             sync_folder(self._path)
 
     def close(self) -> None:
-        """Close all descriptors; a prepared file will not be used."""
+        """Close all descriptors and discard a prepared file."""
         with self._lock:
             self._close_all()
 
@@ -144,7 +145,7 @@ class Writer:
 
 
 def write(path: Path, generation: Generation) -> None:
-    """Replace the generation file, on disk on return."""
+    """Replace the generation file; the new one is on disk on return."""
     writer = Writer(path)
     try:
         writer.put(generation)
@@ -153,7 +154,7 @@ def write(path: Path, generation: Generation) -> None:
 
 
 def is_in_place(path: Path, generation: Generation) -> bool:
-    """Return whether the file is in the inode that it names, as far as the file system can tell."""
+    """Return whether the file is in the inode that it names, as far as the file system identifies inodes."""
     descriptor = os.open(f"{path}.gen", os.O_RDONLY)
     try:
         return generation.inode == inode_of(descriptor)
@@ -171,7 +172,7 @@ def sync_folder(path: Path) -> None:
 
 
 def inode_of(descriptor: int) -> str:
-    """Name an inode: its number and version, or else its time of birth; empty if there is neither.
+    """Return the name of an inode: number and version, or else the time of birth; empty if neither is known.
 
     Without a version the number is left out, because such a file system may number its files differently at
     each mount.
@@ -180,9 +181,9 @@ def inode_of(descriptor: int) -> str:
         version = fcntl.ioctl(descriptor, _GETVERSION, bytes(struct.calcsize("l")))
         return "{}:{}".format(os.fstat(descriptor).st_ino, *struct.unpack_from("I", version))
     with suppress(OSError, AttributeError):
-        answer = ctypes.create_string_buffer(256)
-        if not ctypes.CDLL(None).statx(descriptor, b"", _EMPTY_PATH, _BIRTH, answer):
-            (mask,) = struct.unpack_from("I", answer)
+        status = ctypes.create_string_buffer(256)
+        if not ctypes.CDLL(None).statx(descriptor, b"", _EMPTY_PATH, _BIRTH, status):
+            (mask,) = struct.unpack_from("I", status)
             if mask & _BIRTH:
-                return "born {}.{:09}".format(*struct.unpack_from("qI", answer, _BIRTH_AT))
+                return "born {}.{:09}".format(*struct.unpack_from("qI", status, _BIRTH_AT))
     return ""

@@ -1,7 +1,7 @@
-"""The ledger: privacy spent, debited in the transaction that opens a window (law 2).
+"""The ledger: the privacy spent, debited in the transaction that opens a window (law 2).
 
-Charges are exact epsilons in 1/W, because levels of different radii cannot be added (law 6). They are
-kept by meter, UTC day (of the window's start) and stream, for ever.
+Charges are exact epsilons in 1/W, because levels of different radii cannot be added (law 6). They are kept
+for ever, by meter, UTC day (of the window's start) and stream.
 """
 
 import sqlite3
@@ -60,7 +60,7 @@ def report(
 ) -> Iterator[Spent]:
     """Yield the privacy spent since the start of a day, in order of meter, period and stream.
 
-    Reads one meter at a time: a long read would keep the agent from erasing the WAL (rule 2 of the store).
+    One meter is read at a time: a long read would keep the agent from erasing the WAL (rule 2 of the store).
     """
     meters = connection.execute("SELECT DISTINCT meter FROM mark ORDER BY meter").fetchall()
     for (name,) in meters if meter is None else [(meter,)]:
@@ -70,10 +70,10 @@ def report(
 def recent(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
-    """Yield meter, UTC day and epsilon (1/W) of every charge that can still share a period with a new one.
+    """Yield meter, UTC day and epsilon (1/W) of every charge that may share a period with a new charge.
 
-    A window opens at or after its meter's mark, and one of a new stream at or after `from_ms`, so charges in
-    periods before both cannot matter.
+    A window opens at or after its meter's mark, and the first window of a stream at or after `from_ms`, so
+    charges in periods before both times have no effect.
     """
     marks = connection.execute("SELECT meter, min(end_ms) FROM mark GROUP BY meter").fetchall()
     for meter, end_ms in marks:
@@ -97,13 +97,13 @@ def opened_to_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def unknown_before_ms(connection: sqlite3.Connection) -> int | None:
-    """Return the time before which charges may be lost; None if all of them are recorded."""
+    """Return the time before which charges may be lost; None if all charges are recorded."""
     value = meta(connection, "unknown_before_ms")
     return None if value is None else int(value)
 
 
 def taken_over_ms(connection: sqlite3.Connection) -> int:
-    """Return the time up to which another store's descriptors count as this store's own; 0 if none do."""
+    """Return the time up to which descriptors of other stores count as this store's; 0 if none do."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'taken_over_ms'").fetchone()
     return int(row[0]) if row else 0
 

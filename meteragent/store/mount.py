@@ -1,4 +1,4 @@
-"""The file system that a store is on, as the kernel describes it."""
+"""The file system of a store, as listed by the kernel."""
 
 import re
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import NamedTuple
 MOUNTS = Path("/proc/self/mountinfo")
 
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs"})
-"""File systems where flock locks byte ranges, as SQLite does: the two would exclude each other."""
+"""File systems on which flock locks byte ranges: a flock and SQLite's locks would exclude each other."""
 
 WRITES_ELSEWHERE = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2", "overlay"})
-"""File systems that write a changed block to another place, or may lie on top of one that does."""
+"""File systems that write a changed block to another place, or may be on top of one that does."""
 
 
 class Mount(NamedTuple):
-    """A mounted file system: its type, and its own options."""
+    """A mounted file system: its type, and the options of the file system (not those of the mount)."""
 
     kind: str
     options: frozenset[str]
@@ -37,16 +37,16 @@ def warning(path: Path) -> str | None:
 
 
 def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:
-    """Return the mount that a path is on; None if the kernel does not list it."""
+    """Return the mount that contains a path; None if the kernel does not list it."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
-    mount, longest = None, -1
+    mount, mount_depth = None, -1
     for line in lines:
-        fields, _, rest = line.partition(" - ")
-        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4]))
-        if path.resolve().is_relative_to(point) and len(point.parts) >= longest:
-            kind, _, options = rest.split(" ", 2)
-            mount, longest = Mount(kind, frozenset(options.split(","))), len(point.parts)
+        mount_fields, _, device_fields = line.partition(" - ")
+        point = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount_fields.split()[4]))
+        if path.resolve().is_relative_to(point) and len(point.parts) >= mount_depth:
+            kind, _, options = device_fields.split(" ", 2)
+            mount, mount_depth = Mount(kind, frozenset(options.split(","))), len(point.parts)
     return mount

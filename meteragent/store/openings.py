@@ -1,26 +1,26 @@
-"""Law 1, checked inside the transaction: no interval is opened twice, whatever the core believes.
+"""Law 1, checked inside the transaction and independently of the core: no interval is opened twice.
 
 Theory of operation
 -------------------
 Two noisy values of one interval reveal more than its charge covers, so an interval gets noise only once. To
-ensure this the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
+ensure this, the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
 opened. Every window before the mark has been opened, or was skipped for good; no window from the mark on has
 been opened.
 
 `check` runs before `Store.write` writes marks and states, and reads the old marks in the same transaction, so
-no other writer can come in between. For each meter with old mark m (the store's floor if it has none) and new
-mark m' (m if the commit has none):
+no other writer can intervene. For each meter with old mark m (the store's floor if the meter has none) and
+new mark m' (m if the commit has none):
 
 1. m <= m': a mark is never lowered.
 2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
-   the mark also passes a window that was not opened for want of budget.
+   the mark also passes a window that was not opened because its budget was spent.
 3. Each open window [s, e) either ends at or before m, so it was opened by an earlier commit, or lies in [m,
    m'), so this commit opens it. A window that crosses m would open an interval a second time.
 
-The core checks the same before it opens a window. It is checked again here because this transaction is the
-last place before the release is durable: a bug in the core, or a state from an older copy, ends in StoreError
-and a rollback. After a power cut the marks on disk are those of the last commit that was fsynced, and nothing
-of a later commit has left, so the core can safely decide those intervals once more.
+The core checks the same before it opens a window. The check is repeated here because this transaction is the
+last step before the release is durable: a bug in the core, or a state from an older copy, ends in StoreError
+and a rollback. After a power cut the marks on disk are those of the last commit that was fsynced, and no
+record of a later commit has left, so the core can safely decide the later intervals once more.
 """
 
 import json
@@ -35,7 +35,7 @@ from meteragent.store.batch import batch
 
 
 class Openings:
-    """The check of the windows that commits open; remembers the lengths of windows by their terms."""
+    """The check of the windows that commits open, with a cache of window lengths by terms."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,18 +44,18 @@ class Openings:
     def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
         """Refuse a commit unless each window was open before, or starts at or after its meter's mark.
 
-        A mark may rise without a charge (a window that was skipped for want of budget), never the
-        reverse; and no window ends after the new mark. Raises StoreError.
+        A mark may rise without a charge (a window was skipped because its budget was spent), but no charge
+        goes without a rise of the mark, and no window ends after the new mark. Raises StoreError.
         """
-        charged = set().union(*commit.charges.values())
-        meters = {*commit.marks, *commit.states, *charged}
+        charged_meters = set().union(*commit.charges.values())
+        meters = {*commit.marks, *commit.states, *charged_meters}
         if not meters:
             return
         old_ms = dict.fromkeys(meters, floor_ms) | _marks(tx, commit.stream, meters)
         new_ms = old_ms | commit.marks
         if not (
             all(old_ms[meter] <= new_ms[meter] for meter in commit.marks)
-            and all(old_ms[meter] < new_ms[meter] for meter in charged)
+            and all(old_ms[meter] < new_ms[meter] for meter in charged_meters)
             and all(
                 end_ms <= old_ms[meter] or (old_ms[meter] <= start_ms and end_ms <= new_ms[meter])
                 for meter, start_ms, end_ms in self._windows(tx, commit)
@@ -71,7 +71,7 @@ class Openings:
                 yield meter, window.start_ms, end_ms
 
     def _length_ms(self, tx: sqlite3.Connection, commit: Commit, id_: str) -> int:
-        """Return the length of a window under the terms with an id; terms never change."""
+        """Return the length of a window under the terms with an id; cache it, because terms never change."""
         key = (commit.stream, id_)
         if key not in self._lengths_ms:
             row = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()

@@ -1,7 +1,8 @@
-"""The outbox: noisy bytes from their commit until they are delivered, then for `keep`.
+"""The outbox: messages from their commit until they are delivered, and then for `store.keep`.
 
-A row is sent at `due_ms` or later, in the order (due, id), and repeatedly until it is confirmed, always with
-the same bytes (law 1). Delivered rows stay for `export` until they are pruned, in order of delivery.
+A row is sent at `due_ms` or later, in the order (due, id), and sent again until the broker confirms it,
+always with the same bytes (law 1). Delivered rows stay for `export` until they are pruned in order of
+delivery.
 """
 
 import json
@@ -15,9 +16,9 @@ from meteragent.domain.commit import Commit, Descriptor
 from meteragent.store import Store, batch
 
 PAGE = 1000
-"""The number of rows that `export` reads, and `make_room` prunes, at once."""
+"""The number of rows that `export` reads or `make_room` deletes at once."""
 _ROW_BYTES = 64
-"""The size of a row beside its topic and payload, as the triggers of `schema` count it."""
+"""The size of a row without its topic and payload, which the triggers of `schema` use, too."""
 
 
 class WaitingRow(NamedTuple):
@@ -31,7 +32,7 @@ class WaitingRow(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the row, as the totals count it."""
+        """The size of the row by which the totals count it."""
         return _ROW_BYTES + len(self.topic) + len(self.payload)
 
 
@@ -54,8 +55,8 @@ _APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain)
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
     """Append a commit's messages after those of the same due time, and its descriptors; return the new rows.
 
-    All messages are one statement, which SQLite runs without the interpreter lock, so the core runs
-    meanwhile.
+    All messages are inserted by one statement, which SQLite runs without the interpreter lock, so that the
+    core runs at the same time.
     """
     tx.executemany(
         "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
@@ -86,8 +87,8 @@ def pending(
 ) -> list[WaitingRow]:
     """Return the first undelivered rows that are due, in the order (due, id), after the pair `after`.
 
-    Rows in flight are among them. Deliberately no position is remembered here: a later commit may add a row
-    that is due before one that has left.
+    Rows in flight are included. The outbox keeps no position, because a later commit may add a row that is
+    due before a row that has left.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain FROM outbox INDEXED BY outbox_waiting"
@@ -101,7 +102,7 @@ def pending(
 
 
 def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int | None:
-    """Return when the next row falls due after `now_ms`; None if there is none."""
+    """Return when the next row after `now_ms` is due; None if there is no such row."""
     [(due_ms,)] = connection.execute(
         "SELECT min(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ?",
@@ -111,7 +112,7 @@ def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int
 
 
 def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> dict[str, int]:
-    """Return, by topic, when the last undelivered row falls due, among those due after `after_ms`."""
+    """Return by topic when the last undelivered row is due, among the rows due after `after_ms`."""
     rows = connection.execute(
         "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
@@ -121,7 +122,7 @@ def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> d
 
 
 def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
-    """Mark rows as delivered: the broker has confirmed them. Marking a row twice changes nothing."""
+    """Mark rows as delivered, after the broker has confirmed them; marking a row twice has no effect."""
     tx.execute(
         "UPDATE outbox SET delivered_ms = ?"
         " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL",
@@ -158,13 +159,13 @@ def total_bytes(connection: sqlite3.Connection) -> int:
 
 
 def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[bool, int]:
-    """Prune if need be; return whether these streams' undelivered rows leave room, and the rows dropped.
+    """Delete rows if the outbox is full; return whether there is room, and how many rows were dropped.
 
-    There is room while they take less than `max_bytes`, without hysteresis. While all rows together take
-    `max_bytes` or more, each call removes a page of dispensable rows: delivered ones, oldest first, and if
-    there are none, undelivered ones of other streams, which are no longer configured (only these count as
-    dropped). They stay until then, because a stream that is configured again sends them. The ledger is not
-    counted: it is never pruned, and must not stop the agent.
+    There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
+    While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
+    first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
+    count as dropped; they stay until then, because a stream that is configured again sends them. The ledger
+    is not counted: it is never pruned, and must not stop the agent.
     """
     totals = store.connection.execute(
         "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"
@@ -191,13 +192,13 @@ def _drop(tx: sqlite3.Connection, stream: str, limit: int) -> int:
         (stream, limit),
     )
     ids = [id_ for (id_,) in rows]
-    mark_delivered(tx, ids, 0)  # for the totals: the trigger subtracts a deleted row from the delivered ones
+    mark_delivered(tx, ids, 0)  # because the trigger subtracts a deleted row from the delivered total
     tx.execute("DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(ids),))
     return len(ids)
 
 
 def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]:
-    """Return the latest descriptor of each topic, to be sent again at every connect."""
+    """Return the latest descriptor of each topic, which is sent again at each connection."""
     rows = connection.execute(
         "SELECT topic, id, payload FROM descriptor WHERE channel = ? ORDER BY topic", (stream,)
     )
@@ -207,7 +208,7 @@ def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]
 def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """Yield all delivered rows that are still kept, in the order of their commits.
 
-    Reads a page at a time: a long read would keep the agent from erasing the WAL (rule 2 of the store).
+    Rows are read in pages: a long read would keep the agent from erasing the WAL (rule 2 of the store).
     """
     last_id = 0
     while rows := connection.execute(
@@ -223,8 +224,7 @@ def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
 def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
     """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
 
-    Searches only the newest rows, because records far back among those of many meters are not worth a long
-    read.
+    Only the newest rows are searched: with many meters, older records of one topic would need a long read.
     """
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"

@@ -30,7 +30,7 @@ VERSION_1 = (
        PRIMARY KEY (channel, meter)) WITHOUT ROWID""",
     """CREATE TABLE terms (channel TEXT, id TEXT, terms TEXT NOT NULL,
        PRIMARY KEY (channel, id)) WITHOUT ROWID""",
-    # Not keyed by meter: its rows must never move (rule 2 of the store).
+    # The key is not the meter, because rows must never move (rule 2 of the store).
     """CREATE TABLE state (id INTEGER PRIMARY KEY, channel TEXT NOT NULL, meter TEXT NOT NULL,
        state BLOB NOT NULL)""",
     "CREATE INDEX state_meter ON state (channel, meter)",
@@ -38,14 +38,15 @@ VERSION_1 = (
        windows INTEGER NOT NULL, PRIMARY KEY (meter, day_ms, channel, epsilon)) WITHOUT ROWID""",
     """CREATE TABLE descriptor (channel TEXT, topic TEXT, id TEXT NOT NULL, payload BLOB NOT NULL,
        PRIMARY KEY (channel, topic)) WITHOUT ROWID""",
-    # AUTOINCREMENT: an id is never given twice, so a late acknowledgement cannot hit another row.
+    # AUTOINCREMENT never gives an id twice, so a late acknowledgement cannot concern another row.
     """CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL,
        due_ms INTEGER NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, retain INTEGER NOT NULL,
        delivered_ms INTEGER)""",
-    # Partial indexes: finding waiting rows costs the same however many have already left.
+    # With partial indexes, the time to find waiting rows does not depend on the number of delivered rows.
     "CREATE INDEX outbox_waiting ON outbox (channel, due_ms, id) WHERE delivered_ms IS NULL",
     "CREATE INDEX outbox_left ON outbox (delivered_ms, id) WHERE delivered_ms IS NOT NULL",
-    # Totals by trigger: no code path can forget them. 64 is the size of a row beside topic and payload.
+    # Triggers keep the totals, so no code path can forget them. 64 is the size of a row without topic and
+    # payload.
     """CREATE TABLE outbox_total (channel TEXT PRIMARY KEY, waiting INTEGER NOT NULL,
        waiting_bytes INTEGER NOT NULL, left_bytes INTEGER NOT NULL) WITHOUT ROWID""",
     """CREATE TRIGGER outbox_append AFTER INSERT ON outbox BEGIN
@@ -64,20 +65,20 @@ VERSION_1 = (
 )
 
 VERSION_2: tuple[str, ...] = ()
-"""Terms may have bands; a program without support for them would draw noise for the wrong slots."""
+"""Terms may have bands, for which an older program would draw noise for the wrong slots."""
 
 VERSION_3 = (
     """CREATE TABLE total (channel TEXT, label TEXT, total TEXT NOT NULL,
        PRIMARY KEY (channel, label)) WITHOUT ROWID""",
 )
-"""Running totals; and a slot may be masked, which an older program would release as it is."""
+"""Running totals. A slot may be masked, which an older program would release unchanged."""
 
 VERSION_4: tuple[str, ...] = ()
 """Terms may be dithered, accumulators are whole, and R is kept only while slots remain to be drawn
-(`earlier`). An older program would round half up values that are dithered already."""
+(`earlier`). An older program would round dithered values half up."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
-"""Step i takes a store from version i to i + 1, in one transaction. A step only adds, so that the
+"""Step i takes a store from version i to i + 1, in one transaction. A step only adds content, so that the
 previous version can use the result; a step for which this is impossible raises COMPATIBLE_FROM."""
 
 COMPATIBLE_FROM = 4
@@ -95,14 +96,14 @@ def _sealed(values: dict[str, Any]) -> str:
     """Encode fields as JSON, with the CRC-32 of the text as the last field; a reader ignores unknown fields.
 
     Integers of any size are numbers, fractions are text, "p/q". The CRC detects a changed digit, which SQLite
-    would not.
+    does not detect.
     """
     text = _compact(values)
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
 
 
 def _opened(text: str) -> Any:
-    """Decode a string from `_sealed`; one without a CRC, from an earlier version, is decoded unchecked."""
+    """Decode a string from `_sealed`; a string without a CRC, from an earlier version, is not checked."""
     body, separator, crc = text.rpartition(_SUM)
     if separator and crc != f"{crc32(body.encode() + b'}')}}}":
         raise ValueError("wrong CRC")
@@ -110,7 +111,7 @@ def _opened(text: str) -> Any:
 
 
 def encode_state(state: TimelineState) -> bytes:
-    """Encode a state as `_sealed` does; by hand, because every commit writes one for each of its meters."""
+    """Encode a state like `_sealed`, but faster: every commit writes a state for each of its meters."""
     windows = ",".join([_window(window) for window in state.windows])
     text = (
         f'{{"covered_ms":{state.integrated_until_ms},"standing_ms":{_or_null(state.standing_ms)},'
@@ -137,7 +138,7 @@ def _or_null(value: int | None) -> int | str:
 def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
     """Decode a state and ignore trailing zero bytes; raises StoreError.
 
-    In versions before 4 accumulators may be fractions, which are rounded as in `_floored`.
+    In versions before 4 accumulators may be fractions, which `_floored` rounds.
     """
     state: TimelineState | None = None
     with suppress(*_UNREADABLE):
@@ -178,7 +179,7 @@ def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
 
 def _whole(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError("no whole number")
+        raise TypeError("not a whole number")
     return value
 
 
@@ -188,7 +189,7 @@ def _whole_or_none(value: Any) -> int | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("no text")
+        raise TypeError("not a text")
     return value
 
 
@@ -198,7 +199,7 @@ def _text_or_none(value: Any) -> str | None:
 
 def _fraction(text: Any) -> Fraction:
     if _FRACTION.fullmatch(text) is None:
-        raise ValueError("no fraction")
+        raise ValueError("not a fraction")
     return Fraction(*map(int, text.split("/")))
 
 
@@ -245,7 +246,7 @@ def _bands(rows: list[Any]) -> tuple[Band, ...]:
 
 def _rounding(name: Any) -> Rounding:
     if name not in get_args(Rounding):
-        raise ValueError("no rounding")
+        raise ValueError("not a rounding")
     return cast(Rounding, name)
 
 
@@ -270,7 +271,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode_terms(terms: Terms) -> str:
-    """Encode terms as `_sealed` does."""
+    """Encode terms like `_sealed`."""
     return _sealed({field.name: getattr(terms, field.name) for field in fields(Terms)})
 
 
@@ -280,8 +281,8 @@ def decode_terms(text: str) -> Terms:
     with suppress(*_UNREADABLE):
         document = _opened(text)
         names = [field.name for field in fields(Terms) if field.name in document]
-        readers: dict[str, Callable[[Any], Any]] = {name: _FIELDS.get(name, _whole) for name in names}
-        terms = Terms(**{name: read(document[name]) for name, read in readers.items()})
+        decoders: dict[str, Callable[[Any], Any]] = {name: _FIELDS.get(name, _whole) for name in names}
+        terms = Terms(**{name: decode(document[name]) for name, decode in decoders.items()})
     if terms is None:
         raise StoreError("terms in the store are not readable")
     return terms

@@ -1,7 +1,8 @@
-"""The place of each meter's state in the file: rows that never move (rule 2 of the store).
+"""The rows that hold the meters' states, which never move (rule 2 of the store).
 
-Ids and sizes of the rows are read once and remembered, because no other program writes them. All rows of one
-size are one statement, which SQLite runs without the interpreter lock, so the core runs meanwhile.
+Ids and sizes of the rows are read once and cached, because no other program writes them. All rows of one size
+are written by one statement, which SQLite runs without the interpreter lock, so that the core runs at the
+same time.
 """
 
 import sqlite3
@@ -12,7 +13,7 @@ from meteragent.store.batch import batch
 from meteragent.store.schema import encode_state
 
 STATE_BYTES = 512
-"""The smallest row of a state; larger ones are powers of two."""
+"""The size of the smallest row of a state; larger sizes are powers of two."""
 
 _OVERWRITE = """UPDATE state SET state = substr(?2, place.key * ?3 + 1, ?3)
     FROM json_each(?1) AS place WHERE state.id = place.value"""
@@ -20,40 +21,40 @@ _APPEND = "INSERT INTO state (id, channel, meter, state) VALUES (?, ?, ?, ?)"
 
 
 class States:
-    """The rows of all meters' states, by stream and meter: id and size."""
+    """The id and size of each meter's row, by stream and meter."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, tuple[int, int]]] | None = None
-        self._last = 0
+        self._last_id = 0
 
     def forget(self) -> None:
-        """Forget the rows: a transaction was rolled back, and some of them may not exist."""
+        """Forget the rows after a rollback, because some of them may not exist."""
         self._rows = None
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Overwrite states in place; blank a row that a state has outgrown, and append another (rule 2)."""
-        rows = self._known(tx).setdefault(commit.stream, {})
-        overwritten: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
-        appended = []
+        """Overwrite states in place; blank a row that is too small, and append a larger one (rule 2)."""
+        rows = self._rows_by_stream(tx).setdefault(commit.stream, {})
+        updates: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+        new_rows = []
         for meter, state in commit.states.items():
             text = encode_state(state) if state else b""
             id_, size = rows.get(meter, (0, 0))
             if len(text) > size:
-                self._last += 1
+                self._last_id += 1
                 new_size = max(STATE_BYTES, 1 << (len(text) - 1).bit_length())
-                rows[meter] = self._last, new_size
-                appended.append((self._last, commit.stream, meter, text.ljust(new_size, b"\0")))
+                rows[meter] = self._last_id, new_size
+                new_rows.append((self._last_id, commit.stream, meter, text.ljust(new_size, b"\0")))
                 text = b""
             if size:
-                overwritten[size][id_] = text.ljust(size, b"\0")
-        for size, texts in overwritten.items():
+                updates[size][id_] = text.ljust(size, b"\0")
+        for size, texts in updates.items():
             tx.execute(_OVERWRITE, (batch(list(texts)), b"".join(texts.values()), size))
-        tx.executemany(_APPEND, appended)
+        tx.executemany(_APPEND, new_rows)
 
-    def _known(self, tx: sqlite3.Connection) -> dict[str, dict[str, tuple[int, int]]]:
+    def _rows_by_stream(self, tx: sqlite3.Connection) -> dict[str, dict[str, tuple[int, int]]]:
         if self._rows is None:
             self._rows = {}
             rows = tx.execute("SELECT id, channel, meter, length(state) FROM state ORDER BY id")
-            for self._last, stream, meter, size in rows:
-                self._rows.setdefault(stream, {})[meter] = self._last, size
+            for self._last_id, stream, meter, size in rows:
+                self._rows.setdefault(stream, {})[meter] = self._last_id, size
         return self._rows

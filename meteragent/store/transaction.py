@@ -1,30 +1,30 @@
-"""The transaction on which the promise rests (law 2): charge, write, queue, all or nothing.
+"""The transaction on which the promise depends (law 2): charge, write and queue, all or nothing.
 
 Theory of operation
 -------------------
 One step of the core is one transaction, in this order:
 
-1. Charge the windows that open (`ledger.charge`), first, so that a step over its budget is refused before
-   anything else is written.
+1. Charge the windows that open (`ledger.charge`). This is first, so that a step over its budget is refused
+   before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals and clock (`Store.write`).
 3. Append the messages that the step releases to the outbox (`outbox.append`).
-4. Note which earlier messages the broker has confirmed, and delete old ones.
+4. Mark earlier messages that the broker has confirmed, and delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
    generation file if it has messages (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
 
-Within the transaction the order of 1 to 4 does not matter for privacy: SQLite makes all of them durable, or
-none. What must hold after a power cut at any instant:
+The order of steps 1 to 4 does not matter for privacy: SQLite makes all of them durable, or none. After a
+power cut at any instant, the following holds:
 
 - *No noise without its charge.* A slot's accumulator (noise plus energy) reaches the disk in the same commit
-  as its window's charge, or a later one. Noise that was only in memory is gone; a later step may open that
-  window with new noise, because nothing of it had left.
-- *Nothing leaves without its commit.* Only rows of the outbox are sent, and the caller sends them after step
-  5. So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
-- *Nothing leaves that an old copy could release again.* Step 5 counts the commit before its messages leave.
+  as the window's charge, or in a later one. Noise that was only in memory is gone; a later step may open that
+  window with new noise, because no value of the window had left.
+- *No message without its commit.* Only rows of the outbox are sent, and the caller sends them after step 5.
+  So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
+- *No message that an old copy could release again.* Step 5 counts the commit before its messages leave.
 
 A crash after step 5 only repeats messages that the broker may already have. A crash before step 6 leaves
-earlier accumulators in the log, which the next start erases first.
+earlier accumulators in the log, which the next start erases before all else.
 """
 
 from collections.abc import Collection
@@ -40,7 +40,7 @@ _PRUNED = 100
 
 
 class CommitResult(NamedTuple):
-    """The outcome of a commit: its rows that now wait to leave, and the size of the whole outbox."""
+    """The outcome of a commit: its new rows of the outbox, and the size of the whole outbox in bytes."""
 
     rows: list[WaitingRow]
     outbox_bytes: int
@@ -49,10 +49,10 @@ class CommitResult(NamedTuple):
 def commit(
     store: Store, step: Commit, delivered: Collection[int], budget: Budget | None, keep_ms: int
 ) -> CommitResult:
-    """Write one step of the core, and note which rows the broker has confirmed; fsynced on return.
+    """Write one step of the core, and mark the rows `delivered`; all is fsynced on return.
 
-    Rows that were delivered longer than `keep_ms` ago are pruned. The caller calls `Store.erase` next.
-    Raises StoreError if a window would open twice or exceed the budget; then nothing of the step is written.
+    Rows that were delivered more than `keep_ms` ago are pruned. The caller calls `Store.erase` next. Raises
+    StoreError, and writes nothing, if a window would open twice or exceed the budget.
     """
     with store.committing() as tx:
         ledger.charge(tx, step, budget)

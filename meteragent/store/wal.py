@@ -1,31 +1,31 @@
-"""The write-ahead log (WAL), erased after each commit, before another program can read its blocks.
+"""The write-ahead log (WAL), which is erased after each commit.
 
 Theory of operation
 -------------------
 A frame of the log is a copy of a page, so the log holds the accumulators of several commits, and the
-difference of two values of one accumulator is what was measured in between. Truncating or deleting the log
-frees its blocks but leaves their content on the device. So after each commit the log is overwritten with
-zeros, in its own blocks:
+difference of two values of one accumulator is the energy measured between the commits. Truncating or deleting
+the log frees its blocks but leaves their content on the device. So after each commit the log is overwritten
+with zeros in place:
 
 1. Move all frames into the database file (`wal_checkpoint(RESTART)`, which syncs the file) and check that no
    other connection reads the log.
-2. Overwrite the header of 32 bytes and sync. Without its header SQLite ignores every frame.
+2. Overwrite the header of 32 bytes and sync. Without the header SQLite ignores every frame.
 3. Overwrite the frames and sync.
 4. Keep the file, and truncate it only if it is large. Growing and truncating a file change the metadata of
    the file system, which makes each sync several times slower.
 
-Before step 2 a write lock is taken (`BEGIN IMMEDIATE`), so no other connection appends to the log meanwhile.
-If one has committed since the call began (`data_version` differs), the log may hold a frame that is not in
-the file yet, and the erasure is left to the next call.
+Before step 2 a write lock is taken (`BEGIN IMMEDIATE`), so that no other connection appends to the log during
+the erasure. If another connection has committed since the call began (`data_version` differs), the log may
+hold a frame that is not in the file yet, and the erasure is left to the next call.
 
-After a power cut the whole log is valid (the zeros of step 2 are not on disk yet) or none of it is, and both
-are right, because since step 1 the file holds every commit. Overwriting the frames first could leave a valid
-prefix of the log: older pages, which would replace newer ones in the file.
+After a power cut the whole log is valid (the zeros of step 2 are not on disk yet) or no part of it is. Both
+are correct, because the file holds every commit since step 1. Overwriting the frames first could leave a
+valid prefix of the log: older pages, which would replace newer pages in the file.
 
-SQLite does not know that the log was erased. Its index says that every frame is in the database file, so no
-connection reads the log, and the next commit starts the log again, with a header. Only a reader that holds a
-lock on the log itself would make SQLite append instead, behind a header of zeros, and a crash would lose such
-a commit. So `confirm` looks for the header after each commit, before anything of that commit leaves.
+SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
+connection reads the log, and the next commit starts the log again, with a header. But if a reader holds a
+lock on the log, SQLite appends instead, behind a header of zeros, and a crash would lose such a commit. So
+`confirm` looks for the header after each commit, before any record of that commit leaves.
 
 SQLite puts its locks (POSIX locks, which a process loses when it closes any descriptor of the same file) on
 the database file and on `-shm`, never on `-wal`. So it is safe to open and close the log here.
@@ -74,21 +74,21 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
 def confirm(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the last commit survives a crash: it is in a log with a header, or in the database file.
 
-    Raises StoreError if it is in neither.
+    Raises StoreError if the commit is in neither.
     """
     if _has_no_header(path):
-        [(_, frames, moved)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        if moved != frames:
+        [(_, frames, checkpointed_frames)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if checkpointed_frames != frames:
             raise _busy_error(path)
 
 
 def close(connection: sqlite3.Connection, path: Path) -> None:
-    """Close a connection, and overwrite the log if SQLite deletes it, which it does with the last connection.
+    """Close a connection, and overwrite the log if SQLite deletes it, as it does at the last connection.
 
-    The descriptor opened beforehand still reaches the blocks of a deleted log.
+    A descriptor that is opened beforehand still gives access to the blocks of the deleted log.
     """
     descriptor = None
-    with suppress(OSError):  # there is no log, or it is not ours
+    with suppress(OSError):  # there is no log, or another user owns it
         descriptor = os.open(f"{path}-wal", os.O_RDWR)
     try:
         connection.close()
@@ -100,7 +100,7 @@ def close(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
-    """Return a number that changes when another connection has committed."""
+    """Return a number that changes whenever another connection commits."""
     [(version,)] = connection.execute("PRAGMA data_version")
     return int(version)
 
@@ -131,21 +131,21 @@ def _overwrite(log: Path) -> None:
 
 def _zero(descriptor: int) -> None:
     """Overwrite a log with zeros up to its last byte that is not zero: header first; sync each part."""
-    end = _used_bytes(descriptor)
-    for first, last in ((0, min(HEADER_BYTES, end)), (HEADER_BYTES, end)):
-        offset = first
-        while offset < last:
-            offset += os.pwrite(descriptor, _ZEROS[: last - offset], offset)
-        if offset > first:
+    size = _used_bytes(descriptor)
+    for start, end in ((0, min(HEADER_BYTES, size)), (HEADER_BYTES, size)):
+        offset = start
+        while offset < end:
+            offset += os.pwrite(descriptor, _ZEROS[: end - offset], offset)
+        if offset > start:
             os.fdatasync(descriptor)
 
 
 def _used_bytes(descriptor: int) -> int:
-    """Return the length of a file without the zeros at its end."""
+    """Return the length of a file in bytes, without the zeros at its end."""
     size = os.fstat(descriptor).st_size
     while size > 0:
         start = max(0, size - len(_ZEROS))
-        if used := len(os.pread(descriptor, size - start, start).rstrip(b"\0")):
-            return start + used
+        if block_size := len(os.pread(descriptor, size - start, start).rstrip(b"\0")):
+            return start + block_size
         size = start
     return 0

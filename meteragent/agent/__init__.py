@@ -1,9 +1,9 @@
 """The composition root: entropy, connections, tasks, and the order of a stop.
 
-Each stream has three tasks: its source's connection, its sink's connection, and a runner between them.
-Any exception ends the process with exit code 1: the core's memory may then be ahead of the store, and only a
-restart is safe. Cancellation is the only stop signal: the runners end first (no further slot closes), then
-the sinks send what is due, for at most DRAIN_S.
+Each stream has three tasks: the connection of the source, the connection of the sink, and a runner between
+them. Any exception ends the process with exit code 1: the core's memory may then be ahead of the store, and
+only a restart is safe. Cancellation is the only stop signal. The runners end first, so no further slot
+closes; then the sinks send the messages that are due, for at most DRAIN_S.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, ledger, meta, outbox, read_only
 
 DRAIN_S = 10.0
-"""The longest that a stop waits for the outbox."""
+"""The longest time that a stop waits for the outbox."""
 TOTALS_S = 3600.0
-"""The time between two log records of the public totals; the others reveal when a home is busy (law 4)."""
+"""The time between two log records of the public totals; other totals reveal when a home is busy (law 4)."""
 ALARM_S = 86_400.0
 """How long `health` reports a jump of the clock."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period; after a longer pause of the clock a restart is needed."""
+"""The age at which odometers forget a period; a longer pause of the clock requires a restart."""
 
 _log = logging.getLogger("meteragent")
 
@@ -61,12 +61,12 @@ class Unit(NamedTuple):
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Log the type of an exception in the event loop, and nothing else: its context may hold a payload."""
+    """Log only the type of an exception in the event loop, because the context may hold a payload."""
     _log.error("in the event loop: %s", type(context.get("exception")).__name__)
 
 
 async def _compare(clock: SteadyClock) -> None:
-    """Compare the clocks once a second, whatever else happens; raises ClockJumped."""
+    """Compare the clocks every LOOK_S; raises ClockJumped."""
     while True:
         clock.check()
         await asyncio.sleep(LOOK_S)
@@ -102,18 +102,15 @@ class Agent:
             except* ClockJumped:
                 pass
             finally:
-                clock.now_ms()  # the next process could not see a jump from before its start
+                clock.now_ms()  # look once more, because the next process cannot detect an earlier jump
                 if clock.jumped_ms:
                     self._restore(clock.jumped_ms)
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # a stop came while the tasks ended
+            if task is not None and task.cancelling():  # the agent was stopped while the tasks ended
                 raise asyncio.CancelledError
 
     def _restore(self, jumped_ms: int) -> None:
-        """Treat the store as a copy, as `ledger --restored-at now` does.
-
-        Raises StoreError.
-        """
+        """Treat the store as a copy, like `ledger --restored-at now`; raises StoreError."""
         self.counts.add("clock_jumped")
         step = grid.duration_text(round(jumped_ms / 1000) * 1000, 2)
         self.alarms.raise_("clock_jumped", step=step)
@@ -134,7 +131,7 @@ class Agent:
     async def _live(
         self, clock: SteadyClock, links: list[parts.Links], address: page.Settings | None
     ) -> None:
-        """Run on one open store; raises ClockJumped, perhaps in a group, if its clock has jumped."""
+        """Run on one open store; raises ClockJumped, perhaps in an exception group, if the clock jumped."""
         store = self._open(await self._synchronised_ms(clock))
         names = {stream.name for stream in self._config.stream}
         max_bytes = self._config.store.max_mb * 2**20
@@ -169,7 +166,7 @@ class Agent:
             await thread.close()
 
     async def _synchronised_ms(self, clock: SteadyClock) -> int:
-        """Wait for a clock and return its time: a lost store is replaced as of the present."""
+        """Wait for a synchronised clock and return the time, from which a lost store is replaced."""
         while True:
             clock.check()
             now_ms = clock.now_ms()
@@ -178,9 +175,10 @@ class Agent:
             await asyncio.sleep(POLL_S)
 
     def _open(self, now_ms: int) -> Store:
-        """Open the store; a lost one is replaced, and no window opens while the old store may have held one.
+        """Open the store; replace a lost one.
 
-        This lasts until the end of every stream's current window, and of every budget's current period.
+        In a new store no window opens before the current window of every stream and the current period of
+        every budget have ended, because the lost store may have held windows and charges of that time.
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):
@@ -191,9 +189,9 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
-        """Return a stream as the core needs it; a replay (event clock) does not listen for other agents."""
-        others = settings.others_per_day(self._config, stream)
-        core = parts.core(stream, others, links, store.secret, store.claim_key)
+        """Return a stream's settings for the core; a replay (event clock) does not listen to other agents."""
+        others_per_day = settings.others_per_day(self._config, stream)
+        core = parts.core(stream, others_per_day, links, store.secret, store.claim_key)
         return replace(core, listens=self._environment.listen_s > 0 and stream.window.clock is Clock.WALL)
 
     def _assemble(
@@ -215,7 +213,7 @@ class Agent:
         presence = parts.presence(stream, store.secret)
         refusals = Refusals(sink_topic_segments=stream.sink.topic.count("/") + 1)
         sink = Sink(thread.outbox_reader(name), clock.now_ms, self.counts, presence, refusals)
-        # The stream's clock had not reached the first item that is due. The store's clock may be later: other
+        # The stream's clock stood before its first deadline. The store's clock may be later, because other
         # streams advance it, and so does a run that stops before the end of its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
@@ -244,7 +242,7 @@ class Agent:
         return Unit(stream, links, runner, watch, listener, source_id, sink_id)
 
     async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
-        """Run all tasks; when cancelled, end the runners and services, drain the sinks, then end these."""
+        """Run all tasks; when cancelled, end the runners and services, then drain and end the sinks."""
         async with asyncio.TaskGroup() as sinks:
             sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
             try:
@@ -263,7 +261,7 @@ class Agent:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
-        """Let the sinks send what is due, for at most DRAIN_S, and mark what has been delivered."""
+        """Let the sinks send the messages that are due, for at most DRAIN_S, and mark delivered rows."""
         for unit in units:
             unit.runner.sink.finish()
         with contextlib.suppress(TimeoutError):
@@ -329,7 +327,10 @@ class Agent:
         await page.serve(address, page_data.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str) -> Callable[[str], None]:
+        """Return the function that counts events of a connection, `side` being source or sink."""
+
         def count(event: str) -> None:
+            """Count an event, and note a lost connection."""
             if event == "lost":
                 unit.watch.lost(side)
             self.counts.add(f"{side}_lost" if event == "lost" else event)
@@ -337,7 +338,7 @@ class Agent:
         return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
-        """Log the totals every TOTALS_S, and forget what was spent in periods long past."""
+        """Log the totals every TOTALS_S, and let the odometers forget periods that are long past."""
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text(public=True))

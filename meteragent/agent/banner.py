@@ -1,7 +1,7 @@
-"""The start banner: what is read, what is hidden, where it goes, and when the first number is sent.
+"""The start banner: the source, the hidden energy, the sink, and when the first number is sent.
 
-The lines repeat the configuration and hold nothing from a meter; by then a URL with a password has been
-refused.
+The lines repeat the configuration and hold nothing from a meter. A URL with a password has been refused
+before.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.report.format import energy
 
 _IN_SECONDS = 120
-"""Shorter waits are given in seconds."""
+"""Waits below this many seconds are given in seconds, longer waits in minutes."""
 
 
 def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
@@ -39,7 +39,7 @@ def _where(terms: Terms) -> str:
 
 
 def _first_number(schedule: Schedule, now_ms: int) -> str:
-    """Say when a meter that appears now would get its first number."""
+    """Return as text when a meter that appears now gets its first number."""
     if schedule.usual.clock is Clock.EVENT:
         return "the first number leaves when the times of the readings have passed the end of a slot"
     at_ms = first_number_ms(schedule, now_ms)
@@ -52,7 +52,7 @@ def _first_number(schedule: Schedule, now_ms: int) -> str:
 
 
 def first_number_ms(schedule: Schedule, now_ms: int) -> int:
-    """Return when the first slot of a meter closes, its end + lateness, if its first reading arrives now."""
+    """Return when a meter's first slot closes (end plus lateness) if its first reading arrives now."""
     start_ms = schedule.first_ms(now_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]

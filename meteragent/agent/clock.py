@@ -3,22 +3,22 @@
 Theory of operation
 -------------------
 Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copy. Three classes turn
-it into times that the rest of the agent can rely on:
+the wall clock into times on which the rest of the agent can rely:
 
-    SteadyClock  the time, which never runs backwards: it is never behind what it has shown or what the store
-                 has seen, nor earlier than the software itself. While the wall clock is behind that, there is
-                 no time, and processing pauses (law 4).
+    SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
+                 shown, than the newest time in the store, or than the software itself. While the wall clock
+                 is earlier, there is no time, and processing pauses (law 4).
     BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
                  that are resumed from a snapshot hold open windows whose intervals may have been released
-                 since, with the same noise. The wall clock gives the copy away: it is set forward, while the
-                 time since the machine's start has not moved on. A step before the clock was first
-                 synchronised is how machines without a hardware clock start, not a sign of a copy.
-    CatchUp      the time up to which slots may close. After a start or a pause, readings wait in the broker
-                 for slots that are overdue; these stay open until `catch_up` has passed since the
-                 subscription (law 4).
+                 since, with the same noise. The wall clock reveals the copy: it is set forward, although the
+                 time since the machine's start has not advanced. A step before the clock is first
+                 synchronised is no sign of a copy: machines without a hardware clock start like this.
+    CatchUp      the time up to which slots may close. After a start or a pause, readings for overdue slots
+                 wait in the broker; these slots stay open until `catch_up` has passed since the subscription
+                 (law 4).
 
 A jump ends a SteadyClock for good: `check` raises ClockJumped, the store is treated as a copy, and the agent
-starts afresh with a new clock.
+starts again with a new clock.
 """
 
 import logging
@@ -29,32 +29,32 @@ from meteragent.domain.grid import iso_time
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 EARLIEST_MS = 1_767_225_600_000
-"""2026-01-01: a clock that shows a time before the software existed is not synchronised."""
+"""2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
 
 LOOK_S = 1.0
 """The longest time between two comparisons of the wall clock with the boot clock."""
 STEP_MS = 5 * MINUTE_MS
-"""A longer forward step of a synchronised clock is a jump."""
+"""The longest forward step of a synchronised clock that is not a jump."""
 UNKNOWN_STEP_MS = HOUR_MS
-"""The same, for a clock that does not say whether it has been synchronised."""
+"""The longest forward step that is not a jump, if it is unknown whether the clock is synchronised."""
 
 _log = logging.getLogger("meteragent")
 
 
 class ClockJumped(Exception):
-    """The wall clock has jumped forward: this may be a copy whose windows have already been released."""
+    """A forward jump of the wall clock: this may be a copy whose windows have already been released."""
 
 
 class BootClock:
-    """The time since the machine's start, which tells a jump of the wall clock from the passage of time.
+    """The time since the machine's start, which separates a jump of the wall clock from the passage of time.
 
-    Both clocks count suspended time, and both follow the slewing of the clock's rate: their difference
-    changes only when the wall clock is set. A step before the first synchronisation is not a jump (law 4),
-    nor is a step back, or one forward to a time that the wall clock has already shown.
+    Both clocks count suspended time, and both follow corrections of the clock's rate, so their difference
+    changes only when the wall clock is set. Three kinds of steps are no jumps: a step before the first
+    synchronisation (law 4), a step back, and a step forward to a time that the wall clock has already shown.
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Begin comparing; `synchronised` returns None if the system does not say."""
+        """Begin to compare the clocks; `synchronised` returns None if the system does not tell."""
         self._boot_ms = boot_ms
         self._ask = synchronised
         self._synchronised: bool | None = False
@@ -62,7 +62,7 @@ class BootClock:
         self._ahead_ms: int | None = None
 
     def step_ms(self, wall_ms: int) -> int:
-        """Return how far the wall clock has jumped forward since the last call, 0 if it has not.
+        """Return how far the wall clock has jumped forward since the last call, in ms; 0 without a jump.
 
         `wall_ms` must be read before this call, so that a pause in between looks like a step back, not
         forward.
@@ -79,7 +79,7 @@ class BootClock:
         return 0
 
     def _ask_now_and_then(self, boot_ms: int, *, at_once: bool) -> None:
-        """Ask whether the clock is synchronised, at most once per LOOK_S, until it is."""
+        """Ask whether the clock is synchronised, at most once per LOOK_S, until it is synchronised."""
         if self._synchronised:
             return
         if at_once or self._asked_ms is None or boot_ms - self._asked_ms >= round(LOOK_S * 1000):
@@ -87,9 +87,9 @@ class BootClock:
 
 
 class SteadyClock:
-    """A wall clock that never shows an earlier time than it has shown, or the store has seen (law 4).
+    """A wall clock that never shows an earlier time than before, or than the newest in the store (law 4).
 
-    After a jump (`jumped_ms` is not 0) it no longer shows any time.
+    After a jump (`jumped_ms` is not 0) the clock no longer shows any time.
     """
 
     def __init__(self, wall_ms: Callable[[], int], counts: Counts, boot: BootClock | None = None) -> None:
@@ -102,15 +102,15 @@ class SteadyClock:
 
     @property
     def newest_ms(self) -> int:
-        """The newest time shown so far, by this process or before its start."""
+        """The newest time shown so far, by this process or before this process started."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
-        """Show no time before the newest that the store has seen."""
+        """Show no time before `newest_ms`, the newest time in the store."""
         self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
-        """Return the time; None while the wall clock is behind, and after a jump: processing pauses."""
+        """Return the time; None, which pauses processing, while the wall clock is behind or after a jump."""
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
             self.jumped_ms = self._boot.step_ms(now_ms)
@@ -131,21 +131,21 @@ class SteadyClock:
         return now_ms
 
     def check(self) -> None:
-        """Raise ClockJumped after a jump: nothing may be fed to the core."""
+        """Raise ClockJumped after a jump, when nothing may be fed to the core."""
         self.now_ms()
         if self.jumped_ms:
             raise ClockJumped
 
 
 class CatchUp:
-    """The time up to which slots may close, even after a stop or a pause (law 4).
+    """The time up to which slots may close, also after a stop or a pause (law 4).
 
-    Slots that fell due while the agent was stopped, or its store was full, stay open until `catch_up` has
-    passed since the subscription was confirmed; readings that arrive by then count.
+    Slots that fell due while the agent was stopped or the store was full stay open until `catch_up` has
+    passed since the subscription was confirmed. Readings that arrive by then count.
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """Begin after a stop at `closed_ms`, up to which slots have closed; `waits`: some may be overdue."""
+        """Begin after a stop: slots have closed up to `closed_ms`; `waits` is True if some may be overdue."""
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms
         self._wait_ms = wait_ms

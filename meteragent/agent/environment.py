@@ -1,6 +1,7 @@
 """The world around an agent: clocks, randomness, the store and its thread, and systemd.
 
-`system` makes the real one. A simulation passes its own parts, and its own event loop for sockets and timers.
+`system` returns the real environment. A simulation passes other parts, and an event loop with simulated
+sockets and timers.
 """
 
 import os
@@ -25,14 +26,14 @@ from meteragent.store import Store, restored_at
 
 
 class OpenStore(Protocol):
-    """Opens the store of an agent; `Store.open`."""
+    """A function that opens the store of an agent, such as `Store.open`."""
 
     def __call__(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
         """Open the store; raises StoreError."""
 
 
 class RestoreStore(Protocol):
-    """Makes a store that may be a copy usable; `store.restored_at`."""
+    """A function that makes a store usable that may be a copy, such as `store.restored_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """Rule out any release from before `at_ms`; raises StoreError."""
@@ -43,13 +44,14 @@ class Environment:
     """The world around one agent.
 
     wall_ms        the wall clock
-    boot           the time since the machine's start: a jump of `wall_ms` against it counts as a restore
+    boot           the time since the machine's start; a jump of `wall_ms` against it counts as a restore
     bits           the random bits from which noise is drawn
     entropy        random bytes for the pauses between connections
-    open_store     opens the store, `restore_store` makes a copy of it usable
-    store_thread   makes the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
-    pipeline       makes the core of a stream: Pipeline(stream, snapshot, spending, bits, counts)
-    notify         where systemd listens
+    open_store     the function that opens the store
+    restore_store  the function that makes a copy of a store usable
+    store_thread   the class of the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
+    pipeline       the class of a stream's core: Pipeline(stream, snapshot, spending, bits, counts)
+    notify         the address at which systemd listens
     listen_s       how long to listen for another agent's descriptor of a new meter; 0: not at all
     """
 
@@ -66,5 +68,5 @@ class Environment:
 
 
 def system(wall_ms: Callable[[], int], notify: Notify) -> Environment:
-    """Return the environment of the operating system: its clocks, its randomness, its files."""
+    """Return the environment of the operating system: clocks, randomness and files."""
     return Environment(wall_ms=wall_ms, boot=synchronised.boot_clock(), notify=notify)

@@ -1,6 +1,6 @@
-"""Whether a stream's messages become readings that count, and, if none do, why.
+"""The health of a stream's intake: whether messages become readings that count, or the reason why none do.
 
-Only counters of the whole stream are compared: no value, meter or time of a message is kept or shown (law 4).
+Only counters of the whole stream are compared. No value, meter or time of a message is kept or shown (law 4).
 """
 
 from collections.abc import Iterator
@@ -14,25 +14,26 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 LEAST = 5
-"""The fewest messages that indicate a problem: devices send an odd one now and then."""
+"""The smallest number of messages that indicates a problem, because devices send an odd message at times."""
 MOST = 100
-"""The number of messages that indicates a problem in any case."""
+"""The number of messages that always indicates a problem."""
 SOON_MS = 60_000
-"""How long all messages must have been refused, or all readings clamped, before it is a problem."""
+"""How long all messages must have been refused, or all readings clamped, before this is a problem."""
 STEP_MS = 60_000
-"""A longer step of the clock between two updates is not silence: the clock was set, or the machine slept."""
+"""The largest step of the clock that counts as silence; in a longer one the clock was set, or the machine
+slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
-"""Counters of messages that were understood: the profile is right."""
+"""Counters of messages that were decoded, so the profile is correct."""
 _UNREADABLE = sorted(set(REFUSALS) - {"refused_ahead", "refused_meters", "refused_unavailable"})
 _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
 def silence_ms(stream: settings.Stream) -> int | None:
-    """Return how long a stream may go without a reading that counts; None: indefinitely, in a replay.
+    """Return how long a stream may go without a reading that counts, in ms; None: indefinitely, in a replay.
 
     The limit is an hour, three periods of the readings or a slot, whichever is longest. A device that reports
-    on change is silent while nothing changes: its limit is `window.forget`, if that is longer.
+    on change is silent while nothing changes: for such a device the limit is at least `window.forget`.
     """
     if stream.window.clock is Clock.EVENT:
         return None
@@ -45,11 +46,11 @@ def silence_ms(stream: settings.Stream) -> int | None:
 
 
 class IntakeHealth:
-    """The counters of a stream since its last reading that counted, and what they mean.
+    """The counters of a stream since the last reading that counted, and the problems that they indicate.
 
-    `update` is called in every round of the runner. The usual number of unreadable messages between two good
-    readings is learnt: a topic filter with a wildcard matches some, and only more than twice that number
-    indicates a problem.
+    `update` is called in every round of the runner. It learns the usual number of unreadable messages between
+    two decoded readings, because a topic filter with a wildcard may match messages of other kinds. Only more
+    than twice the usual number indicates a problem.
     """
 
     def __init__(self, counts: Counts, silence_ms: int | None, now_ms: int) -> None:
@@ -59,20 +60,20 @@ class IntakeHealth:
         self._quiet_ms = self._refused_ms = self._clamped_ms = 0
         self._since = Counts(counts)
         self._refusing = self._clamping = False
-        self._good = self._in_range = self._accepted = self._usual = 0
+        self._decoded = self._in_range = self._accepted = self._usual = 0
 
     def update(self, now_ms: int, *, connected: bool) -> None:
-        """Take in the counters; time without a connection to the source is not silence."""
+        """Compare the counters with the last update; time without a source connection is not silence."""
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS) if connected else 0
         self._updated_ms = now_ms
         self._quiet_ms += elapsed_ms
         self._refused_ms += elapsed_ms if self._refusing else 0
         self._clamped_ms += elapsed_ms if self._clamping else 0
         counts = self._counts
-        good = counts["accepted"] + counts["early"]
-        if good != self._good:
+        decoded = counts["accepted"] + counts["early"]
+        if decoded != self._decoded:
             self._usual = max(self._usual, self._unreadable())
-            self._good, self._quiet_ms = good, 0
+            self._decoded, self._quiet_ms = decoded, 0
             self._since = Counts(counts)
         self._refusing = any(counts[name] != self._since[name] for name in (*REFUSALS, "late"))
         in_range = counts["accepted"] - counts["clamped"]
@@ -83,7 +84,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield what is wrong now: the cause if the counters show it, else the silence."""
+        """Yield the present problems: the cause if the counters show one, else the silence."""
         cause = self._cause(stream)
         if cause is not None:
             yield cause
@@ -94,7 +95,7 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return why every message is refused, if the counters show it."""
+        """Return the problem because of which every message is refused; None if the counters show none."""
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._since
@@ -103,8 +104,8 @@ class IntakeHealth:
         if counts["late"] >= LEAST and not counts["refused_ahead"]:
             return problem("all_late", stream, count=counts["late"])
         unreadable = self._unreadable()
-        enough = max(LEAST, min(2 * self._usual + 1, MOST))
-        if unreadable >= enough and not any(counts[name] for name in _READ):
+        threshold = max(LEAST, min(2 * self._usual + 1, MOST))
+        if unreadable >= threshold and not any(counts[name] for name in _READ):
             return problem("wrong_profile", stream, count=unreadable, reasons=self._listed(_UNREADABLE))
         return None
 

@@ -1,7 +1,7 @@
-"""The vitals of the agent: in words, as JSON, and for Prometheus.
+"""The vitals of the agent: as text, as JSON, and for Prometheus.
 
-They hold counts, times and public ids, never values. The times at which messages arrive reveal when a home is
-busy (law 4), so all of this stays on the device.
+Vitals hold counts, times and public ids, never values. The times at which messages arrive reveal when a home
+is busy (law 4), so the vitals stay on the device.
 """
 
 import json
@@ -14,27 +14,27 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import Problem, problem
 
 LAG_S = 60.0
-"""A record that has been due for longer than this is a problem."""
+"""How long a record may be due before this is a problem."""
 UNERASED_S = 10.0
-"""A log that stays unerased for longer is a problem: our own commands read for less than a second."""
+"""How long the log may stay unerased before this is a problem; our commands read for less than a second."""
 _PAUSED = {
     "no clock": "no_clock",
     "no room in the store": "store_full",
     "the log is not erased": "unerased_stands",
 }
 METERS_MAX = 100
-"""Beyond this many meters only their number is exported: one label each would explode the cardinality."""
+"""The largest number of meters that are exported singly; with more, the labels would overload Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamVitals:
     """The state of one stream.
 
-    waiting         messages that have not been delivered
-    lag_s           how long the first of them has been due
+    waiting         the number of messages that have not been delivered
+    lag_s           how long the first of these messages has been due
     spent_per_w     epsilon in 1/W since midnight UTC, by public id
     shard           the stream's part of a fleet
-    refused_topics  topics that the sink's broker refuses
+    refused_topics  the number of topics that the sink's broker refuses
     """
 
     name: str
@@ -52,7 +52,7 @@ class StreamVitals:
 class Vitals:
     """The state of the agent.
 
-    stands      why processing is paused; None: it is not
+    stands      the reason why processing is paused; None while it is not
     raised      problems that parts of the agent have raised; others follow from the figures
     unerased_s  how long another reader has kept old accumulators in the store's log
     """
@@ -68,7 +68,7 @@ class Vitals:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems that need a person's attention; none: all is well."""
+        """The problems that need a person's attention; empty if all is well."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[Problem]:
@@ -90,7 +90,7 @@ class Vitals:
 
 
 def as_text(vitals: Vitals) -> str:
-    """Return the vitals in words, for a terminal."""
+    """Return the vitals as text for a terminal."""
     running = duration_text(round(vitals.running_s) * 1000, 2)
     lines = [f"meteragent {vitals.version}, running for {running}"]
     for item in vitals.problems:
@@ -121,8 +121,8 @@ def _nonzero(vitals: Vitals) -> list[str]:
 def as_json(vitals: Vitals) -> str:
     """Return the vitals as JSON; exact numbers are strings.
 
-    `problems` holds texts, `problem_codes` their codes, `problem_details` each one's code, stream, cause and
-    cure.
+    `problems` holds the texts of the problems, `problem_codes` the codes, and `problem_details` the code,
+    stream, cause and cure of each.
     """
     problems = vitals.problems
     former = {FORMER_NAMES[name]: count for name, count in vitals.counts.items() if name in FORMER_NAMES}
@@ -137,12 +137,12 @@ def as_json(vitals: Vitals) -> str:
 
 
 def from_json(text: str) -> Vitals:
-    """Read the vitals from JSON, the inverse of `as_json`."""
+    """Parse the vitals from JSON; this is the inverse of `as_json`."""
     document = json.loads(text)
     streams = []
     for stream in document["streams"]:
-        spent = {meter: Fraction(epsilon) for meter, epsilon in stream.pop("spent_per_w").items()}
-        streams.append(StreamVitals(**stream, spent_per_w=spent))
+        epsilons = {meter: Fraction(epsilon) for meter, epsilon in stream.pop("spent_per_w").items()}
+        streams.append(StreamVitals(**stream, spent_per_w=epsilons))
     facts = {field.name: document[field.name] for field in fields(Vitals)}
     raised = tuple(Problem(**item) for item in document["raised"])
     return Vitals(**facts | {"streams": tuple(streams), "raised": raised})
@@ -162,8 +162,12 @@ def _counter(name: str, text: str, counts: Mapping[str, int]) -> list[str]:
     former = FORMER_NAMES.get(name)
     for counter, help_ in ((name, text), (former, f"the former name of {name}, gone in the next version")):
         if counter is not None:
-            full = f"meteragent_{counter}_total"
-            lines += [f"# HELP {full} {help_}", f"# TYPE {full} counter", f"{full} {counts.get(name, 0)}"]
+            metric = f"meteragent_{counter}_total"
+            lines += [
+                f"# HELP {metric} {help_}",
+                f"# TYPE {metric} counter",
+                f"{metric} {counts.get(name, 0)}",
+            ]
     return lines
 
 
@@ -181,9 +185,9 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     yield "running_seconds", "since the start", [({}, vitals.running_s)]
     yield "store_bytes", "the size of the store's file", [({}, vitals.store_bytes)]
     sides = [
-        ({"stream": stream.name, "side": side}, float(up))
+        ({"stream": stream.name, "side": side}, float(is_up))
         for stream in streams
-        for side, up in (("source", stream.source_up), ("sink", stream.sink_up))
+        for side, is_up in (("source", stream.source_up), ("sink", stream.sink_up))
     ]
     yield "connected", "1: there is a connection to the broker", sides
     waiting = [({"stream": stream.name}, float(stream.waiting)) for stream in streams]
@@ -197,12 +201,13 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
         "meters that the agent knows",
         [({"stream": stream.name}, float(stream.meters)) for stream in streams],
     )
-    spent = [
+    epsilons = [
         ({"stream": stream.name, "meter": meter}, float(epsilon))
         for stream in streams
         for meter, epsilon in stream.spent_per_w.items()
     ]
-    yield "spent_per_watt", f"epsilon spent since midnight UTC, in 1/W, for up to {METERS_MAX} meters", spent
+    help_ = f"epsilon spent since midnight UTC, in 1/W, for up to {METERS_MAX} meters"
+    yield "spent_per_watt", help_, epsilons
 
 
 def _labels(labels: Mapping[str, str]) -> str:

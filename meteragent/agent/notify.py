@@ -1,4 +1,4 @@
-"""Messages to systemd: that the agent is ready, its status, and that it is alive (sd_notify(3))."""
+"""Messages to systemd (sd_notify(3)): the agent is ready, its status, and the agent is alive."""
 
 import contextlib
 import socket
@@ -8,23 +8,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """The address where systemd listens (None: nobody does), and how often its watchdog expects a message."""
+    """The address at which systemd listens, or None, and how often its watchdog expects a message."""
 
     address: str | None = None
     watchdog_s: float | None = None
 
     @classmethod
     def of(cls, environment: Mapping[str, str], pid: int) -> "Notify":
-        """Read what systemd has put into a process's environment."""
+        """Read the variables that systemd sets in a process's environment."""
         address = environment.get("NOTIFY_SOCKET") or None
-        micro, watched = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(pid))
-        mine = address is not None and micro.isdecimal() and watched == str(pid)
-        return cls(address, int(micro) / 10**6 if mine else None)
+        micros, watched_pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(pid))
+        has_watchdog = address is not None and micros.isdecimal() and watched_pid == str(pid)
+        return cls(address, int(micros) / 10**6 if has_watchdog else None)
 
     def send(self, *lines: str) -> None:
         """Send lines; it is not an error if systemd is not listening."""
         if self.address is None:
             return
-        where = "\0" + self.address[1:] if self.address.startswith("@") else self.address
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-            out.sendto("\n".join(lines).encode(), where)
+        # An address with "@" is in the abstract namespace, whose names begin with a NUL.
+        address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.sendto("\n".join(lines).encode(), address)

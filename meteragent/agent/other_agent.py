@@ -1,8 +1,8 @@
-"""Finds out whether another agent releases the same meters, before a meter's first window.
+"""The detection of another agent that releases the same meters, before a meter's first window.
 
-An agent retains a descriptor on `<sink topic>/privacy` before its first record, with a mark of its store. A
-store that has never announced a topic therefore listens there before it opens a window: two stores that noise
-the same intervals would reveal more than was promised for one.
+An agent publishes a retained descriptor on `<sink topic>/privacy` before its first record, with the mark of
+its store. So an agent whose store has never announced a topic listens on the topic before it opens a window:
+two stores that add noise to the same intervals would reveal more than either promises.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from meteragent.domain.problem import Alarms
 from meteragent.mqtt import Session, SubscriptionRefused, Token
 
 LISTEN_S = 10.0
-"""How long to wait for a descriptor: mosquitto sends retained messages at once, clusters may not."""
+"""How long to wait for a descriptor: mosquitto sends retained messages at once, a cluster may take longer."""
 AT_ONCE = 100
-"""How many subscriptions are requested at once."""
+"""The largest number of subscriptions that are requested at once."""
 _SUFFIX = "/privacy"
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
@@ -37,7 +37,7 @@ def _now_s() -> float:
 
 @dataclass(slots=True)
 class _Question:
-    """A topic to listen on: when it was asked about, and when the broker granted the subscription."""
+    """A topic to listen on: the time of the question, and when the broker granted the subscription."""
 
     asked_s: float
     granted_s: float | None = None
@@ -45,7 +45,7 @@ class _Question:
 
 
 class Listener:
-    """Listens for one stream, on the sink's connection, to the descriptors of other stores."""
+    """The listener to descriptors of other stores, for one stream, on the sink's connection."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Listener:
         counts: Counts,
         alarms: Alarms,
     ) -> None:
-        """Begin without topics; descriptors from before `taken_over_ms` are a predecessor's."""
+        """Begin without topics; descriptors from before `taken_over_ms` come from a predecessor."""
         self._stream = stream
         self._claim_key = claim_key
         self._taken_over_ms = taken_over_ms
@@ -66,7 +66,7 @@ class Listener:
         alarms.clear("other_agent", stream)  # raised by the listener of an earlier run
         self._open: dict[str, _Question] = {}
         self._clear: list[str] = []
-        self._others: set[str] = set()
+        self._foreign: set[str] = set()
         self._session: Session | None = None
         self._wake = asyncio.Event()
 
@@ -76,10 +76,11 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that have turned out, since the last call, to belong to no other store.
+        """Return the topics that were found, since the last call, to belong to no other store.
 
-        A topic is clear if nothing arrived for `listen_s` after the broker granted the subscription, and
-        also, with a warning, if the broker refused the subscription or did not grant it within that time.
+        A topic is clear if no descriptor arrived for `listen_s` after the broker granted the subscription. It
+        is also clear, with a warning, if the broker refused the subscription or did not grant it within that
+        time.
         """
         now_s = _now_s()
         for name, question in list(self._open.items()):
@@ -88,7 +89,7 @@ class Listener:
                 if question.granted_s is None:
                     self._counts.add("unchecked")
                     _log.warning(
-                        "stream %s: it is not known whether another agent releases a meter:"
+                        "stream %s: cannot find out whether another agent releases a meter:"
                         " let the sink's user read <sink topic>/privacy",
                         self._stream,
                     )
@@ -98,7 +99,7 @@ class Listener:
         return sink_topics
 
     def hear(self, topic: str, payload: bytes) -> None:
-        """Take in a message from the sink's connection: a descriptor shows which store owns its topic."""
+        """Process a message from the sink's connection: a descriptor shows which store owns its topic."""
         name = topic.removesuffix(_SUFFIX)
         if name == topic or name not in self._open:
             return
@@ -109,8 +110,8 @@ class Listener:
         if not is_foreign:
             self._clear.append(name)
             return
-        self._others.add(name)
-        self._alarms.raise_("other_agent", self._stream, meters=len(self._others))
+        self._foreign.add(name)
+        self._alarms.raise_("other_agent", self._stream, meters=len(self._foreign))
         _log.error(
             "stream %s: another agent releases a meter, so its windows do not open here: stop one of them",
             self._stream,
@@ -120,6 +121,7 @@ class Listener:
         """Return a `serve` that also listens, on the same connection."""
 
         async def serve_and_listen(session: Session) -> None:
+            """Run both until the session ends."""
             listening = asyncio.ensure_future(self._serve(session))
             try:
                 await serve(session)
@@ -134,13 +136,14 @@ class Listener:
         """Return an `on_message` that hands each message to this listener first."""
 
         def hear_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+            """Pass a message to the listener, then to `on_message`."""
             self.hear(topic, payload)
             on_message(topic, payload, qos, retain, token)
 
         return hear_first
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe to the topics that are asked about; on a new connection, to all of them."""
+        """Subscribe to the topics that are asked about; on a new connection, to all open ones."""
         self._session = session
         for question in self._open.values():
             question.granted_s = None
@@ -161,7 +164,7 @@ class Listener:
         except SubscriptionRefused:
             question.refused = True
         except LinkError:
-            return  # the connection has ended, or there is no answer: `clear` knows when to stop waiting
+            return  # the connection has ended, or there is no answer: `clear` ends the wait
         else:
             question.granted_s = _now_s()
 
@@ -175,7 +178,7 @@ class Listener:
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
         """Return whether a descriptor is another store's; None if the payload is not a descriptor.
 
-        A descriptor without a mark comes from an agent of an earlier version; this store knows its own.
+        A descriptor without a mark comes from an agent of an earlier version, and counts as another store's.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

@@ -1,4 +1,4 @@
-"""The local page's data: guarantees, budget spent, the last record sent, and the connections."""
+"""The local page's data: guarantees, the privacy spent, the last message sent, and the connections."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -26,11 +26,11 @@ from meteragent.store import ledger, outbox
 
 _EVER_MS = 2**62
 _OVERLAP_MS = 60_000
-"""A delivery is marked with the time of its commit, which is written a little later."""
+"""How far back deliveries are read again: a delivery has the time of its commit, which is written later."""
 
 
 def page_settings(page: settings.Page) -> Settings:
-    """Return where the page is served; raises ConfigError if its token cannot be read or could be guessed."""
+    """Return the page's address and token; raises ConfigError if the token is unreadable or too short."""
     host, _, port = page.listen.rpartition(":")
     path = page.token_file
     token = None if path is None else settings.read_secret("page.token_file", path)
@@ -39,13 +39,13 @@ def page_settings(page: settings.Page) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class WatchedStream:
-    """One running stream, as the page sees it: its meters, their next slots, and its connections.
+    """The parts of a running stream that the page shows: its meters, their next slots, its connections.
 
-    `others` is what the configuration's other streams charge a meter in a day, as epsilon in 1/W.
+    `others_per_day` is the charge of the configuration's other streams on a day, as epsilon in 1/W.
     """
 
     stream: settings.Stream
-    others: Fraction
+    others_per_day: Fraction
     pseudonym_key: bytes | None
     meters: Callable[[], Collection[str]]
     connected: Callable[[str], bool]
@@ -53,7 +53,7 @@ class WatchedStream:
 
 
 class PageData:
-    """Answers the page's requests; reads the store on its thread."""
+    """The source of the page's data; the store is read on the store's thread."""
 
     def __init__(
         self,
@@ -66,42 +66,49 @@ class PageData:
         self._watched = {item.stream.name: item for item in watched}
         self._thread = thread
         self._clock = clock
-        self._last: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
+        self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
         self.view = View([self._stream(item) for item in watched], self._glance, self._left, counts, problems)
 
     def _stream(self, watched: WatchedStream) -> StreamView:
         stream = watched.stream
 
-        def leaves_on(meter: str) -> str:
+        def topic_of(meter: str) -> str:
+            """Return the topic on which a meter's records leave."""
             key = watched.pseudonym_key
             public_id = meter if key is None else identity.pseudonym(key, meter)
             return identity.render(stream.sink.topic, public_id)
 
-        terms = settings.terms(stream, watched.others)
-        return StreamView(stream.name, terms, partial(self._promises, watched), leaves_on, watched.meters)
+        terms = settings.terms(stream, watched.others_per_day)
+        return StreamView(stream.name, terms, partial(self._promises, watched), topic_of, watched.meters)
 
     def _promises(self, watched: WatchedStream) -> Promises:
-        promise = guarantee.of(watched.stream, others=watched.others)
-        changed = {name: _under(watched.stream, name) for name in PRESETS if name != promise.terms.preset}
-        streams = {name: stream for name, stream in changed.items() if stream is not None}
-        presets = {name: guarantee.of(stream, others=watched.others) for name, stream in streams.items()}
+        promise = guarantee.of(watched.stream, others=watched.others_per_day)
+        variants = {
+            name: _with_preset(watched.stream, name) for name in PRESETS if name != promise.terms.preset
+        }
+        streams = {name: stream for name, stream in variants.items() if stream is not None}
+        presets = {
+            name: guarantee.of(stream, others=watched.others_per_day) for name, stream in streams.items()
+        }
         streams[OWN] = watched.stream
-        schedules = {name: settings.schedule(stream, watched.others) for name, stream in streams.items()}
+        schedules = {
+            name: settings.schedule(stream, watched.others_per_day) for name, stream in streams.items()
+        }
         return Promises(promise, presets, schedules)
 
     async def _glance(self, name: str, meter: str) -> Glance:
-        seen, now_ms = self._watched[name], self._clock.now_ms()
+        watched, now_ms = self._watched[name], self._clock.now_ms()
         newest_ms = self._clock.newest_ms
-        since_ms, cached = self._last.get(name, (0, None))
-        spent, newest, waiting, due_ms = await self._thread.call(
-            _read, self._thread.store.connection, name, meter, newest_ms, since_ms
+        since_ms, cached_row = self._last_rows.get(name, (0, None))
+        epsilons, newest_row, waiting, due_ms = await self._thread.call(
+            _read_state, self._thread.store.connection, name, meter, newest_ms, since_ms
         )
-        last = newest or cached
-        self._last[name] = newest_ms - _OVERLAP_MS, last
+        row = newest_row or cached_row
+        self._last_rows[name] = newest_ms - _OVERLAP_MS, row
         lag_ms = None if due_ms is None else newest_ms - due_ms
-        message = None if last is None else Message(last.topic, last.payload, last.delivered_ms)
-        sides = seen.connected("source"), seen.connected("sink")
-        return Glance(now_ms, spent, message, waiting, lag_ms, *sides, seen.upcoming(meter))
+        message = None if row is None else Message(row.topic, row.payload, row.delivered_ms)
+        sides = watched.connected("source"), watched.connected("sink")
+        return Glance(now_ms, epsilons, message, waiting, lag_ms, *sides, watched.upcoming(meter))
 
     async def _left(self, name: str, topic: str, limit: int) -> list[bytes]:
         return await self._thread.call(outbox.latest, self._thread.store.connection, name, topic, limit)
@@ -111,6 +118,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
     """Return the routes for this machine's tools: `/healthz`, and `/metrics` for Prometheus."""
 
     async def healthz() -> tuple[int, str, bytes]:
+        """Return the problems as text, with status 503 if there are any."""
         problems = await watch.problems()
         text = "\n".join([f"{problem.code}: {problem.text}" for problem in problems] or ["all is well"])
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
@@ -122,27 +130,30 @@ def routes(watch: Watch) -> tuple[Route, ...]:
     return Route("/healthz", healthz, open=True), Route("/metrics", figures)
 
 
-def _under(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream under an unchanged preset; None if that combination is refused."""
+def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
+    """Return the stream under an unchanged preset; None if this configuration is refused."""
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     shape = {"length": None, "step": None, "blocks": None, "bands": None, "timezone": zone}
     window = stream.window.model_copy(update=shape)
-    other = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
+    preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
     try:
-        refuse(settings.Config(stream=(other,)), flat=True)
+        refuse(settings.Config(stream=(preset_stream,)), flat=True)
     except ConfigError:
         return None
-    return other
+    return preset_stream
 
 
-def _read(
+def _read_state(
     connection: sqlite3.Connection, stream: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
-    """Return a meter's spending, its stream's last delivery since `since_ms`, what waits, and since when."""
+    """Return a meter's epsilons, its stream's last delivery since `since_ms`, and the waiting messages.
+
+    The last two results are the number of waiting messages, and when the first of them was due.
+    """
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
-    spent = {
+    epsilons = {
         name: ledger.spent(connection, meter, start_ms, _EVER_MS) for name, start_ms in starts_ms.items()
     }
-    due = outbox.pending(connection, stream, now_ms, 1)
-    waiting = outbox.depth(connection, stream)
-    return spent, outbox.last_delivered(connection, stream, since_ms), waiting, due[0].due_ms if due else None
+    rows = outbox.pending(connection, stream, now_ms, 1)
+    waiting, due_ms = outbox.depth(connection, stream), rows[0].due_ms if rows else None
+    return epsilons, outbox.last_delivered(connection, stream, since_ms), waiting, due_ms

@@ -1,4 +1,4 @@
-"""The parts of a configured stream: its links, its form for the core, its budget, its client ids."""
+"""The parts of a configured stream: its links, its settings for the core, its budget, its client ids."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -20,11 +20,11 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""Agents answer a start of Home Assistant within this time, each after its own delay."""
+"""The time within which agents answer a start of Home Assistant, each after another delay."""
 
 
 class Links(NamedTuple):
-    """The parts of a stream from outside its configuration file: two brokers and a key."""
+    """The parts of a stream that are read from other files: two brokers and a key."""
 
     source: Endpoint
     sink: Endpoint
@@ -32,7 +32,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read the files that a stream names; raises ConfigError with the key of one that cannot be read."""
+        """Read the files that a stream names; raises ConfigError with the key of an unreadable file."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
@@ -41,15 +41,19 @@ class Links(NamedTuple):
 
 
 def core(
-    stream: settings.Stream, others: Fraction, links: Links, secret: bytes, claim_key: bytes | None = None
+    stream: settings.Stream,
+    others_per_day: Fraction,
+    links: Links,
+    secret: bytes,
+    claim_key: bytes | None = None,
 ) -> Stream:
-    """Return a configured stream as the core needs it; without `claim_key` it marks no descriptor."""
+    """Return a stream's settings for the core; without `claim_key` descriptors have no mark."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
         sink_topic=stream.sink.topic,
         decode=settings.decoder(stream.source),
-        schedule=settings.schedule(stream, others),
+        schedule=settings.schedule(stream, others_per_day),
         ahead_ms=stream.window.ahead,
         forget_ms=settings.forget_ms(stream.source, stream.window.forget),
         spread_ms=stream.sink.spread,
@@ -66,14 +70,17 @@ def core(
 def source(
     stream: settings.Stream, topic_filter: str, now_ms: Callable[[], int | None], counts: Counts
 ) -> Source:
-    """Return the incoming side of a stream; whoever sets `source.inflight` knows the broker's limit."""
+    """Return the incoming side of a stream.
+
+    The bound of MQTT 3.1.1 does not apply if `source.inflight` is set: the operator knows the broker's limit.
+    """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     capped = "inflight" not in stream.source.model_fields_set
     return Source(topic_filter, inflight, max_payload, now_ms, counts, capped=capped)
 
 
 def presence(stream: settings.Stream, secret: bytes) -> Presence:
-    """Return what the sink sends besides records."""
+    """Return the status and the devices that the sink sends besides records."""
     status, prefix = stream.sink.status, stream.sink.home_assistant
     if status is None or prefix is None:
         return Presence(status)
@@ -82,24 +89,24 @@ def presence(stream: settings.Stream, secret: bytes) -> Presence:
 
 
 def role(stream: settings.Stream, side: str) -> str:
-    """Return what the log calls the connection of a stream's `source` or `sink`."""
+    """Return the name in the log of a stream's connection, `side` being "source" or "sink"."""
     return side if stream.name == "main" else f"{side} of stream {stream.name}"
 
 
 def login_hint(side: str, endpoint: Endpoint) -> str:
-    """Return what to do when the broker of a `source` or `sink` refuses the user name and password."""
+    """Return advice for a broker that refuses the user name and password of a source or sink."""
     verb = "set" if endpoint.username is None else "check"
     return f"{verb} {side}.username and {side}.password_file"
 
 
 def budget(stream: settings.Stream) -> Budget | None:
-    """Return the budget of a stream, if it has one."""
-    limit, written = settings.budget(stream), stream.privacy.budget
-    return None if limit is None or written is None else Budget(limit, written.per)
+    """Return the budget of a stream; None if it has none."""
+    limit, setting = settings.budget(stream), stream.privacy.budget
+    return None if limit is None or setting is None else Budget(limit, setting.per)
 
 
 def has_event_clock(config: settings.Config) -> bool:
-    """Return whether any stream runs by the event clock."""
+    """Return whether any stream uses the event clock."""
     return any(stream.window.clock is Clock.EVENT for stream in config.stream)
 
 
@@ -110,11 +117,11 @@ def next_ms(config: settings.Config, store: Store) -> list[int]:
 
 
 def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
-    """Return an odometer for each stream with a budget, set to what was spent according to the store.
+    """Return an odometer for each stream with a budget, set to the charges in the store.
 
     Charges are read from the earliest time at which any window may still open. Under the event clock a new
-    stream may begin anywhere in the past; a meter for which it has opened no window stays there, even under
-    the wall clock.
+    stream may begin at any time in the past, and so may each meter for which it has opened no window, even
+    after the stream has changed to the wall clock.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {
@@ -130,19 +137,19 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 
 
 def keeps_session(stream: settings.Stream) -> bool:
-    """Return whether the source's broker should keep the messages that arrive while the agent is away.
+    """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
 
-    It should not for a register without timestamps of its own: an old reading would count as the present one,
-    and all use since then as the use of a single moment, which no radius hides. Nothing is lost: the next
-    reading includes it all.
+    It should not for a register without timestamps: an old reading would count as the present one, and all
+    use since the old reading as the use of a single moment, which no radius hides. No energy is lost, because
+    the next reading includes it.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 
 
 def client_ids(store: Store, name: str) -> tuple[str, str]:
-    """Return the client ids for a stream's two brokers, the same at every start.
+    """Return the client ids for a stream's two brokers, which are the same at every start.
 
-    Each sink gets its own client id and never sees the stream's name, so receivers cannot link streams.
+    Each sink has a different client id without the stream's name, so receivers cannot link streams.
     """
     client_id = store.client_id
     if name == "main":

@@ -1,17 +1,17 @@
-"""Topics that the sink's broker refuses: their messages wait, and are tried again now and then.
+"""Topics that the sink's broker refuses: their messages wait, and are tried again from time to time.
 
 Rules
-1. A refusal holds back the messages of its own sink topic only, and so those of one meter; all others are
-   sent.
-2. Each hour, and on each new connection, the first waiting message of such a topic is sent as a trial. Once
-   the broker takes it, the rest follow in order.
+1. A refusal holds back the messages of one sink topic, and so of one meter; all other messages are sent.
+2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial. If the
+   broker accepts it, the others follow in order.
 3. A broker may close the connection instead of answering: MQTT 3.1.1 has no other way to refuse. After
-   `ABRUPT` connections that ended right after a publication, messages are sent one by one; a topic whose
-   message is the only one in flight when `STRIKES` connections end like this is held, too. Such a topic is
-   *suspected*: it is tried only hourly, and alone. So is one that the broker refused with a reason code right
-   before it closed the connection, as mosquitto 2.0 does where its queue has no limit.
-4. A message that is confirmed although an earlier one of its topic was refused does not count as delivered:
-   it is sent again after the refused one.
+   `ABRUPT` connections that ended right after a publication, messages are sent one by one. If `STRIKES`
+   connections end like this while only a message of one topic is in flight, the topic is held, too. Such a
+   topic is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused
+   it with a reason code just before it closed the connection; mosquitto 2.0 does this if its queue has no
+   limit.
+4. A message that is confirmed although an earlier message of its topic was refused does not count as
+   delivered: it is sent again after the refused one.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ TRY_S = 3600.0
 PROMPT_S = 5.0
 """The time within which a broker closes a connection because of a publication."""
 STABLE_S = 30.0
-"""Once a connection is this old, its end is not blamed on its first messages."""
+"""The age of a connection from which its end is no longer blamed on its first messages."""
 ABRUPT = 3
 STRIKES = 2
 
@@ -32,7 +32,7 @@ class Refusals:
     """The sink topics that the broker of one stream refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Begin with nothing refused; topics that belong to a sink topic have more segments."""
+        """Begin without refused topics; topics below a sink topic have more segments than it."""
         self._segments = sink_topic_segments
         self._held: dict[str, int] = {}
         self._suspected: set[str] = set()
@@ -47,7 +47,7 @@ class Refusals:
         self._strikes: Counter[str] = Counter()
 
     def topic_of(self, topic: str) -> str:
-        """Return the sink topic that `topic` is, or lies below."""
+        """Return the sink topic that equals `topic` or is above it."""
         return topic if topic.count("/") < self._segments else "/".join(topic.split("/")[: self._segments])
 
     @property
@@ -57,7 +57,7 @@ class Refusals:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes of messages that are due and wait for these topics, as the outbox counts them."""
+        """The size of the due messages that wait for these topics, in bytes as counted by the outbox."""
         return sum(self._held.values())
 
     @property
@@ -77,7 +77,7 @@ class Refusals:
         return False
 
     def on_refused(self, topic: str, now_s: float) -> None:
-        """Hold a topic: the broker has refused one of its messages."""
+        """Hold a topic after the broker has refused one of its messages."""
         self._refused[topic] = now_s
         self._trials.pop(topic, None)
         if topic not in self._held:
@@ -86,7 +86,7 @@ class Refusals:
             self._recount = True
 
     def on_accepted(self, topic: str, row: int) -> bool:
-        """Note that the broker has taken a message; return whether it counts as delivered (rule 4)."""
+        """Note that the broker has accepted a message; return whether it counts as delivered (rule 4)."""
         self._strikes.pop(topic, None)
         if topic not in self._held:
             return True
@@ -99,7 +99,7 @@ class Refusals:
     def update(self, now_s: float) -> bool:
         """Free the topics whose trial succeeded, and begin the trials that are due.
 
-        Return whether the outbox must be read from the beginning, which also recounts what waits.
+        Return whether the outbox must be read from the beginning, by which waiting messages are recounted.
         """
         from_start = bool(self._taken) or self._recount
         for topic in self._taken:
@@ -119,7 +119,7 @@ class Refusals:
         return from_start
 
     def recount(self) -> None:
-        """Restart the count of what waits: the outbox is read from the beginning."""
+        """Restart the count of waiting bytes, because the outbox is read from the beginning."""
         self._held = dict.fromkeys(self._held, 0)
         self._recount = False
 
@@ -128,7 +128,7 @@ class Refusals:
         return self._try_s
 
     def on_connected(self, now_s: float) -> None:
-        """Begin a connection, on which the topics refused with a reason code are tried at once."""
+        """Begin a connection, on which the topics that were refused with a reason code are tried at once."""
         self._connected_s = now_s
         self._refused.clear()
         self._trials.clear()
@@ -137,7 +137,7 @@ class Refusals:
     def on_ended(self, topics: Collection[str], published_s: float, now_s: float) -> None:
         """Note the end of a connection with messages of `topics` in flight.
 
-        The last of them was published at `published_s`.
+        The last message was published at `published_s`.
         """
         self._suspected |= {topic for topic, at_s in self._refused.items() if now_s - at_s <= PROMPT_S}
         if now_s - self._connected_s > STABLE_S:
@@ -155,5 +155,5 @@ class Refusals:
                 self.on_refused(topic, now_s)
 
     def on_idle(self) -> None:
-        """Note that everything that was due has been sent and answered."""
+        """Note that all messages that were due have been sent and answered."""
         self._abrupt = 0

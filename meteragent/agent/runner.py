@@ -1,23 +1,23 @@
-"""One stream at work: its messages through the core into the store, commit by commit.
+"""The loop of one stream: it takes messages through the core into the store, commit by commit.
 
     wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
 Theory of operation
 -------------------
-A runner takes these steps in turn and has at most one commit under way, so a record can leave, and a message
-be acknowledged, only after the transaction that holds it (law 2). While a transaction is being written, and
-while what it leaves in the log is erased, the next batch grows: commits group themselves. The store has one
-thread, so an fsync blocks nothing else.
+A runner takes these steps in turn, with at most one commit in progress. So a record can leave, and a message
+can be acknowledged, only after its transaction (law 2). While a transaction is written and its part of the
+log is erased, the next batch grows: commits group by themselves. The store has one thread, so an fsync blocks
+nothing else.
 
 These times, all on the wall clock, drive a round of `Runner.run`:
 
-    now             windows and slots open up to here
-    closing         slots close up to here: `now`, except while `catch_up` runs (`CatchUp`)
-    opened, closed  `now` and `closing` of the last round; at a start, where the clock stood at the stop
+    now             windows and slots open up to this time
+    closing         slots close up to this time: `now`, except while `catch_up` runs (`CatchUp`)
+    opened, closed  `now` and `closing` of the last round; at a start, the stream's time at the stop
 
-When much time has passed since the last round, after an outage or a suspension of the machine, the runner
+If much time has passed since the last round, after an outage or a suspension of the machine, the runner
 catches up window by window, so that no transaction holds a year of records. If messages wait as well, or
-closing lags behind opening, these steps only open windows; what has arrived is fed next, and only then do
+closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only then
 slots close: a reading must not find its slot closed because the agent was late (law 4).
 
 Processing pauses while there is no clock or no room in the store, and while another reader keeps old
@@ -45,13 +45,13 @@ from meteragent.domain.reading import Message
 from meteragent.store import Store, outbox, transaction
 
 POLL_S = 1.0
-"""The longest sleep of a runner: the wall clock may be set meanwhile."""
+"""The longest sleep of a runner, because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""Messages for topics that the sink's broker refuses may take a tenth of the store's room."""
+"""Messages for topics that the sink's broker refuses may take one part in this many of the store's room."""
 
 UNERASED_MAX_S = 600.0
-"""Processing pauses when another reader has kept old accumulators in the log for this long."""
+"""How long another reader may keep old accumulators in the log before processing pauses."""
 PAUSED_UNERASED = "another program has had the store open for reading for too long: stop it"
 PAUSED_FULL = "the store is full of undelivered messages: check the sink's broker, or raise store.max_mb"
 
@@ -60,12 +60,12 @@ _log = logging.getLogger("meteragent")
 
 
 class StoreThread:
-    """The store, used from one thread of its own."""
+    """The store, which is used from one thread only."""
 
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """Begin to use an open store; undelivered messages of other `streams` are dropped if it is full."""
+        """Begin to use an open store; if it is full, messages of streams that are not listed are dropped."""
         self.store = store
         self._streams = streams
         self._counts = counts
@@ -90,10 +90,9 @@ class StoreThread:
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Write a commit and mark the delivered rows in one transaction, fsynced on return; return its rows.
+        """Write a commit and mark the delivered rows in one transaction, fsynced on return; return new rows.
 
-        What the commit leaves in the log is erased next, before the thread does anything else (rule 2 of the
-        store).
+        The thread erases the log directly after the commit, before all other calls (rule 2 of the store).
         """
         size_bytes = outbox.commit_bytes(commit)
         self._writing_bytes += size_bytes
@@ -112,16 +111,16 @@ class StoreThread:
         self._is_unerased = not self.store.erased
 
     async def wait_until_erased(self) -> None:
-        """Wait until what the last commit left in the log is erased; raises StoreError.
+        """Wait until the accumulators of the last commit are erased from the log; raises StoreError.
 
-        If another reader of the file keeps it there, the erasure is tried again and the time is noted
+        If another reader of the file prevents this, the erasure is tried again and the time is noted
         (`unerased_s`).
         """
         if self._is_unerased and (self._erasing is None or self._erasing.done()):
             self._erasing = self._begin(self._erase_log)
         erasing = self._erasing
         if erasing is not None:
-            await asyncio.wait({erasing})  # a cancelled caller must not cancel the erasing
+            await asyncio.wait({erasing})  # a cancelled caller must not cancel the erasure
             erasing.result()
         if not self._is_unerased:
             self._unerased_since_s = None
@@ -135,7 +134,7 @@ class StoreThread:
         return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     async def has_space(self) -> bool:
-        """Return whether the store has room for more undelivered messages; those being written count."""
+        """Return whether the store has room for more messages; messages that are being written count."""
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
         has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
@@ -143,27 +142,30 @@ class StoreThread:
         return has_space
 
     def note_refused(self, stream: str, waiting_bytes: int) -> bool:
-        """Note what waits for a stream's refused topics; return whether, over all streams, it is too much."""
+        """Note the size of messages for a stream's refused topics; return whether the total is too large."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     def outbox_reader(self, stream: str) -> OutboxReader:
-        """Return what a stream's sink reads from the store."""
+        """Return the reading functions of a stream's sink."""
 
-        async def pending(now_ms: int, limit: int, after: tuple[float, float]) -> list[outbox.WaitingRow]:
-            return await self.call(outbox.pending, self.store.connection, stream, now_ms, limit, after)
+        async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
+            """Return the first undelivered rows that are due by a time, after a position."""
+            return await self.call(outbox.pending, self.store.connection, stream, now_ms, limit, position)
 
         async def descriptors() -> list[Descriptor]:
+            """Return the latest descriptor of each topic."""
             return await self.call(outbox.descriptors, self.store.connection, stream)
 
         async def running() -> set[str]:
+            """Return the topics of the open windows."""
             states = (await self.call(self.store.snapshot, stream)).states.values()
             return {window.topic for state in states for window in state.windows}
 
         return OutboxReader(pending, descriptors, running)
 
     async def close(self) -> None:
-        """Close the store and end its thread; raises StoreError, also if the last erasure failed."""
+        """Close the store and end its thread; raises StoreError, for example if the last erasure failed."""
         try:
             self._generation_thread.shutdown()
             await self.call(self.store.close)
@@ -176,11 +178,11 @@ class StoreThread:
 class FlushPolicy:
     """How long readings are collected before they are written.
 
-    flush_ms     `store.flush`
-    boundary_ms  the first boundary of the stream's windows at or after a time
+    flush_ms     the longest time, `store.flush`
+    boundary_ms  a function that returns the first boundary of the stream's windows at or after a time
 
     Each commit in a month-long slot writes an accumulator that is overwritten minutes later, which wears out
-    flash. Readings that wait are not acknowledged; a slot that falls due is never late.
+    flash memory. Readings that wait are not acknowledged. A slot that is due is never delayed.
     """
 
     flush_ms: int
@@ -192,12 +194,12 @@ WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Takes one stream's messages through the core into the store.
+    """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms  where the stream's clock stood at the stop; at a first start, the present
-    heartbeat  called in every round, for a watchdog
+    resume_ms  the stream's time at the last stop; at a first start, the present
+    heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
-    listener   finds out whether another agent releases the same meters
+    listener   the detection of other agents that release the same meters
     """
 
     pipeline: Pipeline
@@ -215,16 +217,15 @@ class Runner:
     listener: Listener | None = None
 
     async def run(self) -> None:
-        """Run until cancelled; whatever it raises must end the process."""
+        """Run until cancelled; any exception must end the process."""
         opened_ms = closed_ms = self.resume_ms
         while True:
-            subscribed = (
-                self.source.subscribed.is_set()
-            )  # read before the time, so that catch_up never starts too early
+            # Read this before the time, so that catch_up never starts too early.
+            subscribed = self.source.subscribed.is_set()
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
             steps = self._steps(opened_ms, now_ms)
-            # Slots that fell due meanwhile stay open until the messages that have arrived by now are fed
+            # Slots that fell due since the last round stay open until the waiting messages are fed.
             messages_first = closed_ms < opened_ms or bool(steps and self.source.batches)
             for step_ms in steps:
                 await self._feed([], step_ms, closed_ms if messages_first else min(closing_ms, step_ms))
@@ -238,10 +239,10 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether the waiting messages may wait for more: at most `flush`, while nothing falls due.
+        """Return whether waiting messages may wait for more: at most `flush_ms`, and until nothing is due.
 
-        A new meter among them has its first window at the next boundary, so that boundary counts as due.
-        While somebody is looking at the page, nothing waits.
+        The messages may include a new meter, whose first window opens at the next boundary: so this boundary
+        counts as a deadline, too. While a page is open, no message waits.
         """
         if (
             self.viewers
@@ -254,14 +255,14 @@ class Runner:
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
     async def _close_after(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
-        """Close what fell due while nothing closed, after the messages that have arrived by now."""
+        """Feed the waiting messages, then close the slots that fell due while no slot closed."""
         for _ in range(self.source.batches):
             await self._feed(self.source.batch(now_ms), now_ms, closed_ms)
         for step_ms in self._steps(closed_ms, closing_ms):
             await self._feed([], now_ms, step_ms)
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
-        """Return the times from `from_ms` to `to_ms` at which to feed the core: one per window."""
+        """Return the times between `from_ms` and `to_ms` at which to feed the core: one for each window."""
         return range(from_ms + self.pipeline.length_ms, to_ms, self.pipeline.length_ms)
 
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
@@ -280,7 +281,7 @@ class Runner:
         self.source.acknowledge(effects.acknowledge)
 
     def _refused_full(self) -> bool:
-        """Return whether the messages for refused topics, of all streams, take more than their share."""
+        """Return whether the messages for refused topics of all streams take more than their part."""
         return self.store.note_refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
 
     async def _commit(self, effects: Effects) -> None:
@@ -293,35 +294,35 @@ class Runner:
 
     async def _time(self) -> int:
         """Wait for a clock, room in the store and an erased log, then return the time."""
-        paused = False
+        is_paused = False
         while True:
             self.heartbeat()
             await self.store.wait_until_erased()
             self.clock.check()
             now_ms = self.clock.now_ms()
             if now_ms is not None:
-                unerased = self.store.unerased_s >= UNERASED_MAX_S
-                if not unerased and await self.store.has_space():
+                is_unerased = self.store.unerased_s >= UNERASED_MAX_S
+                if not is_unerased and await self.store.has_space():
                     return now_ms
-                if not paused:
-                    paused = True
+                if not is_paused:
+                    is_paused = True
                     self.catch_up.restart()
-                    self.counts.add("store_unerased" if unerased else "store_full")
-                    _log.warning("processing paused: %s", PAUSED_UNERASED if unerased else PAUSED_FULL)
-                if not unerased:
+                    self.counts.add("store_unerased" if is_unerased else "store_full")
+                    _log.warning("processing paused: %s", PAUSED_UNERASED if is_unerased else PAUSED_FULL)
+                if not is_unerased:
                     await self.flush()
             await asyncio.sleep(POLL_S)
 
     async def flush(self) -> None:
-        """Mark delivered rows outside any commit: at a stop, and to make room."""
+        """Mark delivered rows without a commit of the core: at a stop, or to make room."""
         delivered = sorted(self.sink.confirmed)
         if delivered:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
             self.sink.written(delivered)
 
     def _pause_s(self) -> float:
-        """Return how long to wait for the next deadline."""
-        now_ms = self.clock.now_ms()  # read again: the last batch took time
+        """Return how long to wait for the next deadline, in seconds."""
+        now_ms = self.clock.now_ms()  # read again, because the last batch took time
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]
         if now_ms is None or not times_ms:

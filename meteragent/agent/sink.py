@@ -1,4 +1,4 @@
-"""Private records out: the rows of the outbox, in order, until the broker has confirmed them.
+"""The outgoing side: rows of the outbox are sent, in order, until the broker confirms them.
 
 Theory of operation
 -------------------
@@ -8,23 +8,23 @@ A row goes through these stages:
     queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by `_look`
                 from the outbox
     in flight   published, not yet answered; at most the broker's Receive Maximum
-    confirmed   answered, not yet marked in the outbox: the next commit marks it (`written`)
+    confirmed   answered, not yet marked in the outbox: the next commit marks the row (`written`)
 
-A crash or a new connection returns everything that is not marked to the outbox, so a record may be sent twice
-but is never lost, and its bytes are always the same. `idle` is set when everything that is due has been
-confirmed; a stop waits for it.
+After a crash or on a new connection, all rows that are not marked are sent again from the outbox. So a record
+may be sent twice but is never lost, and its bytes are always the same. `idle` is set when all rows that are
+due have been confirmed; a stop waits for it.
 
 Rules
-1. What is sent is on disk: it is read from the outbox, or handed over by the commit that has just put it
-   there, which has the same rows with the same bytes in the same order.
-2. Nothing is sent before it is due; without a clock nothing is sent at all.
-3. On every new connection the descriptors are sent first, then everything that is not confirmed, from the
-   beginning: records of a meter are never out of order, though some may arrive twice. A record that the
-   broker refuses is never given up: its meter waits and `health` reports it, while the other meters, the
-   other streams and the source go on (`refused_topics`).
-4. What is sent besides records, a status and what Home Assistant needs, depends on the time, on descriptors
-   and on Home Assistant's starts, and on nothing that a meter does (law 4). Of what arrives here, only the
-   start of Home Assistant has an effect.
+1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
+   has just written it, with the same rows and bytes in the same order.
+2. No record is sent before it is due, and no message at all without a clock.
+3. On every new connection the descriptors are sent first, then all rows that are not confirmed, from the
+   beginning. Records of a meter are never out of order, though some may arrive twice. A record that the
+   broker refuses is never discarded: its meter waits and `health` reports it, while the other meters, the
+   other streams and the source continue (`refused_topics`).
+4. The messages besides records (a status, and devices for Home Assistant) depend on the time, on descriptors
+   and on Home Assistant's starts, never on what a meter does (law 4). Of the messages that arrive on this
+   connection, only the start of Home Assistant has an effect.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ from meteragent.wire.descriptor import topics as descriptor_topics
 from meteragent.wire.home_assistant import ONLINE, Discovery
 
 FETCH = 1000
-"""Rows read from the outbox at once."""
+"""The largest number of rows that are read from the outbox at once."""
 POLL_S = 1.0
-"""The longest time between two looks at the outbox, as a wall clock may be set. A look reads ahead what falls
-due within twice this time."""
+"""The longest time between two reads of the outbox, because the wall clock may be set. A read includes the
+rows that fall due within twice this time."""
 
 _log = logging.getLogger("meteragent")
 
@@ -58,9 +58,9 @@ _log = logging.getLogger("meteragent")
 class OutboxReader(NamedTuple):
     """The sink's view of the store.
 
-    pending      the first rows due by a time, up to a number, after a position (due time, id)
-    descriptors  the latest of each topic
-    running      the topics of the windows that are open
+    pending      returns the first rows due by a time, up to a number, after a position (due time, id)
+    descriptors  returns the latest descriptor of each topic
+    running      returns the topics of the open windows
     """
 
     pending: Callable[[int, int, tuple[float, float]], Awaitable[list[WaitingRow]]]
@@ -69,7 +69,7 @@ class OutboxReader(NamedTuple):
 
 
 class Presence(NamedTuple):
-    """What is sent besides records: a status, and devices for Home Assistant.
+    """The messages that are sent besides records: a status, and devices for Home Assistant.
 
     After a start of Home Assistant the devices are sent again `delay_s` later: many agents may answer.
     """
@@ -80,7 +80,7 @@ class Presence(NamedTuple):
 
     @property
     def will(self) -> Will | None:
-        """The message that the broker publishes when the connection has ended."""
+        """The last will, which the broker publishes when the connection has ended."""
         return None if self.status is None else Will(self.status, status.OFFLINE)
 
 
@@ -90,9 +90,10 @@ _NEVER_MS = 2**63
 
 
 class SendQueue:
-    """A read-ahead of the outbox, so that fresh commits need not be read back.
+    """The beginning of the outbox in memory, so that new rows need not be read back from the disk.
 
-    Holds all waiting rows up to the position `end` (due time, id), in order; later rows are in the outbox.
+    The queue holds all waiting rows up to the position `end` (due time, id), in order; later rows are only in
+    the outbox.
     """
 
     def __init__(self) -> None:
@@ -100,12 +101,12 @@ class SendQueue:
         self._rows: list[WaitingRow] = []
 
     def forget(self) -> None:
-        """Drop all rows: the outbox is read from the beginning."""
+        """Drop all rows, because the outbox is read from the beginning."""
         self.end = _BEGINNING
         self._rows = []
 
     def add(self, rows: Iterable[WaitingRow]) -> None:
-        """Add rows that were committed; if there are many, leave the last to the outbox."""
+        """Add rows that were committed; if there are too many, leave the last ones to the outbox."""
         self._rows += [row for row in rows if _ORDER(row) <= self.end]
         self._rows.sort(key=_ORDER)
         if len(self._rows) > 2 * FETCH:
@@ -113,10 +114,10 @@ class SendQueue:
             self.end = _ORDER(self._rows[-1])
 
     def read(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
-        """Add the rows of the outbox up to `end`; rows that were committed since the read stay."""
-        new = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
+        """Add the rows of the outbox up to `end`; rows that were committed since they were read stay."""
+        by_id = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
-        self._rows = sorted(new.values(), key=_ORDER)
+        self._rows = sorted(by_id.values(), key=_ORDER)
 
     def due(self, now_ms: int) -> list[WaitingRow]:
         """Remove the rows that are due, and return them."""
@@ -127,12 +128,12 @@ class SendQueue:
 
     @property
     def next_ms(self) -> int | None:
-        """The time at which the first row falls due."""
+        """The time at which the first row is due; None if the queue is empty."""
         return self._rows[0].due_ms if self._rows else None
 
 
 class Flight(NamedTuple):
-    """A message in flight: its row (0: not from the outbox), and the topic that a refusal would hold."""
+    """A message in flight: its row (0 if it is not from the outbox), and the topic that a refusal holds."""
 
     row: int
     topic: str
@@ -152,7 +153,7 @@ class Sink:
         presence: Presence = Presence(),  # noqa: B008 -- it is frozen
         refusals: Refusals | None = None,
     ) -> None:
-        """Prepare to send; without `refusals`, sink topics have three segments."""
+        """Prepare to send; without `refusals` it is assumed that sink topics have three segments."""
         self.presence = presence
         self._outbox = reader
         self._now_ms = now_ms
@@ -183,7 +184,7 @@ class Sink:
         self.refusals.recount()
 
     def finish(self) -> None:
-        """Send only what is due by now: then `idle` stays set, and all that was sent can be marked."""
+        """Send only the rows that are due by now; then `idle` stays set, and all sent rows can be marked."""
         self._last_ms = self._now_ms() or 0
         self.wake()
 
@@ -195,15 +196,15 @@ class Sink:
 
     @property
     def confirmed(self) -> frozenset[int]:
-        """The rows that are delivered and not yet marked so in the outbox.
+        """The rows that are delivered and not yet marked as delivered in the outbox.
 
-        They stay until `written`: a commit that is cancelled may not have marked them, and a row may be
-        marked twice.
+        Rows stay in this set until `written` is called, because a cancelled commit may not have marked them.
+        A row may be marked twice.
         """
         return frozenset(self._confirmed)
 
     def written(self, delivered: Iterable[int]) -> None:
-        """Note that these rows are marked in the outbox: they will not be read again."""
+        """Note that these rows are marked in the outbox and will not be read again."""
         self._confirmed.difference_update(delivered)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
@@ -215,7 +216,7 @@ class Sink:
         self._answered()
 
     def on_refused(self, packet_id: int, reason: int) -> None:
-        """Note that the broker has refused a publication: hold its topic, the others go on."""
+        """Note that the broker has refused a publication, and hold its topic; other topics continue."""
         _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
         if topic not in self.refusals.held:
             _log.warning(
@@ -228,10 +229,10 @@ class Sink:
     def _answered(self) -> None:
         self._freed.set()
         if not self._in_flight:
-            self._wake.set()  # it may be idle now
+            self._wake.set()  # the sink may be idle now
 
     def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
-        """Note a start of Home Assistant; acknowledge and ignore anything else."""
+        """Note a start of Home Assistant; acknowledge and ignore all other messages."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
         discovery = self.presence.discovery
@@ -242,7 +243,7 @@ class Sink:
             self._wake.set()
 
     async def serve(self, session: Session) -> None:
-        """Send on a new connection: descriptors, then everything that is not confirmed (rule 3)."""
+        """Send on a new connection: descriptors, then all rows that are not confirmed (rule 3)."""
         self._session = session
         self._in_flight.clear()
         self._status_s, self._introduce_s = _now_s(), None
@@ -282,25 +283,25 @@ class Sink:
                     await self._publish(session, Flight(row.id, topic), row.topic, row.payload, row.retain)
 
     async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:
-        """Publish a status or device, retained, unless the broker refuses its topic."""
+        """Publish a retained status or device, unless the broker refuses its topic."""
         if self.refusals.passes(topic, 0, 0):
             await self._publish(session, Flight(0, topic), topic, payload, retain=True)
 
     async def _publish(
         self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
     ) -> None:
-        """Publish a message as soon as the broker accepts one more."""
+        """Publish a message as soon as the broker accepts another one."""
         await self._wait_for_room(session)
         self._published_s = _now_s()
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Subscribe to Home Assistant's starts; without that, retained devices are still found."""
+        """Subscribe to Home Assistant's starts; if this fails, retained devices are still found."""
         if self.presence.discovery is not None:
             try:
                 await session.subscribe(self.presence.discovery.birth)
             except LinkError as error:
-                _log.warning("the sink's broker does not announce Home Assistant's starts: %s", error)
+                _log.warning("cannot subscribe to Home Assistant's starts at the sink's broker: %s", error)
 
     async def _announce_due(self, session: Session) -> None:
         """Publish the status on its schedule, and the devices after a start of Home Assistant."""
@@ -315,7 +316,7 @@ class Sink:
             await self._introduce_all(session)
 
     async def _introduce_all(self, session: Session) -> None:
-        """Announce the devices of meters with open windows; a device that was deleted is not brought back."""
+        """Announce the devices of meters with open windows, so that deleted devices do not come back."""
         if self.presence.discovery is not None:
             running = await self._outbox.running()
             for descriptor in await self._outbox.descriptors():
@@ -323,7 +324,7 @@ class Sink:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
     async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
-        """Announce a meter's device before its first descriptor, if `row` is one."""
+        """Announce a meter's device if `row` is its latest descriptor, which is sent first."""
         if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 
@@ -334,7 +335,7 @@ class Sink:
     async def _due(self) -> list[WaitingRow]:
         """Return the next rows that are due.
 
-        Rows in the queue do not wait for the store: the times at which it is busy reveal when a home is.
+        Rows in the queue do not wait for the store, whose busy times reveal when a home is busy.
         """
         now_ms = self._now_ms()
         if now_ms is None:
@@ -348,26 +349,26 @@ class Sink:
         return rows
 
     async def _look(self, now_ms: int) -> None:
-        """Read from the outbox, behind the queue, what is due or soon will be.
+        """Read rows from the outbox that come after the queue and are due, or will be soon.
 
-        Rows in flight, and those confirmed and not yet marked, are left out.
+        Rows in flight are left out, and so are rows that are confirmed and not yet marked.
         """
         self._looked_s = _now_s()
         until_ms, limit = now_ms + round(2000 * POLL_S), FETCH + len(self._in_flight) + len(self._confirmed)
         from_start, self._from_start = self._from_start, False
-        after = _BEGINNING if from_start else self._queue.end
-        if until_ms < after[0]:
-            return  # the clock was set back: all that is due is in the queue
-        rows = await self._outbox.pending(until_ms, limit, after)
-        if self._from_start or (self._queue.end != after and not from_start):
+        position = _BEGINNING if from_start else self._queue.end
+        if until_ms < position[0]:
+            return  # the clock was set back, and all due rows are in the queue
+        rows = await self._outbox.pending(until_ms, limit, position)
+        if self._from_start or (self._queue.end != position and not from_start):
             self._looked_s = -math.inf
-            return  # meanwhile the queue ends earlier: the rows in between were not read
-        sent = self._confirmed.union(flight.row for flight in self._in_flight.values())
+            return  # the queue became shorter during the read, and the rows in between were not read
+        sent_ids = self._confirmed.union(flight.row for flight in self._in_flight.values())
         end = _ORDER(rows[-1]) if len(rows) >= limit else (until_ms, _LAST_ID)
-        self._queue.read((row for row in rows if row.id not in sent), end)
+        self._queue.read((row for row in rows if row.id not in sent_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
-        """Wait until one more may be in flight and there is a clock: it may have been set back (rule 2)."""
+        """Wait until another message may be in flight, and the clock has not been set back (rule 2)."""
         while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
             self._freed.clear()
             with contextlib.suppress(TimeoutError):
@@ -379,7 +380,7 @@ class Sink:
         return 1 if self.refusals.alone else session.inflight
 
     async def _wait(self, next_ms: int | None) -> None:
-        """Wait for a wake-up, or until the next row, status or trial falls due."""
+        """Wait for a wake-up, or until the next row, status or trial is due."""
         now_ms, now_s = self._now_ms(), _now_s()
         pause_s = POLL_S
         if next_ms is not None and now_ms is not None and next_ms <= self._last_ms:
@@ -395,5 +396,5 @@ class Sink:
 
 
 def _now_s() -> float:
-    """Return the time for schedules that a wall clock must not move."""
+    """Return the time of the event loop, for schedules that do not depend on the wall clock."""
     return asyncio.get_running_loop().time()

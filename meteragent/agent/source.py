@@ -1,32 +1,33 @@
-"""Messages in: a stream's subscription, and the batches that it hands to the core.
+"""The incoming side: a stream's subscription, and the batches of messages for the core.
 
 Theory of operation
 -------------------
-A message passes through two sets. It *waits* from its arrival until `batch` hands it to the core, and is
-*held* from then until the core returns its token and `acknowledge` tells the broker. While it is in either,
-the broker keeps it, and sends it again after a crash: so open spans survive without being stored.
+A message passes through two sets. It *waits* from its arrival until `batch` hands it to the core. It is
+*held* from then until the core returns its token and `acknowledge` tells the broker. While a message waits or
+is held, the broker keeps it and sends it again after a crash. So open spans survive without being stored.
 
-Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing: that delivery ended with its
+Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing: the delivery ended with its
 connection, and the broker sends the message again. Such a token is dropped when the core returns it. A
-message of an earlier epoch that still waits is processed like any other: the core recognises redeliveries.
+message of an earlier epoch that still waits is processed like all others, because the core recognises
+redeliveries.
 
 Brokers limit how many messages may be unacknowledged. A power reading is held until the next one, so every
-meter holds at least one; with more meters than the limit the broker would send nothing until a slot closes.
-Hence the bound on what is held: beyond it the oldest messages are acknowledged early, and a crash may then
-cost the end of their spans. The bound is `inflight`, or less if the broker stops earlier
-(`InflightLimitProbe`).
+meter holds at least one message; with more meters than the limit, the broker would send nothing until a slot
+closes. So the number of held messages is bounded: beyond the bound the oldest messages are acknowledged
+early, and a crash may then lose the end of their spans. The bound is `inflight`, or less if the broker's
+limit is lower (`InflightLimitProbe`).
 
 Rules
 1. A message is acknowledged when the core returns its token, after the commit that holds its contribution.
-2. The number of messages that are held is bounded by `inflight` (over MQTT 3.1.1, whose brokers have limits
-   that they do not state, by 16 unless the configuration sets another number). Beyond it the oldest are
-   acknowledged early and counted.
-3. The number of messages that wait is bounded: QoS 0 messages beyond Receive Maximum are shed and counted;
-   QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again.
-   Before that nothing more is read: mosquitto 2.0.11 sends a backlog without regard to Receive Maximum.
-   A payload that is too large is cut off just beyond the limit, which is enough to recognise it.
-4. A token stands for one delivery and is compared by identity: brokers reuse packet ids, even while the core
-   still holds the token of a message that was acknowledged early.
+2. The number of held messages is bounded by `inflight`. Over MQTT 3.1.1, in which brokers do not state their
+   limits, the bound is 16 unless the configuration sets another number. Beyond the bound the oldest messages
+   are acknowledged early and counted.
+3. The number of waiting messages is bounded. QoS 0 messages beyond Receive Maximum are shed and counted.
+   QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
+   that, reading is paused, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A
+   payload that is too large is cut off just beyond the limit, so that it is still recognised as too large.
+4. A token stands for one delivery and is compared by identity, because brokers reuse packet ids, even while
+   the core still holds the token of a message that was acknowledged early.
 """
 
 import asyncio
@@ -43,22 +44,22 @@ from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
 
 BATCH = 1000
-"""The most messages in one batch, so that a commit stays short."""
+"""The largest number of messages in one batch, so that a commit stays short."""
 HELD_3_1_1 = 16
-"""The most messages held over MQTT 3.1.1: mosquitto stops at 20 unacknowledged ones by default."""
+"""The largest number of held messages over MQTT 3.1.1: by default mosquitto stops at 20 unacknowledged."""
 PACKET_IDS = 65_535
-"""The most unacknowledged messages that any broker can send: each has a 16-bit id."""
+"""The largest number of unacknowledged messages that any broker can send: each has a 16-bit id."""
 _MQTT_5 = 5
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""After such a silence the broker may be waiting for an acknowledgement; it is, if three tests in a row are
-answered. The three differ, so that readings that arrive at regular intervals are not taken for answers."""
+"""Silences after which the broker may be waiting for an acknowledgement. The broker is, if it answers three
+tests in a row. The silences differ, so that readings at regular intervals are not mistaken for answers."""
 PROMPT_S = 0.5
-"""A broker that waits for an acknowledgement answers it with a message within this time."""
+"""The time within which a broker that waits for an acknowledgement answers one with a message."""
 SILENCE_MAX_S = 900.0
-"""The longest silence before a test: the default of `hold`, after which no reading counts any more."""
+"""The longest silence before a test: the default of `hold`, after which no reading counts."""
 HELD_SURELY = 3
-"""The number of unacknowledged messages that every broker sends: homes with few meters are never tested."""
+"""A number of unacknowledged messages that every broker sends; homes with few meters are never tested."""
 
 _log = logging.getLogger("meteragent")
 
@@ -74,14 +75,14 @@ class _Delivery:
 
 
 class InflightLimitProbe:
-    """Measures how many unacknowledged messages a connection's broker sends before it waits.
+    """The measurement of how many unacknowledged messages a connection's broker sends before it waits.
 
-    Receive Maximum tells the broker how many the agent accepts. Brokers have limits of their own (by default
-    10 to 32) that they do not state; if more readings stand than such a limit, nothing arrives until a slot
-    closes. So after a silence the oldest message is acknowledged early (which a crash may then cost), unless
-    twice as many have been held at once before. A broker that waits sends the next message at once. Each time
-    none comes, the silence before the next test doubles. Once the broker's limit is known, `limit` is half of
-    it: the other half keeps messages coming.
+    Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
+    default 10 to 32) that they do not state; if more readings stand than such a limit allows, nothing arrives
+    until a slot closes. So after a silence the oldest message is acknowledged early (a crash may then lose
+    it), unless twice as many messages have been held at once before. A broker that waits sends the next
+    message at once. Whenever no message follows, the silence before the next test doubles. `limit` is None
+    until the broker's limit is known, and then half of that limit, so that messages keep coming.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class InflightLimitProbe:
         self._peak = max(self._peak, count)
 
     def note_arrival(self, now_s: float) -> None:
-        """Note that a QoS 1 message has arrived; after a test it may be the answer."""
+        """Note that a QoS 1 message has arrived, which may be the answer to a test."""
         self._newest_s = now_s
         if self._tested_s is None:
             return
@@ -110,20 +111,20 @@ class InflightLimitProbe:
         if len(self._answered) == len(SILENCES_S):
             self.limit = min(self._answered) // 2
             _log.warning(
-                "the source's broker stops at %d unacknowledged messages: half as many are held",
+                "the source's broker stops at %d unacknowledged messages: the agent holds half as many",
                 min(self._answered),
             )
 
     def begin_test(self, count: int, now_s: float) -> bool:
-        """Begin a test if one is due; return whether to acknowledge one of the messages held."""
+        """Begin a test if one is due; return whether to acknowledge one of the held messages."""
         if self._tested_s is not None and now_s - self._tested_s > PROMPT_S:
             self._unanswered()
         if self.limit is not None or self._tested_s is not None or count <= HELD_SURELY:
             return False
         if 2 * count <= self._peak:
             return False
-        needed_s = SILENCES_S[len(self._answered)] if self._answered else self._silence_s
-        if now_s - self._newest_s < needed_s:
+        silence_s = SILENCES_S[len(self._answered)] if self._answered else self._silence_s
+        if now_s - self._newest_s < silence_s:
             return False
         self._tested_s, self._tested_count = now_s, count
         return True
@@ -149,9 +150,9 @@ class Source:
     ) -> None:
         """Prepare to subscribe to a topic filter.
 
-        `now_ms` stamps arrivals; it returns None while there is no clock. `capped`: over MQTT 3.1.1 no more
-        than HELD_3_1_1 are held, whatever `inflight` is. `receive_maximum` is how many unacknowledged
-        messages the broker may send: those held, and some that wait.
+        `now_ms` stamps arrivals; it returns None while there is no clock. With `capped`, at most HELD_3_1_1
+        messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute `receive_maximum` is the
+        number of unacknowledged messages that the broker may send: held messages, and some waiting ones.
         """
         self.subscribed = asyncio.Event()
         self._filter = topic_filter
@@ -169,7 +170,7 @@ class Source:
         self._probe = InflightLimitProbe()
 
     async def serve(self, session: Session) -> None:
-        """Begin an epoch on a new connection, and subscribe; what was held belonged to the last session."""
+        """Begin an epoch on a new connection, drop the tokens of the last one, and subscribe."""
         self._session = session
         self._epoch += 1
         self._held.clear()
@@ -179,7 +180,7 @@ class Source:
         self._arrived.set()
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None) -> None:
-        """Take in a message; raises LinkError if more messages wait than the protocol allows (rule 3)."""
+        """Queue a message; raises LinkError if more messages wait than the protocol allows (rule 3)."""
         waiting = len(self._waiting)
         if waiting >= self.receive_maximum:
             if qos == 0:
@@ -213,7 +214,7 @@ class Source:
 
     @property
     def waiting_max(self) -> int:
-        """The number of waiting messages beyond which the broker may soon send no more."""
+        """The number of waiting messages beyond which the broker may soon stop sending."""
         return min(self._bound() // 2, BATCH)
 
     @property
@@ -222,9 +223,9 @@ class Source:
         return -(-len(self._waiting) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
-        """Hand over the next messages in order of arrival.
+        """Return the next messages in order of arrival, and hold them.
 
-        A message that arrived while there was no clock is stamped with the time of the next one, or `now_ms`.
+        A message that arrived without a clock is stamped with the time of the next message, or `now_ms`.
         """
         if any(received_ms is None for _, received_ms in islice(self._waiting, BATCH)):
             self._stamp(now_ms)
@@ -241,10 +242,9 @@ class Source:
         return messages
 
     def _stamp(self, now_ms: int) -> None:
-        """Stamp each waiting message without a time of arrival with that of the next one, or `now_ms`.
+        """Stamp each waiting message without a time of arrival with that of the next message, or `now_ms`.
 
-        If it were stamped with the present instead, an older reading would count as newer than one that
-        arrived after it.
+        Stamped with the present, an older reading would count as newer than a reading that arrived later.
         """
         stamped: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._waiting):
@@ -253,9 +253,9 @@ class Source:
         self._waiting = stamped
 
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
-        """Acknowledge the messages that the core is done with; call it only after the commit (rule 1).
+        """Acknowledge the messages whose tokens the core has returned; only after the commit (rule 1).
 
-        Then the oldest beyond the bound are acknowledged early (rule 2).
+        Held messages beyond the bound are acknowledged early, the oldest first (rule 2).
         """
         deliveries = [token for token in tokens if token is not None]
         for delivery in deliveries:
@@ -264,11 +264,11 @@ class Source:
         if excess <= 0 and not self._waiting:
             excess = int(self._probe.begin_test(len(self._held), asyncio.get_running_loop().time()))
         if excess > 0:
-            early = list(islice(self._held, excess))
-            for delivery in early:
+            oldest = list(islice(self._held, excess))
+            for delivery in oldest:
                 del self._held[delivery]
             self._counts.add("acked_open", excess)
-            deliveries += early
+            deliveries += oldest
         if self._session is not None:
             self._session.acknowledge(d.token for d in deliveries if d.epoch == self._epoch)
 

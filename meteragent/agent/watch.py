@@ -1,8 +1,8 @@
 """The state of the running agent, for `health`, the page and systemd.
 
-A socket next to the store (`<store>.health`, mode 0600) answers each connection with the vitals as JSON, so
-anyone who may use the store may ask. systemd's watchdog is fed only while all runners go round: an event loop
-that answers while no record can leave is not alive.
+A socket beside the store (`<store>.health`, mode 0600) answers each connection with the vitals as JSON, so
+any user of the store may ask. systemd's watchdog gets messages only while all runners make progress: an agent
+whose event loop answers although no record can leave is not alive.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from meteragent.store import ledger, outbox
 STATUS_S = 10.0
 """The longest time between two status messages to systemd."""
 _ASK_S = 5.0
-"""The longest time that an answer may take."""
+"""The longest time that an answer may take, in seconds."""
 
 
 def _now_s() -> float:
@@ -71,7 +71,7 @@ class StreamWatch:
         self._intake_health.update(self._clock.newest_ms, connected=self.up["source"])
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with what arrives; a shard of a fleet may have no meter at all."""
+        """Yield the problems of the stream's intake; a shard of a fleet without meters has none."""
         if self.up["source"] and not (self.shard is not None and not self._pipeline.meters()):
             yield from self._intake_health.problems(self.name)
 
@@ -84,11 +84,12 @@ class StreamWatch:
     ) -> Callable[[Session], Awaitable[None]]:
         """Return a `serve` that also notes that a connection has begun."""
 
-        async def noted(session: Session) -> None:
+        async def serve_and_note(session: Session) -> None:
+            """Note the connection, then serve it."""
             self.up[side] = True
             await serve(session)
 
-        return noted
+        return serve_and_note
 
     async def vitals(self, thread: StoreThread, now_ms: int | None) -> StreamVitals:
         """Return the vitals of the stream; reads the store."""
@@ -96,16 +97,17 @@ class StreamWatch:
         confirmed = self._sink.confirmed
         waiting, first_ms = await thread.call(_waiting, thread, self.name, confirmed)
         lag_s = max(now_ms - first_ms, 0) / 1000 if now_ms is not None and first_ms is not None else 0.0
-        spent: dict[str, Fraction] = {}
+        epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
-            spent = await thread.call(_spent, thread, public_ids, floor(now_ms, DAY_MS))
+            epsilons = await thread.call(_spent, thread, public_ids, floor(now_ms, DAY_MS))
         ups = self.up["source"], self.up["sink"]
-        refused = len(self._sink.refusals.held)
-        return StreamVitals(self.name, *ups, waiting, lag_s, len(public_ids), spent, self.shard, refused)
+        refused_topics = len(self._sink.refusals.held)
+        meters = len(public_ids)
+        return StreamVitals(self.name, *ups, waiting, lag_s, meters, epsilons, self.shard, refused_topics)
 
 
 def _waiting(thread: StoreThread, stream: str, confirmed: frozenset[int]) -> tuple[int, int | None]:
-    """Return how many messages wait, and when the first fell due; confirmed ones do not count."""
+    """Return how many messages wait, and when the first was due; confirmed messages do not count."""
     connection = thread.store.connection
     rows = outbox.pending(connection, stream, 2**62, len(confirmed) + 1)
     first_ms = next((row.due_ms for row in rows if row.id not in confirmed), None)
@@ -154,13 +156,13 @@ class Watch:
         )
 
     async def problems(self) -> tuple[Problem, ...]:
-        """Return what a person should look at now."""
+        """Return the problems that need a person's attention."""
         return (await self.vitals()).problems
 
     async def answer(self) -> None:
-        """Answer all who ask, until cancelled."""
+        """Answer connections to the socket, until cancelled."""
         path = socket_path(self._thread.store.path)
-        path.unlink(missing_ok=True)  # left by a run that crashed: the store's lock is ours now
+        path.unlink(missing_ok=True)  # a crashed run may have left it, and the store's lock is ours now
         with _bound_socket(path) as bound:
             path.chmod(0o600)
             server = await asyncio.start_unix_server(self._answer, sock=bound)
@@ -177,7 +179,7 @@ class Watch:
         writer.close()
 
     async def tell(self) -> None:
-        """Tell systemd that the agent is ready, its status and, while runners go round, that it is alive."""
+        """Tell systemd that the agent is ready, its status and, while runners progress, that it is alive."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = STATUS_S if watchdog_s is None else min(STATUS_S, watchdog_s / 4)
@@ -190,12 +192,15 @@ class Watch:
             await asyncio.sleep(pause_s)
 
     def _silent_s(self) -> float:
-        """Return how long ago the slowest runner finished a round."""
+        """Return how long ago the slowest runner finished a round, in seconds."""
         return _now_s() - min((stream.heartbeat_s for stream in self.streams), default=_now_s())
 
 
 def _bound_socket(path: Path) -> socket.socket:
-    """Bind a socket to a path of any length: addresses hold 108 bytes, a folder's descriptor is short."""
+    """Bind a socket to a path of any length.
+
+    An address has at most 108 bytes, so it names the folder by its descriptor.
+    """
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -206,7 +211,7 @@ def _bound_socket(path: Path) -> socket.socket:
 
 
 def ask(store: Path) -> str | None:
-    """Ask the agent of a store for its vitals, as JSON; None if none answers."""
+    """Ask the agent of a store for its vitals; return JSON, or None if no agent answers."""
     path = socket_path(store)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))

@@ -1,20 +1,20 @@
-"""The local page: measured and sent side by side, for the people at the device.
+"""The local page: measured and sent values side by side, for the people at the device.
 
 Theory of operation
 -------------------
-An open page holds one stream of server-sent events, for one meter. While it does, and only then, the runner
-passes that meter's accepted readings on (`Viewers`): into a bounded queue, from there into the browser, and
-nowhere else. So the raw trace begins when the page is opened, exists in the browser alone, and is gone when
-the page is closed. Private records are passed on once they are committed. Other presets and attackers are
-simulated by the browser with example noise: none of it is stored, charged or sent.
+An open page holds one stream of server-sent events, for one meter. Only while it does, the runner passes the
+meter's accepted readings on (`Viewers`): into a bounded queue and from there into the browser. So the raw
+trace begins when the page is opened, exists only in the browser, and is gone when the page is closed. Private
+records are passed on after they are committed. The browser simulates other presets and attackers with example
+noise, which is never stored, charged or sent.
 
 Rules
-1. While no page is open, the cost is one test of emptiness per batch, and no timer runs.
-2. A raw value is in a viewer's queue or in the event being written, and never in a log or an error.
-3. Requests need a known name for this host and no foreign origin; beyond the loopback interface they need
-   the token too.
-4. Viewers, connections, queues and bodies are bounded; a browser that vanishes is dropped within half a
-   minute.
+1. While no page is open, the cost is one test of emptiness for each batch, and no timer runs.
+2. A raw value is only in a viewer's queue or in the event that is being written, never in a log or an error.
+3. Requests need a known name of this host and no foreign origin; beyond the loopback interface they need
+   the token, too.
+4. Viewers, connections, queues and bodies are bounded. A browser that has disappeared is dropped within half
+   a minute.
 
 Only `serve` loads Starlette and uvicorn (the extra ``page``).
 """
@@ -37,14 +37,14 @@ __all__ = [
 
 
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:
-    """Serve the page until cancelled; `routes` are for this machine only.
+    """Serve the page until cancelled; `routes` are answered to this machine only.
 
     Raises:
         ConfigError: the extra is not installed, or `page.listen` is not an address of this machine.
         PageError: the port is taken.
     """
     try:
-        from meteragent.agent.page.server import run  # noqa: PLC0415  nobody else pays for the server
+        from meteragent.agent.page.server import run  # noqa: PLC0415  only a served page needs the server
     except ModuleNotFoundError as error:
         raise page_needs(error.name or "its server") from None
     await run(settings, view, viewers, routes)

@@ -1,4 +1,4 @@
-"""The page's answers: the page itself, its files, its facts, and the events of an open page."""
+"""The responses of the page's server: the page, its files, its facts, and the events of an open page."""
 
 import asyncio
 import contextlib
@@ -22,16 +22,16 @@ from meteragent.agent.page.viewers import Full, Viewer, Viewers
 from meteragent.report import catalogue
 
 GATHER_S = 0.2
-"""The time over which readings are gathered into one event."""
+"""The time over which readings are collected into one event, in seconds."""
 GLANCE_S = 2.0
-"""The time between two glances of an open page."""
+"""The time between two `glance` events of an open page, in seconds."""
 RETRY = b"retry: 1000\n\n"
-"""A browser reconnects after this time, in ms, when the agent has been away."""
+"""The time after which a browser reconnects, in ms."""
 BODY_LIMIT = 1024
 BODY_S = 10.0
-"""The largest login, and the time within which it must arrive."""
+"""The largest login in bytes, and the time within which it must arrive."""
 HISTORY = 200
-"""How many records from before it was opened the page shows."""
+"""How many earlier records an opened page shows."""
 
 _EVENTS = "text/event-stream"
 _STATIC = Path(__file__).parent / "static"
@@ -39,14 +39,17 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 
 
 def application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
-    """Build the application: the page and the routes, behind their guard."""
+    """Build the application: the page and the routes, behind the guard."""
     keys = Keys(settings.token)
     paths = [*_Page(view, viewers, keys).routes, *(At(route.path, _plain(route, keys)) for route in routes)]
     return Guard(Router(paths, redirect_slashes=False), settings, keys, routes)
 
 
 def _plain(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of a route, which answers without a body to requests without the token."""
+
     async def answer(request: Request) -> Response:
+        """Answer a request."""
         status, kind, body = await route.answer()
         if not keys.has_token(request):
             return PlainTextResponse("Send the token for more.\n", status)
@@ -56,7 +59,7 @@ def _plain(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]
 
 
 class _Page:
-    """The answers of the page's own paths; files and texts are read once."""
+    """The responses of the page's paths; files and texts are read once."""
 
     def __init__(self, view: View, viewers: Viewers, keys: Keys) -> None:
         self._view = view
@@ -72,7 +75,7 @@ class _Page:
 
     @property
     def routes(self) -> list[At]:
-        """The paths and their answers."""
+        """The paths and their endpoints."""
         return [
             At("/", self._front),
             At(LOGIN, self._login, methods=["GET"]),
@@ -84,16 +87,16 @@ class _Page:
         ]
 
     async def _front(self, _: Request) -> Response:
-        return self._written("index.html")
+        return self._html("index.html")
 
     async def _login(self, _: Request) -> Response:
-        return self._written("login.html", wrong="")
+        return self._html("login.html", wrong="")
 
     async def _enter(self, request: Request) -> Response:
-        """Take a token, and answer with its cookie or with the form again."""
+        """Check a token, and answer with its cookie, or with the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
         if not self._keys.fits(form.get("token", [""])[0].encode()):
-            return self._written("login.html", 403, wrong=self._texts["login.wrong"])
+            return self._html("login.html", 403, wrong=self._texts["login.wrong"])
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, self._keys.cookie, httponly=True, samesite="strict", path="/")
         return answer
@@ -102,12 +105,12 @@ class _Page:
         return Response(json.dumps(self._texts), media_type="application/json")
 
     async def _facts(self, _: Request) -> Response:
-        """Answer with the facts; the first time, working out the promises takes a moment, off the loop."""
+        """Answer with the facts; the first time, the promises are computed in a thread."""
         facts = serialise.facts(self._view.streams, await self._promised(), await self._view.problems())
         return Response(facts, media_type="application/json")
 
     async def _promised(self) -> list[Promises]:
-        """Return the promises of each stream, worked out once."""
+        """Return the promises of each stream, which are computed once."""
         if self._promises is None:
             streams = self._view.streams
             self._promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
@@ -121,7 +124,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     async def _events(self, request: Request) -> Response:
-        """Answer with the events of a stream's meter: the one in the query, else the first."""
+        """Answer with the events of the stream and meter in the query, else of the first."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:
@@ -146,11 +149,12 @@ class _Page:
         while not viewer.over:
             if loop.time() >= glance_at:
                 glance_at = loop.time() + GLANCE_S
-                meters, before = serialise.meters(stream), meters
+                meters, previous_meters = serialise.meters(stream), meters
                 state = await self._view.glance(stream.name, viewer.meter)
                 glance = serialise.glance(state, stream.terms, self._view.counts)
                 glance["problems"] = serialise.problem_rows(await self._view.problems())
-                yield serialise.event("glance", glance | ({} if meters == before else {"meters": meters}))
+                change = {} if meters == previous_meters else {"meters": meters}
+                yield serialise.event("glance", glance | change)
             await viewer.wait(glance_at - loop.time())
             if not viewer.over:
                 await asyncio.sleep(GATHER_S)
@@ -158,16 +162,16 @@ class _Page:
             if news.readings or news.records:
                 yield serialise.event("news", serialise.news(news))
 
-    def _written(self, name: str, status: int = 200, **more: str) -> Response:
-        """Answer with an HTML file, its texts filled in."""
-        texts = {**self._texts, **more}
+    def _html(self, name: str, status: int = 200, **further_texts: str) -> Response:
+        """Answer with an HTML file whose texts are filled in."""
+        texts = {**self._texts, **further_texts}
         text = (_STATIC / name).read_text(encoding="utf-8")
         filled = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
         return Response(filled, status, media_type="text/html")
 
 
 class _Stream(StreamingResponse):
-    """The events of one viewer, which leaves when the answer ends, however it ends."""
+    """The events of one viewer, who leaves when the response ends for any reason."""
 
     def __init__(self, viewers: Viewers, viewer: Viewer, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type=_EVENTS)
@@ -183,7 +187,7 @@ class _Stream(StreamingResponse):
 
 
 async def _body(request: Request) -> bytes:
-    """Read a small body; one that is too large or too slow, or that breaks off, counts as empty."""
+    """Read a small body; a body that is too large, too slow or incomplete counts as empty."""
     body = b""
     with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(BODY_S):

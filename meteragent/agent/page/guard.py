@@ -2,18 +2,18 @@
 
 The page shows raw readings, so every request passes these checks, in this order:
 
-1. `Host` is a name of the loopback interface, the address that the page listens on, or one of `page.hosts`.
+1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
-2. `Origin`, where a browser sends it, is that host. `Sec-Fetch-Site`, where a browser sends it, names this
-   origin or none; a page elsewhere may only navigate to the front page, in a window of its own.
-3. Where a token is set, the request carries the cookie from a login with that token. The cookie is a keyed
-   hash under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure`
-   has no meaning over plain HTTP, so whoever reads the wire reads the page: beyond a network that you trust,
-   use a tunnel or TLS.
+2. If the browser sends `Origin`, it is that host. If the browser sends `Sec-Fetch-Site`, it names this origin
+   or none; a page of another origin may only navigate to the front page, as a new document.
+3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
+   under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure` has no
+   meaning over plain HTTP, so anyone who reads the network reads the page: outside a trusted network, use a
+   tunnel or TLS.
 
-Routes for this machine's tools are answered on the loopback interface only. A proxy on this machine uses that
-interface too, so where a token is set these routes require it, as `Authorization: Bearer`; without it an
-`open` route answers with its status and nothing more.
+Routes for this machine's tools are answered on the loopback interface only. A proxy on this machine uses the
+same interface, so if a token is set these routes require it, as `Authorization: Bearer`. Without the token an
+`open` route answers only with its status.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Headers of every answer. Without a referrer browsers would send the login without its origin."""
+"""Headers of every response. Without a referrer, browsers would send the login without its origin."""
 
 _log = logging.getLogger("meteragent")
 
@@ -61,7 +61,7 @@ class Keys:
         return self._token is not None
 
     def fits(self, token: bytes) -> bool:
-        """Return whether this is the token."""
+        """Return whether a token is the configured one."""
         return self._token is not None and hmac.compare_digest(token, self._token)
 
     def has_token(self, request: Request) -> bool:
@@ -93,6 +93,7 @@ class Guard:
             return
 
         async def send_with_headers(message: Message) -> None:
+            """Send a message; add the headers to the start of a response."""
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
@@ -104,7 +105,7 @@ class Guard:
             _log.error("page: %s", type(error).__name__)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the refusal of a request; None where it is allowed."""
+        """Return the refusal of a request; None if it is allowed."""
         host = request.headers.get("host", "")
         if _name(host) not in self._names:
             return PlainTextResponse("This name is not in page.hosts.\n", 421)
@@ -120,7 +121,7 @@ class Guard:
         return PlainTextResponse("Log in first.\n", 401)
 
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
-        """Return the refusal of a request for a tool's route; None where it is allowed."""
+        """Return the refusal of a request for a tool's route; None if it is allowed."""
         if request.client is None or not is_loopback(request.client.host):
             return PlainTextResponse("For this machine only.\n", 403)
         if route.open or self._keys.has_token(request):
@@ -130,7 +131,7 @@ class Guard:
 
 
 def _name(host: str) -> str:
-    """Return the name in a Host header, without the port, which differs where ports are forwarded."""
+    """Return the name in a Host header without the port, which differs if ports are forwarded."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 

@@ -1,9 +1,9 @@
-"""The use in each slot while a page is open: the core's own arithmetic, without noise, in memory only.
+"""The use in each slot while a page is open: the core's arithmetic without noise, in memory only.
 
-The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). They are added
-here to windows of the same class that have no noise, so a mean is the private number without its noise: one
-place clamps values, rolls registers over and fills gaps. The windows are those of the stream, and of each
-preset that the page can show in its place. The means go to the page and nowhere else (law 3).
+The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). This module adds
+them to windows of the same class without noise. So a mean is the private number without its noise, and the
+code that clamps values, rolls registers over and fills gaps is the same. The windows are those of the stream,
+and of each preset that the page can show in its place. The means go to the page only (law 3).
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 _CLOSED = 2000
-"""The most means of closed slots that may wait for the page."""
+"""The largest number of means of closed slots that wait for the page."""
 
 
 class SlotMean(NamedTuple):
     """The mean power of a slot, in W or kW.
 
-    A band of a profile has the times of its window. `part` is the share of the slot that was seen: 1 only if
-    the slot began after the page was opened, and is over.
+    A band of a profile has the times of its window. `part` is the observed share of the slot: 1 only if the
+    slot began after the page was opened and has ended.
     """
 
     from_ms: int
@@ -45,9 +45,8 @@ class SlotMeans:
 
     def add(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Add the next stretch of time: a value, a register's use, or a gap."""
-        if (
-            not self._windows or start_ms != self._covered_ms
-        ):  # the first stretch, or one after a time that was dropped
+        # Begin again at the first stretch, and after a time that was dropped.
+        if not self._windows or start_ms != self._covered_ms:
             self._since_ms, self._windows = start_ms, []
             self._open(self._schedule.grid.start_ms(start_ms))
         while self._windows[-1].end_ms < end_ms:
@@ -58,10 +57,10 @@ class SlotMeans:
         self._close()
 
     def take(self) -> list[SlotMean]:
-        """Return the means of the slots that have closed since the last call, and of those that are open."""
-        closed, self._closed = self._closed, []
-        seen = ((window, index) for window in self._windows for index in window.slots)
-        return closed + [mean for window, index in seen if (mean := self._mean(window, index)) is not None]
+        """Return the means of the slots that have closed since the last call, and of the open slots."""
+        means, self._closed = self._closed, []
+        slots = ((window, index) for window in self._windows for index in window.slots)
+        return means + [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
 
     def _open(self, start_ms: int) -> None:
         """Open a window with all of its slots, without noise."""
@@ -72,7 +71,7 @@ class SlotMeans:
         self._windows.append(window)
 
     def _close(self) -> None:
-        """Keep the means of the slots that are over, and drop the windows that are over."""
+        """Keep the means of the slots that have ended, and drop the windows that have ended."""
         for window in self._windows:
             for index in [i for i in window.slots if window.slot_end_ms(i) <= self._covered_ms]:
                 if (mean := self._mean(window, index)) is not None:
@@ -82,22 +81,22 @@ class SlotMeans:
         del self._closed[:-_CLOSED]
 
     def _mean(self, window: Window, index: int) -> SlotMean | None:
-        """Return the mean over the part of a slot that was seen; None where none of it was."""
+        """Return the mean over the observed part of a slot; None if no part was observed."""
         terms = window.terms
-        seen_ms = _overlap_ms(window, index, self._since_ms, self._covered_ms)
-        if seen_ms == 0:
+        observed_ms = _overlap_ms(window, index, self._since_ms, self._covered_ms)
+        if observed_ms == 0:
             return None
-        part = seen_ms / terms.slot_ms(index)
+        part = observed_ms / terms.slot_ms(index)
         band = terms.bands[index].name if terms.bands else ""
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
         if band:
             start_ms, end_ms = window.start_ms, window.end_ms
-        power = _power(terms, window.slots[index], seen_ms)
+        power = _power(terms, window.slots[index], observed_ms)
         return SlotMean(start_ms, end_ms, band, window.start_ms, index, power, part)
 
 
 def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
-    """Return how much of a slot lies between two times."""
+    """Return the duration of the part of a slot between two times."""
     low_ms, high_ms = from_ms - window.start_ms, to_ms - window.start_ms
     stretches = window.terms.stretches(index)
     return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)

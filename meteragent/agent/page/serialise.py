@@ -1,6 +1,6 @@
 """Messages to the browser, as JSON: facts once, then events.
 
-Exact numbers become floats, because they are only drawn; what was sent remains the text that it was.
+Exact numbers become floats, because they are only drawn. Payloads remain the texts that were sent.
 """
 
 import json
@@ -19,33 +19,33 @@ from meteragent.report import wording
 from meteragent.report.guarantee import Guarantee
 
 METERS = 500
-"""The largest number of meters to choose from; the others are reached by `?meter=`."""
+"""The largest number of meters to choose from; other meters are reached by `?meter=`."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
-    """Write a server-sent event."""
+    """Encode a server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 def facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
-    """Write each stream's promise, that of every other preset on the same readings, and the problems."""
+    """Encode each stream's promise, that of every other preset for the same readings, and the problems."""
     views = [
         {
             "name": stream.name,
-            "own": _promise(promised.guarantee),
-            "presets": {name: _promise(preset) for name, preset in promised.presets.items()},
+            "own": _promise(stream_promises.guarantee),
+            "presets": {name: _promise(preset) for name, preset in stream_promises.presets.items()},
             "meters": meters(stream),
         }
-        for stream, promised in zip(streams, promises, strict=True)
+        for stream, stream_promises in zip(streams, promises, strict=True)
     ]
-    known = {"version": __version__, "streams": views, "counters": COUNTERS}
-    return json.dumps(known | {"problems": problem_rows(problems)}).encode()
+    document = {"version": __version__, "streams": views, "counters": COUNTERS}
+    return json.dumps(document | {"problems": problem_rows(problems)}).encode()
 
 
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    """Return problems as the page shows them."""
+    """Return problems in the form that the page shows."""
     return [{"code": problem.code, "text": problem.text, "cure": problem.cure} for problem in problems]
 
 
@@ -55,10 +55,10 @@ def meters(stream: StreamView) -> list[str]:
 
 
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the facts of `check`, and the numbers needed for drawing, in W or kW and milliseconds.
+    """Return the facts of `check`, and the numbers for drawing, in W or kW and milliseconds.
 
-    `per_power` is one W or kW over a slot in the unit of its records, 1 for powers. `said` holds the
-    sentences of `check`, and the table of success limits with its header as the first row.
+    `per_power` is one W or kW over a slot in the unit of the records, 1 for powers. `said` holds the
+    sentences of `check`, and the table of success limits whose first row is the header.
     """
     terms = guarantee.terms
     per_power = terms.step_ms / HOUR_MS if terms.is_energy else 1.0
@@ -92,17 +92,17 @@ def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 
 
-def news(new: News) -> dict[str, Any]:
-    """Return readings as (ms, value), records as they leave, and means of slots, by schedule."""
-    readings = [(time_ms, value_u / MICRO) for time_ms, value_u in new.readings]
-    records = [_text(record) for record in new.records]
-    means = {name: [mean._asdict() for mean in slots] for name, slots in new.means.items()}
-    return {"readings": readings, "records": records, "missed": new.missed, "means": means}
+def news(batch: News) -> dict[str, Any]:
+    """Return readings as (ms, value), records as they leave, and means of slots by schedule."""
+    readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
+    records = [_text(record) for record in batch.records]
+    means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
+    return {"readings": readings, "records": records, "missed": batch.missed, "means": means}
 
 
 def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
-    """Return the state of a meter; `spent` as epsilon in 1/W and as the level at the stream's radius."""
-    radius_w, last = terms.radius_w, state.last
+    """Return the state of a meter; `spent` is epsilon in 1/W, and the level at the stream's radius."""
+    radius_w, message = terms.radius_w, state.last
     return {
         "now_ms": state.now_ms,
         "upcoming": state.upcoming and state.upcoming._asdict(),
@@ -110,7 +110,8 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
             name: {"epsilon": float(epsilon), "exact": str(epsilon), "level": float(epsilon * radius_w)}
             for name, epsilon in state.spent.items()
         },
-        "last": last and {"topic": last.topic, "payload": _text(last.payload), "left_ms": last.left_ms},
+        "last": message
+        and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.left_ms},
         "health": {
             "outbox": state.outbox,
             "lag_ms": state.lag_ms,

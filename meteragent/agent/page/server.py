@@ -1,8 +1,8 @@
 """The page's server: uvicorn in the agent's event loop, without its signals, its logs and its timer.
 
-It bounds the number of connections, their silence before a request, and the time for which sent data may stay
-unacknowledged. uvicorn wakes ten times a second to see whether it should stop; this server waits to be
-cancelled instead, so a page that nobody has open costs nothing.
+The server limits the number of connections, their silence before a request, and the time for which sent data
+may stay unacknowledged. uvicorn wakes ten times a second to check whether it should stop. This server waits
+to be cancelled instead, so a page that is not open costs nothing.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from meteragent.agent.page.viewers import Viewers
 from meteragent.domain.errors import ConfigError, PageError
 
 CONNECTIONS = 64
-"""The most connections at once; a browser opens six."""
+"""The largest number of connections at once; a browser opens six."""
 PATIENCE_S = 20
-"""The longest silence before a request, and the longest time without an acknowledgement."""
+"""The longest silence before a request, and the longest time without an acknowledgement, in seconds."""
 GRACE_S = 2
-"""The time that answers have to finish at a stop."""
+"""The time for responses to finish at a stop, in seconds."""
 
 
 async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
     """Serve until cancelled; raises the errors of `meteragent.agent.page.serve`."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
-        logging.getLogger(name).disabled = True  # they write addresses, and tracebacks
+        logging.getLogger(name).disabled = True  # these loggers write addresses and tracebacks
     config = uvicorn.Config(
         application(settings, view, viewers, routes),
         http=_Protocol,
@@ -55,7 +55,7 @@ def _listen(settings: Settings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
         number = error.errno or 0
-        if number <= 0 or number == errno.EADDRNOTAVAIL:  # a name that is not found gives a negative number
+        if number <= 0 or number == errno.EADDRNOTAVAIL:  # an unknown name gives a negative number
             expected = "an address of this machine, such as 127.0.0.1:8321"
             raise ConfigError("page.listen", settings.host, expected) from None
         reason = os.strerror(number).lower()
@@ -87,12 +87,12 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection, bounded in number and in time."""
+    """A connection, limited in number and in time."""
 
     _silence: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, unless there are too many."""
+        """Accept a connection, unless there are too many connections."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             transport.abort()
@@ -102,7 +102,7 @@ class _Protocol(H11Protocol):
         self._silence = asyncio.get_running_loop().call_later(PATIENCE_S, self._hang_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer of a connection that is gone."""
+        """Cancel the timer of a closed connection."""
         super().connection_lost(exc)
         if self._silence is not None:
             self._silence.cancel()

@@ -1,4 +1,4 @@
-"""The page's view of the agent: plain data and functions, so that the page can reach nothing else."""
+"""The page's view of the agent: plain data and functions, so that the page has no other access."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,10 +15,10 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""The name of the stream's own terms among those of the presets."""
+"""The name of the stream's configured terms among the names of presets."""
 
 TOKEN_MIN = 16
-"""The fewest characters that a token may have: a shorter one could be guessed."""
+"""The smallest length of a token, in characters; a shorter token could be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Settings:
     """The page's address, its names besides those of the loopback interface, and its token.
 
     Raises:
-        ConfigError: others could reach the page without a token, or guess the token.
+        ConfigError: the page can be reached from other machines without a token, or the token is too short.
     """
 
     host: str = "127.0.0.1"
@@ -35,7 +35,7 @@ class Settings:
     token: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a page that others could read."""
+        """Refuse a page that other machines could read."""
         if self.token is None and not is_loopback(self.host):
             expected = "a file with a token: page.listen can be reached from other machines"
             raise ConfigError("page.token_file", "nothing", expected)
@@ -53,9 +53,9 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """The guarantee of a stream, and what it would be under every other preset.
+    """The guarantee of a stream, and the guarantee under every other preset.
 
-    `schedules` are the stream's own, under the name `OWN`, and those of the presets.
+    `schedules` has the stream's schedule under the name `OWN`, and the schedules of the presets.
     """
 
     guarantee: Guarantee
@@ -67,8 +67,8 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
-    `promises` takes time and is called once. `topic` maps a meter to the topic of its records; `meters` lists
-    the meters that the stream knows at present.
+    `promises` takes time and is called once. `topic` maps a meter to the topic of its records; `meters`
+    returns the present meters of the stream.
     """
 
     name: str
@@ -87,11 +87,11 @@ class Message(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """The state of one meter and its stream at a moment.
+    """The present state of one meter and its stream.
 
     `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), since the start.
     `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming` is the
-    slot whose number is sent next; None if no slot is to open.
+    slot that is released next; None if no slot is scheduled.
     """
 
     now_ms: int | None
@@ -110,10 +110,10 @@ async def _all_is_well() -> Sequence[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the page may know.
+    """The data that the page may use.
 
-    `glance` returns the state of a meter of a stream; `sent` the payloads of the latest records on a topic of
-    a stream, up to a limit, in order; `problems` what a person should look at.
+    `glance` returns the state of a meter of a stream. `sent` returns the payloads of the latest records on a
+    topic of a stream, up to a limit, in order. `problems` returns the present problems.
     """
 
     streams: Sequence[StreamView]
@@ -126,7 +126,7 @@ class View:
 class Route(NamedTuple):
     """Another path of the same server, and a function that returns status, content type and body.
 
-    An `open` route answers with its status without the token, but not with its body.
+    Without the token, an `open` route answers with its status but not with its body.
     """
 
     path: str

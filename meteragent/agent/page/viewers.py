@@ -1,7 +1,7 @@
-"""The open pages, and the events that they have not been sent yet.
+"""The open pages, and the events that wait for them.
 
-A viewer is one open page on one meter. Events that it does not take in time are dropped, oldest first, and
-counted; when a viewer leaves, its queue goes with it.
+A viewer is one open page on one meter. If too many events wait for a viewer, the oldest are dropped and
+counted. When a viewer leaves, its queue is dropped.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from meteragent.domain.reading import Observer, RegisterUse
 from meteragent.domain.schedule import Schedule
 
 VIEWERS = 8
-"""The most pages open at once."""
+"""The largest number of pages open at once."""
 WAITING = 2000
-"""The most readings, and the most records, that wait for a viewer."""
+"""The largest number of readings, and of records, that wait for a viewer."""
 
 
 class News(NamedTuple):
-    """New events: readings as (time_ms, value_u), records as they are sent, and how many were dropped.
+    """New events: readings as (time_ms, value_u), records as they are sent, and the number of dropped events.
 
-    `means` are those of slots that have closed or are open, by the name of their schedule.
+    `means` are the means of slots that have closed or are open, by the name of their schedule.
     """
 
     readings: list[tuple[int, int]]
@@ -34,7 +34,7 @@ class News(NamedTuple):
 
 
 class Full(Exception):
-    """The limit of open pages is reached."""
+    """Too many open pages."""
 
 
 class Viewer:
@@ -52,18 +52,18 @@ class Viewer:
         self._wake = asyncio.Event()
 
     def reading(self, time_ms: int, value_u: int) -> None:
-        """Take a reading of its meter."""
+        """Queue a reading of the meter."""
         self._missed += len(self._readings) == WAITING
         self._readings.append((time_ms, value_u))
         self._wake.set()
 
     def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Take a stretch of time that was added to the slots of its meter."""
+        """Add a stretch of time that was added to the meter's slots."""
         for means in self._means.values():
             means.add(start_ms, end_ms, value)
 
     def released(self, payload: bytes) -> None:
-        """Take a record of its meter."""
+        """Queue a record of the meter."""
         self._missed += len(self._records) == WAITING
         self._records.append(payload)
         self._wake.set()
@@ -74,13 +74,13 @@ class Viewer:
         self._wake.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until there is something new, for at most `timeout_s`."""
+        """Wait for an event, for at most `timeout_s`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._wake.wait()
 
     def take(self) -> News:
-        """Return all that is new, and forget it."""
+        """Remove all waiting events, and return them."""
         self._wake.clear()
         means = {name: slots for name, means in self._means.items() if (slots := means.take())}
         news = News(list(self._readings), list(self._records), self._missed, means)
@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; falsy while there are none, when nothing needs to be passed on."""
+    """The open pages; false while no page is open, when readings need not be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
@@ -102,9 +102,9 @@ class Viewers:
     def enter(
         self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
     ) -> Viewer:
-        """Add a viewer of a meter whose records are sent on `topic`; raises Full when there are too many.
+        """Add a viewer of a meter whose records are sent on `topic`; raises Full if there are too many.
 
-        The viewer gets the means of the meter's slots under each of the schedules.
+        The viewer receives the means of the meter's slots under each of the schedules.
         """
         if len(self._open) >= VIEWERS:
             raise Full
@@ -121,7 +121,7 @@ class Viewers:
         return _Observer(viewers) if viewers else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
-        """Pass on the records that a commit of a stream put into the outbox; descriptors are not shown."""
+        """Pass on the records that a commit of a stream put into the outbox, but no descriptors."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         for row in outgoing if viewers else ():
             for viewer in viewers:
@@ -135,7 +135,7 @@ class Viewers:
 
 
 class _Observer:
-    """Passes a stream's accepted readings on to the viewers of their meters."""
+    """The observer that passes a stream's accepted readings on to the viewers of their meters."""
 
     def __init__(self, viewers: Collection[Viewer]) -> None:
         self._viewers = viewers

@@ -1,4 +1,4 @@
-/** The attacker's game, in a worker of its own: the page stays quick, and each event's result comes when it is there. */
+/** The attacker's game, in a worker, so that the page stays responsive; each event's result is posted when it is done. */
 
 import { play } from "./noise.js";
 

@@ -1,17 +1,18 @@
 /**
- * Example noise, and attackers on it. Nothing that is drawn here leaves: the agent draws its own, exactly, from
- * the operating system.
+ * Example noise, and attackers on it. No number drawn here is ever sent: the agent draws its noise exactly, from
+ * the random bits of the operating system.
  *
- * The agent's mechanism in short: the noise of a window of n slots has density ~ exp(-epsilon max|z|). So its
- * bound is a sum of n + 1 exponentials of mean 1/epsilon, and each slot's noise is uniform within that bound.
+ * The agent's mechanism in short: the noise of a window of n slots has a density proportional to
+ * exp(-epsilon max|z|). To draw it, draw a bound as the sum of n + 1 exponentials of mean 1/epsilon; then each slot's
+ * noise is uniform within the bound.
  */
 
-/** The most rounds of a game, the fewest, and how many draws of windows and slots a game may take. */
+/** The largest and smallest number of rounds of a game, and the largest numbers of draws and of windows. */
 export const ROUNDS = 100_000;
 const ROUNDS_MIN = 10_000;
 const DRAWS_MAX = 40_000_000;
 const WINDOWS_MAX = 1000;
-/** A result is within this many standard errors of the truth in 95 % of all games. */
+/** In 95 % of all games, the result is within this many standard errors of the true value. */
 const SIGMAS_95 = 1.96;
 
 /** Draw the noise of a window of n slots at a level, in units of the protected radius. */
@@ -22,7 +23,7 @@ export function draw(n, level) {
   return Array.from({ length: n }, () => (2 * Math.random() - 1) * bound);
 }
 
-/** Example noise of a preset, which stays the same for a slot until it is drawn again. */
+/** The example noise of a preset; the noise of a slot stays the same until "again" is chosen. */
 export class Example {
   #windows = new Map();
 
@@ -34,8 +35,8 @@ export class Example {
 }
 
 /**
- * Return how far an event moves each window it touches, slot by slot, in units of the radius: it starts with a
- * window. Of a mean day it moves the first band.
+ * Return how far an event moves each window that it touches, slot by slot, in units of the radius. The event starts
+ * at the start of a window. In a mean day it moves the first band.
  */
 export function moves(promise, event) {
   const energy = Number(event.watts) / promise.watts;
@@ -56,14 +57,15 @@ export function moves(promise, event) {
 }
 
 /**
- * Play a game: a coin toss adds the event to a home that is known otherwise, and the attacker says whether it did.
+ * Play a game: a coin toss decides whether the event happens in a home whose other use is known, and the attacker
+ * guesses whether it happened.
  *
- * It takes the likelier answer, the best there is: with what leaves, the log odds of a window are
- * level (max|seen| - max|seen - event|), and those of windows add. Its guess is then right with the chance
- * 1 / (1 + exp(-|log odds|)), whose mean over the rounds is the result: the same as counting right guesses, with
- * less chance in it. Of an event that touches more than WINDOWS_MAX windows it uses the first of them.
+ * The attacker gives the more likely answer, which is optimal. Given the released values of a window, the log odds
+ * are level (max|value| - max|value - event|); the log odds of windows add. The guess is right with probability
+ * 1 / (1 + exp(-|log odds|)), whose mean over the rounds is the result: its expectation is that of counting right
+ * guesses, with a smaller variance. If an event touches more than WINDOWS_MAX windows, only the first ones are used.
  *
- * Returns how often it is right, in per cent, and the error of that figure (95 %).
+ * Return how often the attacker is right, in per cent, and the error of this figure (95 %).
  */
 export function play(promise, event) {
   const { n, level_number: level } = promise;
@@ -84,25 +86,25 @@ export function play(promise, event) {
   return { right: 100 * mean, error: (100 * SIGMAS_95 * deviation) / Math.sqrt(rounds) };
 }
 
-/** Draw a window, with the event or without it, and return max|seen| - max|seen - event|. */
+/** Draw a window, with or without the event, and return max|value| - max|value - event|. */
 function difference(n, level, shift, happened) {
   let bound = 0;
   for (let i = 0; i <= n; i += 1) bound -= Math.log(1 - Math.random());
   bound /= level;
-  let seen = 0;
-  let rest = 0;
+  let norm = 0;
+  let normWithEvent = 0;
   for (let i = 0; i < n; i += 1) {
     const noise = (2 * Math.random() - 1) * bound;
     const value = happened ? noise + shift[i] : noise;
-    seen = Math.max(seen, Math.abs(value));
-    rest = Math.max(rest, Math.abs(value - shift[i]));
+    norm = Math.max(norm, Math.abs(value));
+    normWithEvent = Math.max(normWithEvent, Math.abs(value - shift[i]));
   }
-  return seen - rest;
+  return norm - normWithEvent;
 }
 
 /**
- * Compare neighbours: of slots {you, they} that follow each other, how often is the larger private number where
- * more was used? Equal ones are left out. Returns {all, right}.
+ * Compare neighbours: for slots {you, they} that follow each other, count how often the slot with the larger private
+ * number is the one with the larger use. Pairs with equal numbers are left out. Return {all, right}.
  */
 export function pairs(slots) {
   let all = 0;

@@ -1,4 +1,4 @@
-/** The page at work: it connects, keeps what the agent sends, and draws no more often than anybody can see. */
+/** The page's main module: it connects, keeps the data that the agent sends, and redraws a few times a second. */
 
 import { Example } from "./noise.js";
 import { Plot } from "./plot.js";
@@ -12,13 +12,13 @@ const SAY_MS = 5000;
 const RETRY_MS = 3000;
 const MINUTE = 60_000;
 const TABLE_ROWS = 100;
-/** The name of the stream's own slots among those of presets. */
+/** The name of the stream's configured schedule among the names of presets. */
 const OWN = "";
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** The page: what it knows of one meter, and its state. */
+/** The state of the page: its data on one meter, and what is shown. */
 class Page {
   constructor(facts) {
     this.facts = facts;
@@ -36,12 +36,12 @@ class Page {
     at("choice").addEventListener("change", () => this.choose(at("stream").value, at("meter").value));
   }
 
-  /** The agent's time, never before the end of a slot that was sent. */
+  /** The agent's time, never before the end of a slot whose number was sent. */
   get now() {
     return Math.max(Date.now() + this.ahead, this.over);
   }
 
-  /** Begin with a stream and one of its meters; an empty name chooses the first. */
+  /** Show a stream and one of its meters; an empty name chooses the first. */
   choose(streamName, meter) {
     const stream = this.facts.streams.find(({ name }) => name === streamName) || this.facts.streams[0];
     if (stream !== this.stream) this.#show(stream);
@@ -92,7 +92,7 @@ class Page {
     select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
   }
 
-  /** Hold one stream of events; whatever ends it, begin again. */
+  /** Open a stream of events; if it ends for any reason, connect again. */
   connect() {
     this.source?.close();
     const { meter } = this;
@@ -119,7 +119,7 @@ class Page {
     this.source = source;
   }
 
-  /** Load the facts again: no meter was known, or the agent has restarted. */
+  /** Load the facts again, because no meter was known or the agent has restarted. */
   async look() {
     const facts = await load("/facts.json");
     if (facts) {
@@ -176,7 +176,7 @@ class Page {
     this.draw();
   }
 
-  /** Draw all that moves. */
+  /** Redraw the plots, the texts beside them and the open tables. */
   draw() {
     clearTimeout(this.pending);
     this.pending = undefined;
@@ -196,19 +196,19 @@ class Page {
     this.#drawPreset(stretches, now);
   }
 
-  /** Return the start of the plot: the trace gets a quarter of it at least. */
+  /** Return the start of the plot, so that the trace gets at least a quarter of its width. */
   #since(now, { step_ms: step }) {
     const open = Math.max(now - this.opened, Math.min(step, 2 * MINUTE));
     return this.opened - Math.min(3 * step, 3 * open);
   }
 
-  /** Return the means of a schedule, which the agent sends. */
+  /** Return the means of a schedule, as sent by the agent. */
   #means(name) {
     if (!this.means.has(name)) this.means.set(name, new Means());
     return this.means.get(name);
   }
 
-  /** Return what was used in a slot; nothing where this page was not open for all of it. */
+  /** Return the use in a slot; null unless the page was open for the whole slot. */
   #you({ window, band }) {
     const mean = this.#means(OWN).get(window, band);
     return mean?.part === 1 ? { you: mean.you, part: 1 } : { you: null, part: 0 };
@@ -229,7 +229,7 @@ class Page {
     if (at("preset-numbers").open) showNumbers("preset-numbers", slots.slice(-TABLE_ROWS).reverse(), this.unit, seconds);
   }
 
-  /** Return what would be sent under a preset, with example noise; of an open slot, for the readings so far. */
+  /** Return the numbers that a preset would send, with example noise; for an open slot, from the readings so far. */
   #examples(promise, since, now) {
     const half = promise.ci95 / promise.per_power;
     const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
@@ -245,7 +245,7 @@ class Page {
     return { from: clock(from, seconds), to: clock(to, seconds), length: `${clock(from, seconds)} – ${clock(to, seconds)}` };
   }
 
-  /** Say the newest number, and what the plot shows. */
+  /** Show the newest number as text, and describe the plot. */
   #sayLatest(slots) {
     const last = slots.at(-1);
     if (last) {
@@ -260,8 +260,8 @@ class Page {
   }
 
   /**
-   * Say which number leaves next, and when. A slot that had begun when the meter was first heard is not sent: the
-   * agent names the first slot that is.
+   * Show which number leaves next, and when. A slot that had already begun at the meter's first reading is not sent;
+   * the agent names the first slot that is.
    */
   #sayNext(slots) {
     const { upcoming, now } = this;
@@ -277,7 +277,7 @@ class Page {
   }
 }
 
-/** Load a file of the server as JSON; null when it does not answer. Without a login the form comes up. */
+/** Load JSON from the server; return null if the server does not answer. Without a login, show the login form. */
 async function load(path) {
   try {
     const answer = await fetch(path);

@@ -1,10 +1,10 @@
-/** A plot of the trace and the private numbers over it, with a pattern for the band; uPlot draws it. */
+/** A plot, drawn by uPlot, of the trace and the private numbers, whose error band has a pattern. */
 
 import { day, number, time } from "./text.js";
 
 const HEIGHT = 290;
 const SECONDS_FROM = 60;
-/** Pixels between two ticks of the time axis, at least: the width of their labels and some room. */
+/** The smallest distance between two ticks of the time axis, in pixels: the width of a label and a margin. */
 const TICK_PX = 54;
 const TICK_SECONDS_PX = 84;
 
@@ -13,7 +13,7 @@ function style(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Draw diagonal lines: the pattern marks the band, as well as its colour. */
+/** Draw diagonal lines, so that a pattern marks the error band in addition to its colour. */
 function hatch(colour) {
   const tile = document.createElement("canvas");
   const size = 8 * devicePixelRatio;
@@ -30,7 +30,7 @@ function hatch(colour) {
   return pen.createPattern(tile, "repeat");
 }
 
-/** Write the ticks of the time axis: the time, and below it the date, at the first tick and where it changes. */
+/** Format the ticks of the time axis: the time, and below it the date at the first tick and where the date changes. */
 function times(_, ticks) {
   const seconds = ticks.length > 1 && ticks[1] - ticks[0] < SECONDS_FROM;
   const today = day(Date.now());
@@ -42,7 +42,7 @@ function times(_, ticks) {
   });
 }
 
-/** Return stretches as points of a stair, with a null where nothing follows. */
+/** Return stretches as points of a step line, with a null where no stretch follows. */
 function stairs(stretches, values) {
   const points = [[], ...values.map(() => [])];
   stretches.forEach((stretch, i) => {
@@ -57,7 +57,7 @@ function stairs(stretches, values) {
   return points;
 }
 
-/** One plot in its place on the page. */
+/** One plot in an element of the page. */
 export class Plot {
   #place;
   #unit = "";
@@ -73,14 +73,14 @@ export class Plot {
     }
   }
 
-  /** Begin with an empty plot, in a unit. */
+  /** Begin an empty plot whose values are in `unit`. */
   begin(unit) {
     this.#unit = unit;
     this.#shown = null;
     this.#restart();
   }
 
-  /** Show the trace and private slots {from, to, power, half} between two times; the rest is left out. */
+  /** Show the trace and private slots {from, to, power, half} between two times; all else is cut off. */
   show(trace, slots, from, to) {
     const inside = (stretch) => stretch.to > from && stretch.from < to;
     const cut = ({ from: start, to: end, ...rest }) => ({ from: Math.max(start, from), to: Math.min(end, to), ...rest });

@@ -1,4 +1,4 @@
-/** The page apart from its plots: each function fills one section from data. */
+/** The sections of the page except the plots: each function fills one section from data. */
 
 import { pairs, ROUNDS } from "./noise.js";
 import { amount, clock, duration, element, number, percent, say, table } from "./text.js";
@@ -10,13 +10,13 @@ export function fill(id, ...content) {
   at(id).replaceChildren(...content);
 }
 
-/** Put a table into a place, or into the scrolling part of one that folds. */
+/** Put a table into an element, or into the scrolling part of a folding element. */
 export function fillTable(id, ...parts) {
   const place = at(id);
   (place.querySelector(".wide") || place).replaceChildren(table(...parts));
 }
 
-/** Show what is hidden, and what is not, in the sentences of `check`. */
+/** Show what is hidden and what is not, in the sentences of `check`. */
 export function showHidden({ said, does_not_hide: open, warnings }) {
   const [first, ...others] = said.promise;
   const [heads, ...rows] = said.table;
@@ -32,7 +32,7 @@ export function showHidden({ said, does_not_hide: open, warnings }) {
   at("hidden-warned").hidden = warnings.length === 0;
 }
 
-/** Show slots as a table: what was measured, what was sent, the error and the band. */
+/** Show slots as a table: the measured mean, the number sent, the error and the error band. */
 export function showNumbers(id, slots, unit, seconds) {
   const rows = slots.map((slot) => {
     const known = slot.you !== null;
@@ -51,7 +51,7 @@ export function showNumbers(id, slots, unit, seconds) {
   else at(id).querySelector(".wide").replaceChildren(element("p", say("table.empty")));
 }
 
-/** Show what was spent. */
+/** Show the privacy spent. */
 export function showSpent(spent, promise) {
   const radius = amount(promise.radius_power, promise.power_unit);
   const rows = Object.entries(spent).map(([period, { level, exact }]) => [
@@ -63,7 +63,7 @@ export function showSpent(spent, promise) {
   fillTable("spent-table", say("spent.table"), heads, rows);
 }
 
-/** Play the attack on the order of neighbouring slots, on those that this page saw from start to end. */
+/** Play the attack on the order of neighbouring slots, with the slots that the page observed from start to end. */
 export function showPairs(slots) {
   const { all, right } = pairs(slots.filter((slot) => slot.part === 1).map((slot) => ({ ...slot })));
   const text = all ? say("attack.pairs_found", { raw: all, private: right, all }) : say("attack.pairs_none");
@@ -72,7 +72,7 @@ export function showPairs(slots) {
 
 let game = null;
 
-/** Play the game on each event, in a worker, and show each result beside its limit as it comes. */
+/** Play the game for each event in a worker, and show each result beside its limit when it arrives. */
 export function showGame(promise) {
   game?.terminate();
   fill("attack-about", say("attack.game_about", { rounds: number(ROUNDS) }));
@@ -108,7 +108,7 @@ export function showLast(last) {
   fill("last-payload", last.payload);
 }
 
-/** Show the problems, each with what to do; the section is touched only where something changes. */
+/** Show the problems, each with its cure; change the section only if the problems have changed. */
 export function showProblems(problems) {
   const place = at("problems");
   const known = JSON.stringify(problems);

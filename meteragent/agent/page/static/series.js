@@ -1,20 +1,20 @@
 /**
- * The page's data: readings since it was opened, and private numbers. All are powers over stretches of time, in
- * the stream's W or kW and in milliseconds. No element of the page is touched here.
+ * The page's data: readings since the page was opened, and private numbers. All are powers over stretches of time,
+ * in the stream's W or kW and in milliseconds. This module does not access the document.
  */
 
 const READINGS = 20_000;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-/** The readings of one meter since the page was opened, for the plot; their means come from the agent. */
+/** The readings of one meter since the page was opened, for the plot; the means of slots come from the agent. */
 export class Trace {
   constructor(promise) {
     this.promise = promise;
     this.readings = [];
   }
 
-  /** Take in readings [ms, value]; of two at one time the last counts: a sum of phases may be revised. */
+  /** Add readings [ms, value]; of two at one time the last counts, because a sum of phases may be revised. */
   add(readings) {
     for (const reading of readings) {
       let at = this.readings.length;
@@ -26,8 +26,8 @@ export class Trace {
   }
 
   /**
-   * Return stretches {from, to, power} up to now. A power holds until the next reading, for at most its hold; an
-   * energy was used in the interval that ends at its time; two readings of a register make a stretch.
+   * Return stretches {from, to, power} up to now. A power holds until the next reading, for at most `hold`; an energy
+   * was used in the interval that ends at its time; two readings of a register make a stretch.
    */
   stretches(now) {
     const { kind, hold_ms: hold } = this.promise;
@@ -50,11 +50,11 @@ export class Trace {
   }
 }
 
-/** The means of a schedule's slots, as the agent counts them: {from, to, band, window, place, you, part}. */
+/** The means of a schedule's slots, as computed by the agent: {from, to, band, window, place, you, part}. */
 export class Means {
   #slots = new Map();
 
-  /** Take in means as they come; a slot's newest counts. */
+  /** Add means as they arrive; the newest of a slot counts. */
   add(means) {
     for (const { from_ms: from, to_ms: to, band, window_ms: window, slot_index: place, power: you, part } of means) {
       const key = `${from}/${band}`;
@@ -64,25 +64,25 @@ export class Means {
     while (this.#slots.size > READINGS) this.#slots.delete(this.#slots.keys().next().value);
   }
 
-  /** Return the mean of a slot, or of a band in its window; undefined where it is not known. */
+  /** Return the mean of a slot, or of a band in its window; undefined if it is unknown. */
   get(from, band) {
     return this.#slots.get(`${from}/${band}`);
   }
 
-  /** List all of them, in order of time. */
+  /** Return all means in order of time. */
   list() {
     return [...this.#slots.values()].sort((a, b) => a.from - b.from || a.place - b.place);
   }
 }
 
-/** Read an ISO 8601 duration with time designators only, in ms. */
+/** Parse an ISO 8601 duration with time designators only; return milliseconds. */
 export function isoDuration(text) {
   const match = /^PT(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?$/.exec(text);
   if (!match) return NaN;
   return ((Number(match[1] || 0) * 60 + Number(match[2] || 0)) * 60 + Number(match[3] || 0)) * 1000;
 }
 
-/** Read a record: {from, to, band, value, sd} in the unit of the record; null where it is none. */
+/** Parse a record to {from, to, band, value, sd} in the unit of the record; return null if it is not a record. */
 export function readRecord(payload) {
   try {
     const parsed = JSON.parse(payload);
@@ -98,7 +98,7 @@ function readObject({ t, for: duration, band = "", value, sd }) {
   return { from, to: from + isoDuration(duration), band, value, sd };
 }
 
-/** Read a SenML pack, as `meteragent.wire` writes it. */
+/** Convert a SenML pack that `meteragent.wire` has encoded. */
 function readPack(pack) {
   const of = (name) => pack.find(({ n }) => n === name);
   const name = of("power") ? "power" : "energy";
@@ -107,14 +107,14 @@ function readPack(pack) {
   return { from, to, band: of(`${name}_band`)?.vs || "", value: of(name).v, sd: of(`${name}_sd`).v };
 }
 
-/** The private numbers of one meter, each slot's once, in order of time. */
+/** The private numbers of one meter, one for each slot, in order of time. */
 export class Numbers {
   constructor(promise) {
     this.promise = promise;
     this.slots = new Map();
   }
 
-  /** Take in records as they were sent; return the last that was new. */
+  /** Add records as they were sent; return the last new one. */
   add(payloads) {
     let last = null;
     for (const payload of payloads) {
@@ -128,21 +128,21 @@ export class Numbers {
     return last;
   }
 
-  /** Convert a record to power with half its 95 % band, which scales with the sd that the record states. */
+  /** Convert a record to power with half the width of its 95 % band, which scales with the record's sd. */
   #slot({ from, to, band, value, sd }) {
     const { kind, ci95, sd: usual, per_power: per } = this.promise;
     const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;
     return { from, to, band, window: from, power: value / hours, half: (ci95 * (sd / usual)) / hours };
   }
 
-  /** List all of them in order; bands of the day are laid out over their days, from a time on. */
+  /** Return all numbers in order of time; bands of the day are repeated on each day of their window from `since`. */
   list(since = -Infinity) {
     const sorted = [...this.slots.values()].sort((a, b) => a.from - b.from || a.band.localeCompare(b.band));
     return sorted.flatMap((slot) => (slot.band ? overDays(slot, since) : [slot]));
   }
 }
 
-/** Lay out a band such as 00:00/06:00 over the local days of its window. */
+/** Repeat a band such as 00:00/06:00 on each local day of its window. */
 export function overDays(slot, since) {
   const stretches = [];
   const [from, to] = slot.band.split("/").map((time) => {
@@ -156,7 +156,7 @@ export function overDays(slot, since) {
   return stretches.filter((stretch) => stretch.from < stretch.to);
 }
 
-/** Return the start of the local day that holds a time. */
+/** Return the start of the local day that contains a time. */
 function dayOf(ms) {
   return new Date(ms).setHours(0, 0, 0, 0);
 }

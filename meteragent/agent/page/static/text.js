@@ -1,13 +1,13 @@
-/** Texts and numbers as people read them; the texts come from the catalogue of the reports. */
+/** Texts, and numbers as text for people; the texts come from the catalogue of the reports. */
 
 let words = {};
 
-/** Take in the texts, once, before anything is shown. */
+/** Set the texts, once, before any text is shown. */
 export function speak(texts) {
   words = texts;
 }
 
-/** Return a text with its {places} filled in. */
+/** Return a text with its {placeholders} filled in. */
 export function say(key, values = {}) {
   const text = words[key];
   if (text === undefined) throw new Error(`no text ${key}`);
@@ -16,19 +16,19 @@ export function say(key, values = {}) {
 
 const language = () => words.lang || "en";
 
-/** Write a number in three figures; in full from a thousand on. */
+/** Format a number to three figures, or as a whole number from 1,000. */
 export function number(value) {
   const large = Math.abs(value) >= 999.5;
   const format = large ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
   return new Intl.NumberFormat(language(), format).format(value).replace("-", "−");
 }
 
-/** Write a number with its unit. */
+/** Format a number with its unit. */
 export function amount(value, unit) {
   return `${number(value)}\u00a0${unit}`;
 }
 
-/** Write a percentage without its sign, to one decimal. */
+/** Format a percentage to one decimal, without the percent sign. */
 export function percent(value) {
   const format = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
   return new Intl.NumberFormat(language(), format).format(value);
@@ -36,7 +36,7 @@ export function percent(value) {
 
 const UNITS = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]];
 
-/** Write a duration in its two largest units, such as "2 days 4 hr". */
+/** Format a duration in its two largest units, such as "2 days 4 hr". */
 export function duration(ms) {
   const largest = UNITS.findIndex(([, size]) => ms >= size);
   const at = largest < 0 ? UNITS.length - 1 : largest;
@@ -53,7 +53,7 @@ export function duration(ms) {
 
 const formats = new Map();
 
-/** Write a time in some format; formats are kept, since making one takes long. */
+/** Format a time with the options of Intl; formats are cached, because making one is slow. */
 function inFormat(ms, options) {
   const key = JSON.stringify(options);
   if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat(language(), options));
@@ -63,17 +63,17 @@ function inFormat(ms, options) {
 const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
 const DATE = { day: "numeric", month: "short" };
 
-/** Write a time of the day. */
+/** Format a time of the day. */
 export function time(ms, seconds = false) {
   return inFormat(ms, seconds ? { ...TIME, second: "2-digit" } : TIME);
 }
 
-/** Write a date, without the year. */
+/** Format a date without the year. */
 export function day(ms) {
   return inFormat(ms, DATE);
 }
 
-/** Write a time of the day, with the date where it is another day and with seconds where they matter. */
+/** Format a time of the day, with the date unless it is today, and with seconds if asked. */
 export function clock(ms, seconds = false) {
   const today = new Date(ms).toDateString() === new Date().toDateString();
   const options = seconds ? { ...TIME, second: "2-digit" } : TIME;
@@ -88,7 +88,7 @@ export function element(name, content = "", attributes = {}) {
   return made;
 }
 
-/** Make a table: heads, and rows of texts or elements whose first cell names the row. */
+/** Make a table from heads and rows of texts or elements; the first cell of a row is its heading. */
 export function table(caption, heads, rows) {
   const cell = (content, at) => element(at ? "td" : "th", content, at ? {} : { scope: "row" });
   const made = element("table", [

@@ -3,32 +3,31 @@
     watch -> reconnect -> session -> transport -> protocol -> packets; endpoint
 
 Theory of operation
-    `keep_connected` connects, runs `serve(session)` as long as the connection lives, and connects
-    again after a jittered pause, until it is cancelled. `protocol` turns bytes into events and requests
-    into bytes, `transport` moves the bytes and keeps the connection alive (a broker silent for two
-    keep-alives is given up on); all else is decided in `session`.
-    Every connection has a session of its own: nothing of a lost one, neither packet ids nor
-    acknowledgements nor unsent bytes, can reach the next.
+    `keep_connected` connects, runs `serve(session)` until the connection ends, and connects again after a
+    random pause, until it is cancelled. `protocol` turns bytes into events and requests into bytes.
+    `transport` moves the bytes and keeps the connection alive; it ends the connection to a broker that is
+    silent for two keep-alives. Everything else is decided in `session`. Every connection has a new session:
+    no packet id, acknowledgement or unsent byte of a lost connection can reach the next.
 
-    Receiving: a QoS 1 message is handed over synchronously, with a token, and acknowledged when the
-    caller says so. Unacknowledged messages stay with the broker for `session_expiry_s`, across
-    connections and crashes, and arrive again on the next connection. A QoS 2 message cannot arrive, as
-    the subscription is at QoS 1 and the broker lowers its messages to that; if one does, the connection is
-    ended.
+    Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and acknowledged when the
+    caller returns the token. Unacknowledged messages stay with the broker for `session_expiry_s`, across
+    connections and crashes, and arrive again on the next connection. The subscription is at QoS 1, to which
+    the broker lowers QoS 2 messages; if a QoS 2 message arrives nevertheless, the connection is ended.
 
-    Publishing: at QoS 1, and nothing is kept here. A publication that had not been reported as delivered when
-    its connection ended must be published again on the next; the outbox does so. The broker publishes the
-    last will, even after an orderly end: so it appears however the connection ended, and after all that was
-    written.
+    Publishing: messages are published at QoS 1 and not kept here. If a connection ends before a publication
+    is reported as delivered, the caller must publish the message again on the next connection; the outbox
+    does. The broker publishes the last will even after an orderly end, so the will follows all that was
+    written, however the connection ended.
 
 Rules
     1. Nothing is acknowledged except by `Session.acknowledge`, on the session that received it.
     2. `on_message` and `on_delivered` are never called before `serve` has started, nor after the
        session has ended.
     3. An exception from a callback or `serve` ends `keep_connected`, unless it is a LinkError. A packet that
-       MQTT forbids ends the connection; one that is too large is skipped, counted and acknowledged.
+       MQTT forbids ends the connection; a message that is too large is skipped, counted and acknowledged.
     4. No error, log record or exception context holds a topic or a payload.
-    5. No task and no send per message: the packets of one turn of the event loop are written together.
+    5. A message costs neither a task nor a system call: the packets of one turn of the event loop are written
+       together.
 """
 
 from meteragent.mqtt.endpoint import Endpoint

@@ -15,7 +15,10 @@ PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A broker's address, credentials, authorities and MQTT version (auto: 5, or 3.1.1 if refused)."""
+    """A broker's address, credentials, certificate authorities and MQTT version.
+
+    The version "auto" is 5, or 3.1.1 if the broker refuses 5.
+    """
 
     host: str
     port: int
@@ -49,16 +52,16 @@ class Endpoint:
         key_file: StrPath | None = None,
         version: Version = "auto",
     ) -> Self:
-        """Parse `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError with what is wrong.
+        """Parse `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError with the fault.
 
         Without `ca_file` the system's authorities are trusted; without `key_file` the key is in `cert_file`.
-        No error text repeats the URL, as it may contain a password.
+        No error text repeats the URL, because it may contain a password.
         """
         scheme, host, port = _parse_url(url)
         return cls(host, port, scheme == "mqtts", username, password, ca_file, cert_file, key_file, version)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Make the TLS context, which verifies the host name; None for mqtt://. May raise OSError."""
+        """Return a TLS context that verifies the host name, or None for mqtt://; may raise OSError."""
         if not self.tls:
             return None
         context = ssl.create_default_context(cafile=self.ca_file)

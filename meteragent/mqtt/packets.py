@@ -1,6 +1,6 @@
-"""MQTT packets as bytes, 3.1.1 and 5: those that a client writes, and the fields of those that it reads.
+"""MQTT packets of versions 3.1.1 and 5 as bytes: encoders for a client's packets, a reader of fields.
 
-Sections are those of the OASIS standards: 3.1.1 of 2014-10-29 and 5.0 of 2019-03-07, whose numbering agrees.
+Section numbers are those of the OASIS standards 3.1.1 of 2014-10-29 and 5.0 of 2019-03-07, which agree.
 """
 
 import struct
@@ -20,7 +20,7 @@ _LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
 _NUMBERS: Final = 2048
-"""How many variable byte integers are cached: the lengths of similar packets."""
+"""How many variable byte integers are cached, because the lengths of packets repeat."""
 
 
 class Kind(IntEnum):
@@ -40,11 +40,11 @@ class Kind(IntEnum):
 
 
 class Malformed(Exception):
-    """A packet that the standard does not allow; the text names the rule and holds nothing of the packet."""
+    """A packet that the standard forbids; the text names the rule and contains no part of the packet."""
 
 
 class Will(NamedTuple):
-    """A last will: the broker publishes it, retained and at QoS 1, when a connection has ended."""
+    """A last will, which the broker publishes, retained and at QoS 1, when a connection has ended."""
 
     topic: str
     payload: bytes
@@ -66,7 +66,7 @@ def connect(  # noqa: PLR0913 -- CONNECT has these fields
     will: Will | None = None,
     properties: bytes = b"",
 ) -> bytes:
-    """Return a CONNECT (3.1); `properties` are MQTT 5's, without their length."""
+    """Return a CONNECT (3.1); `properties` are the encoded properties of MQTT 5, without their length."""
     flags = (clean << 1) | ((username is not None) << 7) | ((password is not None) << 6)
     parts = [_text("MQTT"), bytes((level, flags | (0x2C if will else 0))), _SHORT.pack(keepalive_s)]
     if level == MQTT_5:
@@ -99,8 +99,8 @@ _PUBLISH_RETAINED: Final = bytes((Kind.PUBLISH | 0x03,))
 def publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: bool) -> bytes:
     """Return a PUBLISH at QoS 1 (3.3)."""
     fields = _text(topic) + _SHORT.pack(packet_id) + _no_properties(level)
-    first = _PUBLISH_RETAINED if retain else _PUBLISH
-    return first + number(len(fields) + len(payload)) + fields + payload
+    first_byte = _PUBLISH_RETAINED if retain else _PUBLISH
+    return first_byte + number(len(fields) + len(payload)) + fields + payload
 
 
 def puback(packet_id: int) -> bytes:
@@ -109,7 +109,7 @@ def puback(packet_id: int) -> bytes:
 
 
 def disconnect(level: int, reason: int = 0) -> bytes:
-    """Return a DISCONNECT (3.14); only MQTT 5's has a reason."""
+    """Return a DISCONNECT (3.14), which has a reason only in MQTT 5."""
     return _packet(Kind.DISCONNECT, bytes((reason,)) if reason and level == MQTT_5 else b"")
 
 
@@ -134,15 +134,15 @@ def _no_properties(level: int) -> bytes:
     return b"\0" if level == MQTT_5 else b""
 
 
-def _packet(first: int, *parts: bytes) -> bytes:
-    return b"".join((bytes((first,)), number(sum(map(len, parts))), *parts))
+def _packet(first_byte: int, *parts: bytes) -> bytes:
+    return b"".join((bytes((first_byte,)), number(sum(map(len, parts))), *parts))
 
 
 # Read ---------------------------------------------------------------------------------------------
 
 
 def header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return where the fields of the packet at an offset begin and end (2.2); None: wait for more bytes."""
+    """Return where the fields of the packet at an offset begin and end (2.2); None if bytes are missing."""
     if len(data) > offset + 1 and data[offset + 1] < _MORE:
         return offset + 2, offset + 2 + data[offset + 1]
     value, shift = 0, 0
@@ -162,18 +162,18 @@ _FIXED: Final = {
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""The number of bytes of each property that is one number, by its identifier (2.2.2.2)."""
+"""The number of bytes of each property that is a single number, by identifier (2.2.2.2)."""
 _TEXTS: Final = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
-"""The number of strings, or of binary data, in each other property."""
+"""The number of strings, or of binary data, in each further property, by identifier."""
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 _REPEATABLE: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
 
 Properties = dict[int, int]
-"""The values of properties, by identifier; strings count with their length."""
+"""The values of properties by identifier; the value of a string is its length."""
 
 
 class Cursor:
-    """Reads the fields of one packet, which ends at `end`; raises Malformed beyond it."""
+    """A reader of the fields of one packet; it raises Malformed if a field extends beyond `end`."""
 
     __slots__ = ("data", "end", "offset")
 
@@ -213,19 +213,19 @@ class Cursor:
         raise Malformed("a number of more than four bytes")
 
     def properties(self) -> Properties:
-        """Read properties (2.2.2) with their length."""
+        """Read the length of properties, and the properties (2.2.2)."""
         values: Properties = {}
-        inner = Cursor(self.data, *self._span(self.number()))
-        while inner.remaining:
-            identifier = inner.number()
+        cursor = Cursor(self.data, *self._span(self.number()))
+        while cursor.remaining:
+            identifier = cursor.number()
             if identifier in values and identifier not in _REPEATABLE:
                 raise Malformed("a property twice")
             if identifier in _FIXED:
-                values[identifier] = inner.integer(_FIXED[identifier])
+                values[identifier] = cursor.integer(_FIXED[identifier])
             elif identifier == _SUBSCRIPTION_IDENTIFIER:
-                values[identifier] = inner.number()
+                values[identifier] = cursor.number()
             elif identifier in _TEXTS:
-                values[identifier] = sum(len(inner.text()) for _ in range(_TEXTS[identifier]))
+                values[identifier] = sum(len(cursor.text()) for _ in range(_TEXTS[identifier]))
             else:
                 raise Malformed("a property that MQTT 5 does not have")
         return values
@@ -252,7 +252,7 @@ _RETURN_CODES: Final = {
 """The meaning of MQTT 3.1.1's return codes (3.2.2.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
-    0x01: "the broker does not speak this version",  # as a broker without MQTT 5 answers
+    0x01: "the broker does not speak this version",  # the reply of a broker without MQTT 5
     0x80: "unspecified error",
     0x81: "malformed packet",
     0x82: "protocol error",

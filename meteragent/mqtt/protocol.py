@@ -1,20 +1,20 @@
-"""The client's side of one MQTT connection, without I/O: bytes in, events out, and requests to bytes.
+"""The client's side of one MQTT connection, without I/O: it turns bytes into events and requests into bytes.
 
 Theory of operation
-    There is no socket here and no clock. `receive` takes bytes from the network, in pieces of any size, and
-    yields events; the other methods return bytes to write. `session` acknowledges and repeats.
-    Whole packets are read from the piece in which they arrive (`_read`). The rest of a piece is kept in
-    `_pieces`, and further pieces are only appended until the bytes that the next step needs have arrived.
+    This module has neither a socket nor a clock. `receive` takes bytes from the network, in pieces of any
+    size, and yields events; the other methods return bytes to write. Acknowledging is left to `session`.
+    Whole packets are read from the piece in which they arrive (`_read_packets`). The remainder of a piece is
+    kept in `_pieces`; further pieces are only appended until the bytes for the next step have arrived.
     PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
 
-    Each request takes the next free packet id and notes which packet answers it (`_waiting`); the answer
-    frees the id. An answer that matches no request is ignored.
+    Each request takes the next free packet id and notes the kind of packet that answers it (`_waiting`); the
+    answer frees the id. An answer that matches no request is ignored.
 
 Rules
-    1. A packet that the standard forbids is a `Violation`, the last event of its connection. It names the
-       rule, and nothing from the packet, which may hold a reading.
-    2. A PUBLISH of more than `max_packet_bytes` is an `Oversized` as soon as its packet id has arrived; the
-       rest is skipped as it arrives. Only MQTT 5 brokers are told the limit.
+    1. A packet that the standard forbids is a `Violation`, the last event of its connection. The event names
+       the rule, and contains no part of the packet, which may hold a reading.
+    2. A PUBLISH of more than `max_packet_bytes` is an `Oversized` as soon as its packet id has arrived; its
+       remainder is skipped as it arrives. Only in MQTT 5 is the limit sent to the broker.
     3. A piece is copied once, however small the pieces of a packet are.
 """
 
@@ -31,12 +31,11 @@ LAST_ID: Final = 65_535
 
 _SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM, _MAXIMUM_PACKET = 0x11, 0x13, 0x21, 0x27
 _UNLIMITED: Final = 65_535
-# Comparing plain integers takes a third of the time
-_PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)
+_PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compare three times as fast
 
 
 class Accepted(NamedTuple):
-    """CONNACK: accepted. What the broker grants; None: what was requested."""
+    """CONNACK: accepted, with the values that the broker grants; None means the requested value."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -53,7 +52,7 @@ class Refused(NamedTuple):
 
 
 class Message(NamedTuple):
-    """PUBLISH; `packet_id` is 0 at QoS 0, `duplicate`: the broker has sent it before."""
+    """PUBLISH; `packet_id` is 0 at QoS 0; `duplicate` is True if the broker has sent the message before."""
 
     topic: str
     payload: bytes
@@ -64,14 +63,14 @@ class Message(NamedTuple):
 
 
 class Oversized(NamedTuple):
-    """A PUBLISH that is too large and is skipped."""
+    """A PUBLISH that is too large and therefore skipped."""
 
     packet_id: int
     size_bytes: int
 
 
 class Answered(NamedTuple):
-    """PUBACK of one of our publications."""
+    """PUBACK of a publication of this client."""
 
     packet_id: int
     reason: int
@@ -89,14 +88,14 @@ class Pong(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """DISCONNECT of an MQTT 5 broker."""
+    """DISCONNECT from an MQTT 5 broker."""
 
     reason: int
     text: str
 
 
 class Violation(NamedTuple):
-    """The broker broke the protocol."""
+    """A violation of the protocol by the broker."""
 
     rule: str
 
@@ -105,7 +104,7 @@ Event = Accepted | Refused | Message | Oversized | Answered | Subscribed | Pong 
 
 
 class TooMany(LinkError):
-    """Too many requests are unanswered: for the broker, or for the packet ids available."""
+    """Too many unanswered requests for the broker, or for the number of packet ids."""
 
 
 class Protocol:
@@ -126,7 +125,7 @@ class Protocol:
         self._receive_maximum = _UNLIMITED
         self._last_id = 0
 
-    # --- what is written -----------------------------------------------------------------------
+    # --- packets to write ----------------------------------------------------------------------
 
     def connect(
         self,
@@ -139,7 +138,7 @@ class Protocol:
         password: str | None = None,
         will: Will | None = None,
     ) -> bytes:
-        """Return the CONNECT; with an expiry of 0 the broker keeps no session, in any version."""
+        """Return the CONNECT; with an expiry of 0 the broker keeps no session, in either version."""
         properties = b""
         if self.level == MQTT_5:
             requests = (
@@ -191,7 +190,7 @@ class Protocol:
         return packets.disconnect(self.level, reason)
 
     def _take_id(self, answer: Kind) -> int:
-        """Take the next free packet id; it is free again once it is answered."""
+        """Take the next free packet id, which is free again after the answer."""
         if len(self._waiting) == LAST_ID:
             raise TooMany("no packet id is free")
         while True:
@@ -200,7 +199,7 @@ class Protocol:
                 self._waiting[self._last_id] = answer
                 return self._last_id
 
-    # --- what is read --------------------------------------------------------------------------
+    # --- packets to read -----------------------------------------------------------------------
 
     @property
     def skipping(self) -> bool:
@@ -208,7 +207,7 @@ class Protocol:
         return self._skip > 0
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield the events in the next bytes; after a Violation nothing more is read."""
+        """Yield the events in the next bytes; after a Violation all bytes are ignored."""
         if self._finished:
             return
         if self._skip:
@@ -221,13 +220,13 @@ class Protocol:
             data = b"".join(self._pieces)
             self._pieces.clear()
         try:
-            yield from self._read(data)
+            yield from self._read_packets(data)
         except Malformed as error:
             self._finished = True
             yield Violation(str(error))
 
-    def _read(self, data: bytes) -> Iterator[Event]:
-        """Read the whole packets, and keep the rest of the data."""
+    def _read_packets(self, data: bytes) -> Iterator[Event]:
+        """Read the whole packets, and keep the remaining data."""
         offset = 0
         while (fields := packets.header(data, offset)) is not None:
             begin, end = fields
@@ -254,13 +253,13 @@ class Protocol:
             self._buffered_bytes = len(data) - offset
 
     def _skip_oversized(self, data: bytes) -> bytes:
-        """Skip the rest of an oversized packet; return the data after it."""
-        rest = data[self._skip :]
+        """Skip the remainder of an oversized packet; return the data after it."""
+        next_data = data[self._skip :]
         self._skip = max(self._skip - len(data), 0)
-        return rest
+        return next_data
 
     def _oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:
-        """Return the event of a packet that is too large once its packet id has arrived, else None."""
+        """Return the event of a packet that is too large; None until its packet id has arrived."""
         if data[offset] & 0xF0 != Kind.PUBLISH:
             raise Malformed("a packet that is too large")
         cursor = Cursor(data, begin, len(data))
@@ -274,23 +273,23 @@ class Protocol:
         packet_id = cursor.integer(2) if _qos(data[offset]) else 0
         return Oversized(packet_id, end - begin)
 
-    def _packet(self, first: int, data: bytes, begin: int, end: int) -> Event | None:
-        """Read one packet; None: it is not an event."""
-        kind = first & 0xF0
+    def _packet(self, first_byte: int, data: bytes, begin: int, end: int) -> Event | None:
+        """Read one packet; return None if it is not an event."""
+        kind = first_byte & 0xF0
         if self._accepted:
             if kind == _PUBLISH:
-                return self._publish(first, data, begin, end)
-            if first == _PUBACK:
+                return self._publish(first_byte, data, begin, end)
+            if first_byte == _PUBACK:
                 return self._puback(data, begin, end)
         cursor = Cursor(data, begin, end)
-        if kind not in (first, Kind.PUBLISH):
+        if kind not in (first_byte, Kind.PUBLISH):
             raise Malformed("flags that are reserved")
-        event = self._other(kind, cursor)
+        event = self._control(kind, cursor)
         cursor.finish()
         return event
 
-    def _other(self, kind: int, cursor: Cursor) -> Event | None:
-        """Read a packet other than a PUBLISH."""
+    def _control(self, kind: int, cursor: Cursor) -> Event | None:
+        """Read a packet other than a PUBLISH or PUBACK."""
         if not self._accepted:
             if kind != Kind.CONNACK:
                 raise Malformed("a packet before the answer to CONNECT")
@@ -322,9 +321,9 @@ class Protocol:
             granted.get(_MAXIMUM_PACKET),
         )
 
-    def _publish(self, first: int, data: bytes, begin: int, end: int) -> Event:
-        """Read a PUBLISH in place: they come by the thousand."""
-        qos = _qos(first)
+    def _publish(self, first_byte: int, data: bytes, begin: int, end: int) -> Event:
+        """Read a PUBLISH in place, which must be fast because thousands may arrive at once."""
+        qos = _qos(first_byte)
         name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
         payload_at = name_end + 2 * qos
         if self.level == MQTT_5:
@@ -343,14 +342,15 @@ class Protocol:
             topic = data[begin + 2 : name_end].decode()
         except UnicodeDecodeError:
             raise Malformed("a topic that is not UTF-8") from None
-        # Wildcards are forbidden here, too, but RabbitMQ turns an AMQP sender's `*` into `+`: as a violation,
-        # one such sender would end every connection of its source.
+        # MQTT forbids wildcards in topic names, too, but RabbitMQ turns an AMQP sender's `*` into `+`: as a
+        # violation, one such sender would end every connection of its source.
         if not topic or "\0" in topic:
             raise Malformed("an empty topic, or one with a zero byte")
-        return Message(topic, data[payload_at:end], qos, bool(first & 1), packet_id, bool(first & 8))
+        retain, duplicate = bool(first_byte & 1), bool(first_byte & 8)
+        return Message(topic, data[payload_at:end], qos, retain, packet_id, duplicate)
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
-        """Read a PUBACK in place; most consist of an id alone."""
+        """Read a PUBACK in place; most contain only a packet id."""
         reason = 0
         if end - begin == 2:
             packet_id = data[begin] << 8 | data[begin + 1]
@@ -365,7 +365,7 @@ class Protocol:
         return Answered(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
-        """Read a SUBACK; or an UNSUBACK, which is not an event and has no reason before MQTT 5."""
+        """Read a SUBACK, or an UNSUBACK, which is not an event and has no reason before MQTT 5."""
         packet_id = cursor.integer(2)
         if self.level == MQTT_5:
             cursor.properties()
@@ -381,7 +381,7 @@ class Protocol:
         return Ended(reason, packets.reason_text(self.level, reason))
 
     def _free(self, packet_id: int, answer: Kind) -> bool:
-        """Free an id and return True if it was waiting for this answer; otherwise ignore the answer."""
+        """Free a packet id and return True if its request waits for this answer; else return False."""
         if self._waiting.get(packet_id) is not answer:
             return False
         del self._waiting[packet_id]
@@ -390,11 +390,11 @@ class Protocol:
         return True
 
 
-def _qos(first: int) -> int:
-    """Return the QoS of a PUBLISH: 0 or 1, as we subscribe at 1."""
-    qos = first >> 1 & 3
+def _qos(first_byte: int) -> int:
+    """Return the QoS of a PUBLISH, 0 or 1; raises Malformed for 2, because subscriptions are at QoS 1."""
+    qos = first_byte >> 1 & 3
     if qos > 1:
         raise Malformed(f"a message at QoS {qos}")
-    if first & 8 and not qos:
+    if first_byte & 8 and not qos:
         raise Malformed("a message at QoS 0 that is sent again")
     return qos

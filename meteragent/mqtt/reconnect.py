@@ -1,4 +1,4 @@
-"""Connect, serve, and connect again: when, and with which version of MQTT."""
+"""The loop that connects, serves, and connects again: its pauses, and the version of MQTT."""
 
 import asyncio
 import logging
@@ -21,21 +21,23 @@ from meteragent.mqtt.session import (
 )
 
 Entropy = Callable[[int], bytes]
-"""Returns a number of random bytes: `os.urandom`, or a test's own."""
+"""A function that returns a number of random bytes, such as `os.urandom`."""
 
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
+"""The upper limits of the first and of the longest pause."""
 STABLE_S: Final = 30.0
+"""The lifetime of a connection after which the pauses start again at the shortest."""
 WEEK_S: Final = 7 * 86_400
 
 _log = logging.getLogger(__name__)
 
 
 def _ignore(*_: object) -> None:
-    """Do nothing: the default callback."""
+    """Do nothing; this is the default callback."""
 
 
-async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
+async def keep_connected(  # noqa: PLR0913 -- the caller decides each of them
     endpoint: Endpoint,
     client_id: str,
     serve: Callable[[Session], Awaitable[None]],
@@ -55,18 +57,19 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
     role: str = "",
     login_hint: str = "",
 ) -> NoReturn:
-    """Keep one connection to a broker until cancelled, and run `serve` on each.
+    """Keep one connection to a broker until cancelled, and run `serve` on each connection.
 
-    `serve` is cancelled when its connection is lost. When it returns, the connection stays. When it raises
-    LinkError, the connection is closed and another is made. Any other exception from it or a callback is
-    raised here. A cancelled connection ends with a DISCONNECT; the broker keeps its side of the session for
-    `session_expiry_s` (0: there is none), and publishes the `will` after each connection, however it ended.
+    `serve` is cancelled when its connection is lost. If `serve` returns, the connection stays open. If it
+    raises LinkError, the connection is closed and another one is made. Any other exception from `serve` or a
+    callback is raised here. A cancelled connection ends with a DISCONNECT; the broker keeps its side of the
+    session for `session_expiry_s` (0: no session), and publishes the `will` after each connection, however it
+    ended.
 
-    `receive_maximum` bounds the unacknowledged messages that the broker may send (MQTT 5 only), `timeout_s`
+    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `timeout_s`
     each wait for an answer. `on_refused` is called for each publication that the broker refuses (MQTT 5
     only); without it, or if the refusal does not concern a topic, a refusal ends the connection. `on_failed`
     is called with the reason when a connection ends or cannot be made. `role` precedes the broker's address
-    in the log; `login_hint` says what to do if the user name and password are refused.
+    in the log; `login_hint` is logged if the broker refuses the user name and password.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -100,7 +103,7 @@ async def keep_connected(  # noqa: PLR0913 -- each is the caller's to say
 async def _one_connection(
     name: str, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
-    """Open, serve and close one session; return its lifetime (None: it did not open) and why it ended."""
+    """Open, serve and close one session; return its lifetime (None: not opened) and the reason of its end."""
     now_s = asyncio.get_running_loop().time
     opened_s = None
     try:
@@ -115,9 +118,9 @@ async def _one_connection(
 
 
 class _Versions:
-    """The version of MQTT to speak next: 5 until it is refused, unless the configuration states one.
+    """The version of MQTT for the next connection: 5 until refused, unless the configuration states one.
 
-    If the broker does not answer CONNECT, that counts as a refusal only while the version has never worked.
+    A CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
     def __init__(self, stated: Version) -> None:
@@ -136,9 +139,9 @@ class _Versions:
 class Backoff:
     """The delay before the next connection: exponential, with full jitter.
 
-    After the k-th failure in a row, from 0: uniform on [0, min(CEILING_S, FLOOR_S · 2^k)). Only a connection
-    that lasted for STABLE_S resets k, so a broker that accepts connections and ends them at once is not
-    stormed.
+    After the k-th failure in a row, counted from 0, the delay is uniform on [0, min(CEILING_S, FLOOR_S ·
+    2^k)). Only a connection that lasted for STABLE_S resets k, so that a broker that accepts connections and
+    ends them at once is not flooded.
     """
 
     def __init__(self, entropy: Entropy) -> None:
@@ -146,7 +149,7 @@ class Backoff:
         self._failures = 0
 
     def delay_s(self, lifetime_s: float) -> float:
-        """Return the delay after a connection that lasted for `lifetime_s` (0: it was never made)."""
+        """Return the delay, in seconds, after a connection of `lifetime_s` (0 if it was never made)."""
         if lifetime_s >= STABLE_S:
             self._failures = 0
         ceiling_s = min(CEILING_S, FLOOR_S * 2.0 ** min(self._failures, 16))

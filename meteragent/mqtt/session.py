@@ -1,4 +1,4 @@
-"""One live connection: receiving, acknowledging and publishing on it, and the reason for its end."""
+"""One open connection: it receives, acknowledges and publishes messages, and keeps the reason for its end."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from meteragent.mqtt.protocol import (
 from meteragent.mqtt.transport import Transport
 
 Token = tuple[int]
-"""Acknowledges one message; it is compared by identity, not by value."""
+"""A handle to acknowledge one message; it is compared by identity, not by value."""
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
 """Called with topic, payload, QoS (0 or 1), the retain flag, and a token (None at QoS 0)."""
@@ -43,44 +43,44 @@ Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The largest packet that is read; larger ones are skipped."""
 SKIP_S: Final = 60.0
-"""The longest that a packet that is too large may take to end."""
+"""The longest time that a packet that is too large may take to end."""
 UNANSWERED_S: Final = 300.0
-"""A publication without an answer for this long ends the connection; the next connection repeats it."""
+"""How long a publication may be unanswered; then the connection ends, and the next one repeats it."""
 
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
 """Refusals that do not concern the topic: the packet id is in use, a quota is exceeded."""
 _WITH_WILL: Final = 0x04
 _MALFORMED: Final = 0x81
-"""Reasons of a DISCONNECT (MQTT 5): publish the last will; the broker has sent a malformed packet."""
+"""Reason codes of a DISCONNECT (MQTT 5): publish the last will; the broker has sent a malformed packet."""
 
 _log = logging.getLogger(__name__)
 
 
 class VersionRefused(LinkError):
-    """The broker does not speak this version of MQTT."""
+    """A broker that does not speak this version of MQTT."""
 
 
 class LoginRefused(LinkError):
-    """The broker does not accept the user name and password, or requires them."""
+    """A broker that does not accept the user name and password, or requires them."""
 
 
 _REFUSALS: Final[dict[int, type[LinkError]]] = {
     **dict.fromkeys((0x01, 0x84), VersionRefused),
     **dict.fromkeys((0x04, 0x05, 0x86, 0x87), LoginRefused),
 }
-"""What a reason of CONNACK is about: codes of MQTT 3.1.1 and of 5."""
+"""The error for a reason code of CONNACK, of MQTT 3.1.1 or 5; other codes are a LinkError."""
 
 
 class SubscriptionRefused(LinkError):
-    """The broker refuses the subscription."""
+    """A subscription that the broker refuses."""
 
 
 class NoConnack(LinkError):
-    """The broker has not answered CONNECT; perhaps it does not know this version."""
+    """A CONNECT without an answer; perhaps the broker does not know this version."""
 
 
 class NoAnswer(LinkError):
-    """The broker has not answered in time."""
+    """A request that the broker has not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ class Link:
 
 
 class Session:
-    """One connection, made by `keep_connected`, usable until `closed`.
+    """One connection, made by `keep_connected` and usable until `closed` returns.
 
     version          5, or 4 for MQTT 3.1.1
-    accepted         the broker has accepted the connection
-    session_present  the broker has kept the session of an earlier connection, with its subscriptions
+    accepted         whether the broker has accepted the connection
+    session_present  whether the broker has kept the session of an earlier connection, with subscriptions
     inflight         how many publications may be unanswered: min(requested, CONNACK's Receive Maximum)
     """
 
@@ -152,16 +152,16 @@ class Session:
     def acknowledge(self, tokens: Iterable[Token]) -> None:
         """Acknowledge messages.
 
-        Tokens of other sessions, and those already acknowledged, are ignored. The acknowledgements of one
-        turn of the event loop are written together. Brokers reuse an id once it is acknowledged, mosquitto
-        2.0.11 after 65,535 messages even if it is not, and take an acknowledgement to be for the oldest
-        message with its id: so it is sent when that message is acknowledged.
+        Tokens of other sessions, and tokens that were returned before, are ignored. The acknowledgements of
+        one turn of the event loop are written together. Brokers reuse an id after it is acknowledged, and
+        mosquitto 2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the
+        oldest message with its id, so it is sent when the oldest message is acknowledged.
         """
         packet_ids = []
         for token in tokens:
             packet_id = token[0]
             waiting = self._unacked.get(packet_id, [])
-            waiting[:] = [None if other is token else other for other in waiting]  # by identity
+            waiting[:] = [None if held_token is token else held_token for held_token in waiting]
             while waiting and waiting[0] is None:
                 del waiting[0]
                 packet_ids.append(packet_id)
@@ -171,14 +171,14 @@ class Session:
             self._transport.write(self._protocol.acknowledge(packet_ids))
 
     def pause(self, *, reading: bool) -> None:
-        """Pause or resume reading; a broker that gets no answers for a long time ends the connection."""
+        """Pause or resume reading; after a long pause the broker ends the connection."""
         self._transport.pause(reading=reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; return the packet id with which `on_delivered` will be called.
 
-        Raises LinkError if the session has ended or the broker accepts no more. The caller leaves at most
-        `inflight` publications unanswered, which also bounds what waits to be written.
+        Raises LinkError if the session has ended or the broker accepts no further publication. The caller
+        leaves at most `inflight` publications unanswered, which also limits the bytes that wait.
         """
         if self._ended.done():
             raise LinkError("the session has ended")
@@ -190,14 +190,14 @@ class Session:
         return packet_id
 
     async def closed(self) -> NoReturn:
-        """Wait for the end of the session; raises its reason: a LinkError, or an error of our own."""
+        """Wait for the end of the session; raises its reason, a LinkError or an error of a callback."""
         await asyncio.shield(self._ended)
         raise self._reason
 
-    # --- for keep_connected --------------------------------------------------------------------
+    # --- calls from keep_connected -------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect; raises LinkError if that does not succeed within `timeout_s`."""
+        """Connect; raises LinkError if this fails or takes longer than `timeout_s`."""
         connecting = asyncio.ensure_future(self._connect())
         try:
             await self._first_of(connecting, "the connection")
@@ -247,11 +247,11 @@ class Session:
             self._end(error)
 
     async def close(self) -> None:
-        """Write what waits, and DISCONNECT; the broker keeps its side of the session."""
+        """Write the waiting packets, and DISCONNECT; the broker keeps its side of the session."""
         self._end(LinkError("the session was closed"))
         # In 3.1.1 a DISCONNECT would make the broker forget the will, which it must publish.
-        silent = self._link.will and self.version == MQTT_3
-        await self._transport.close(b"" if silent else self._protocol.disconnect(self._goodbye))
+        is_silent = self._link.will and self.version == MQTT_3
+        await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._goodbye))
 
     async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
         """Wait for an answer; raises the reason if the session ends, or NoAnswer after `timeout_s`."""
@@ -262,9 +262,9 @@ class Session:
             raise NoAnswer(f"no answer to {request} within {self._link.timeout_s:g} s")
 
     def _end(self, reason: Exception) -> None:
-        """End the session; an error from a callback or serve outweighs the LinkErrors that come with it."""
-        outweighs = isinstance(self._reason, LinkError) and not isinstance(reason, LinkError)
-        if outweighs or not self._ended.done():
+        """End the session; an error of a callback or `serve` replaces a LinkError as the reason."""
+        replaces = isinstance(self._reason, LinkError) and not isinstance(reason, LinkError)
+        if replaces or not self._ended.done():
             self._reason = reason
         if not self._ended.done():
             self._ended.set_result(None)
@@ -322,7 +322,7 @@ class Session:
         token: Token | None = None
         if message.packet_id:
             if message.duplicate and message.packet_id in self._unacked:
-                return  # the first delivery was on this connection, and is still unacknowledged
+                return  # the first delivery on this connection is still unacknowledged
             token = self._hold(message.packet_id)
         if self._early is None:
             self._hand_over(message, token)
@@ -349,26 +349,26 @@ class Session:
             self._end(error)
 
     def _on_oversized(self, event: Oversized) -> None:
-        """Count and acknowledge a message that is too large: otherwise it would come again for ever."""
+        """Count and acknowledge a message that is too large; otherwise it would be sent again for ever."""
         self._link.count("oversized")
         self._skipping_s = self._loop.time()
         if not self._warned_of_size:
-            self._warned_of_size = True  # many of them must not fill the log
+            self._warned_of_size = True  # warn once, so that many such messages do not fill the log
             _log.warning("a message of %d bytes was skipped; further ones are only counted", event.size_bytes)
         if event.packet_id:
             self.acknowledge([self._hold(event.packet_id)])
 
     def _on_answered(self, event: Answered) -> None:
         self._published_s.pop(event.packet_id, None)
-        answered = self._link.on_delivered
+        callback = self._link.on_delivered
         if event.reason >= REFUSED:
             self._link.count("publish_refused")
             if self._link.on_refused is None or event.reason in _OF_THE_CONNECTION:
                 self._end(LinkError(f"publication refused: reason 0x{event.reason:02x}"))
                 return
-            answered = self._link.on_refused
+            callback = self._link.on_refused
         try:
-            answered(event.packet_id, event.reason)
+            callback(event.packet_id, event.reason)
         except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
@@ -380,7 +380,7 @@ class Session:
     # --- events from the transport -------------------------------------------------------------
 
     def _on_tick(self) -> bool:
-        """Return whether the connection may go on: publications are answered, and packets end."""
+        """Return whether the connection may continue: publications are answered, and packets end."""
         now_s = self._loop.time()
         oldest_s = next(iter(self._published_s.values()), now_s)
         if now_s - oldest_s >= UNANSWERED_S:

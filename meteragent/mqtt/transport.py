@@ -1,4 +1,4 @@
-"""The socket of a `Protocol`: writes once per turn of the event loop, and notices a broker that is gone."""
+"""The socket of a `Protocol`, which writes once per turn of the event loop and detects a dead broker."""
 
 import asyncio
 import ssl
@@ -9,17 +9,17 @@ from typing import Final, cast
 from meteragent.mqtt.protocol import Event, Protocol
 
 CLOSE_TIMEOUT_S: Final = 2.0
-"""The longest time to close: until the peer has taken everything, which a dead one never does."""
+"""The longest time to wait at a close for the peer to receive all bytes, which a dead peer never does."""
 SILENT_KEEPALIVES: Final = 2
-"""How many keep-alives a broker may be silent before it is given up on."""
+"""For how many keep-alives a broker may be silent before the connection is dropped."""
 
 
 class Transport(asyncio.Protocol):
     """One connection of a `Protocol`.
 
     on_event  called with each event from the broker
-    on_lost   called once, when the connection is gone, however it ended
-    on_tick   called a few times in each keep-alive; returns False to end the connection
+    on_lost   called once, when the connection has ended for any reason
+    on_tick   called a few times in each keep-alive; it returns False to end the connection
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Transport(asyncio.Protocol):
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Begin to ping after half a keep-alive without a write, and give up on a broker silent for two."""
+        """Begin to ping after half a keep-alive without a write, and to drop a silent broker after two."""
         self._heard_s = self._loop.time()
         self._tick(keepalive_s)
 
@@ -78,7 +78,7 @@ class Transport(asyncio.Protocol):
         self._packets.clear()
 
     def pause(self, *, reading: bool) -> None:
-        """Pause reading, or resume it."""
+        """Pause or resume reading."""
         if self._socket is None or reading == self._reading or self._socket.is_closing():
             return
         self._reading = reading
@@ -89,7 +89,7 @@ class Transport(asyncio.Protocol):
             self._socket.pause_reading()
 
     async def close(self, goodbye: bytes = b"") -> None:
-        """Write what waits and a goodbye, and close; drop what the peer does not take in time."""
+        """Write the waiting packets and `goodbye`, and close; after CLOSE_TIMEOUT_S drop unsent bytes."""
         if self._socket is None:
             return
         self._stop_ticking()
@@ -109,18 +109,18 @@ class Transport(asyncio.Protocol):
         """Drop the connection, if there is one."""
         self._stop_ticking()
         if self._socket is not None:
-            # In Python 3.11.2 (Debian 12) a TLS socket no longer has a protocol once its connection has ended
+            # In Python 3.11.2 (Debian 12) a TLS socket has no protocol after its connection has ended.
             with suppress(AttributeError):
                 self._socket.abort()
 
-    # --- what asyncio calls --------------------------------------------------------------------
+    # --- calls from asyncio --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the socket."""
+        """Store the socket."""
         self._socket = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand over the events in the bytes."""
+        """Pass on the events in the bytes."""
         self._heard_s = self._loop.time()
         for event in self._protocol.receive(data):
             self._on_event(event)

@@ -1,7 +1,7 @@
-"""Listening without a trace: for commands that look at a broker and go away.
+"""Listening without a trace, for commands that read a broker's messages for a short time.
 
-The connection has a random client id, so no other client's session is touched, and leaves no session with the
-broker, in any version of MQTT.
+The connection has a random client id, so it does not affect the session of another client, and it leaves no
+session with the broker, in either version of MQTT.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from meteragent.mqtt.reconnect import Entropy, keep_connected
 from meteragent.mqtt.session import Session, Token
 
 Heard = Callable[[str, bytes, bool], None]
-"""Called with topic, payload and the retain flag."""
+"""A function that is called with topic, payload and the retain flag."""
 
 ATTEMPTS: Final = 2
-"""How many times to try: the second is for brokers that refuse the first version of MQTT."""
+"""The number of attempts: the second is for brokers that refuse the first version of MQTT."""
 
 
 async def watch(
@@ -28,10 +28,10 @@ async def watch(
     entropy: Entropy,
     on_listening: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Hand over the messages that match topic filters until cancelled; reconnect if the connection is lost.
+    """Pass messages that match topic filters to `on_message` until cancelled; reconnect after a loss.
 
-    `on_listening` is called when the broker has granted all of the filters. Raises LinkError if the broker
-    cannot be reached, or refuses the client from the start.
+    `on_listening` is called when the broker has granted all filters. Raises LinkError if the broker cannot be
+    reached or refuses the client before it has granted them.
     """
     watcher = _Watcher(filters, on_message, on_listening)
     await keep_connected(
@@ -46,7 +46,7 @@ async def watch(
 
 
 class _Watcher:
-    """The callbacks of one `watch`, over all its connections."""
+    """The callbacks of one `watch`, for all its connections."""
 
     def __init__(self, filters: Sequence[str], on_message: Heard, on_listening: Callable[[], None]) -> None:
         self._filters = filters

@@ -27,7 +27,7 @@ COMMANDS = {
 }
 """Each command is the module of its name: the extra that installs what it needs, and a sentence."""
 _FORMER = {"ordeal": "simtest"}
-"""Names of the last version, which still work in this one."""
+"""Former names of commands, which still work."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
             command.description = getattr(module, "DESCRIPTION", module.__doc__)
             module.add_arguments(command)
             options = command.parse_args(parsed.rest)
-    except ModuleNotFoundError as missing:
-        print(f"{name}: {lacking(missing, extra)}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        print(f"{name}: {lacking(error, extra)}", file=sys.stderr)
         return 1
     return int(module.run(options))
 

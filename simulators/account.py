@@ -1,9 +1,9 @@
-"""The truth about a simulated world, and whether what left agrees with it.
+"""The truth about a simulated world, and checks that the releases agree with it.
 
-The energy of a slot is computed here from the readings as the meters stamped them, before any fault, by one
-cumulative sum and not as the agent does it. Noise and dither are what an accumulator holds when its slot
-opens, before it has any reading. Where no fault can have touched a slot, its record is their sum with the
-energy, rounded down to the quantum. In doubt a slot counts as touched.
+The energy of a slot is computed from the readings as the meters stamped them, before any fault, by one
+cumulative sum and independently of the agent. Noise and dither are the content of an accumulator when its
+slot opens, before any reading. If no fault can have touched a slot, its record is the sum of noise, dither
+and energy, rounded down to the quantum. In doubt a slot counts as touched.
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ from simulators.invariant import InvariantViolation, check
 from simulators.meter import Readings
 
 HARMLESS = frozenset({"duplicate", "reorder"})
-"""Faults without effect: repetitions are not counted, and late readings within `lateness` are."""
+"""Faults without effect: a repetition is not counted, and a reading that is late within `lateness` is."""
 _MARGIN_MS = 2 * MINUTE_MS
-"""More than a step between readings, and than the error of a clock."""
+"""A margin that exceeds the step between readings and the error of a clock."""
 
 
 class Slot(NamedTuple):
@@ -38,12 +38,12 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Everything that is checked once a world has ended.
+    """All data that are checked at the end of a world.
 
-    `released` are the values that left, in quanta, in order; `initial` what was drawn for each slot,
-    noise and dither, in the units of an accumulator; `readings` by home, before faults; `first_ms` the
-    start of each home's first window; `counts` the agent's counters; `messages` arrived, and `tokens`
-    were acknowledged, in order.
+    `released` are the released values in quanta, in order; `initial` the noise and dither of each slot in
+    the units of an accumulator; `readings` the readings by home, before faults; `first_ms` the start of each
+    home's first window; `counts` the agent's counters; `messages` the number of messages that arrived, and
+    `tokens` those that were acknowledged, in order.
     """
 
     terms: Terms
@@ -59,7 +59,7 @@ class Account:
     tokens: Sequence[int]
 
     def energies(self) -> dict[Slot, int]:
-        """Compute the exact energy of every slot that left, in millionths of the unit times milliseconds."""
+        """Compute the exact energy of every released slot, in millionths of the unit times milliseconds."""
         slots = sorted({slot for slot, _ in self.released})
         energies: dict[Slot, int] = {}
         for home, readings in self.readings.items():
@@ -70,7 +70,7 @@ class Account:
         return energies
 
     def touched(self) -> set[Slot]:
-        """Return the slots that a fault may have touched: near its true time or stamp, or between."""
+        """Return the slots that a fault may have touched: near its true time or its stamp, or in between."""
         step_ms = self.terms.step_ms
         slots = set()
         for row in self.rows:
@@ -99,8 +99,8 @@ class Account:
         counted = sum(n for name, n in self.counts.items() if name in outcomes or name.startswith("refused_"))
         check(self.counts["received"] == self.messages, "a message is not taken in", self.messages)
         check(counted == self.messages, "a message has no fate", (counted, self.messages))
-        once = sorted(self.tokens) == list(range(self.messages))
-        check(once, "a message is acknowledged twice or never")
+        is_complete = sorted(self.tokens) == list(range(self.messages))
+        check(is_complete, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
         """Check that from each home's first window to its last reading every slot leaves once."""
@@ -118,14 +118,14 @@ class Account:
         check(released == len(self.released), "a counter is wrong", "released")
 
     def _check_ledger(self) -> None:
-        """Check that the charges are those of the windows that left, by home and day."""
+        """Check that the charges are those of the released windows, by home and day."""
         starts = {
             (f"m{slot.home}", grid.floor(slot.start_ms, self.terms.length_ms)) for slot, _ in self.released
         }
         windows = Counter((meter, grid.day(start_ms)) for meter, start_ms in starts)
         charged = {(line.meter, line.start_ms): (line.windows, line.epsilon_per_w) for line in self.spent}
-        expected = {key: (count, count * self.terms.epsilon_per_w) for key, count in windows.items()}
-        if charged != expected:
+        due_charges = {key: (count, count * self.terms.epsilon_per_w) for key, count in windows.items()}
+        if charged != due_charges:
             raise InvariantViolation("the ledger is not what left")
 
     def _check_values(self) -> int:
@@ -142,19 +142,20 @@ class Account:
 
 
 def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: int) -> Integers:
-    """Integrate readings between times: each stands until the next one, for at most `hold_ms`.
+    """Integrate readings between times: each reading holds until the next one, for at most `hold_ms`.
 
     The result is exact, in millionths of the unit times milliseconds.
     """
     begin_ms = readings.times_ms
     lasts_ms = np.minimum(np.diff(begin_ms, append=begin_ms[-1] + hold_ms), hold_ms)
     value_u = np.rint(readings.values * MICRO).astype(np.int64)
-    before = np.concatenate([[0], np.cumsum(value_u * lasts_ms)])
+    energy_before = np.concatenate([[0], np.cumsum(value_u * lasts_ms)])
 
     def until(time_ms: Integers) -> NDArray[np.int64]:
+        """Return the energy before each time."""
         index = np.searchsorted(begin_ms, time_ms, "right") - 1
         stood_ms = np.minimum(time_ms - begin_ms[index], lasts_ms[index])
-        return np.where(index < 0, 0, before[index] + value_u[index] * stood_ms)
+        return np.where(index < 0, 0, energy_before[index] + value_u[index] * stood_ms)
 
     return np.asarray(until(to_ms) - until(from_ms), np.int64)
 

@@ -53,9 +53,9 @@ class Runs:
         lengths = np.diff(self.ends_s, axis=1, prepend=0)
         return np.asarray((lengths * self.levels_mw).sum(axis=1) / (1000 * self.ends_s[:, -1]))
 
-    def where(self, chosen: NDArray[np.bool_]) -> "Runs":
-        """Return the chosen runs."""
-        return Runs(self.row[chosen], self.start_s[chosen], self.ends_s[chosen], self.levels_mw[chosen])
+    def where(self, mask: NDArray[np.bool_]) -> "Runs":
+        """Return the runs that the mask selects."""
+        return Runs(self.row[mask], self.start_s[mask], self.ends_s[mask], self.levels_mw[mask])
 
 
 class Load(Protocol):
@@ -75,8 +75,8 @@ class Appliance:
 
     `hours` are (from, to, weight); `owners` is the share of homes that have one; `spread` is the standard
     deviation of the logarithm of a run's length, around that of the home. An attended one is not started
-    while nobody is home (those runs are left out, so that such homes have fewer), and one that is not
-    `many` does not start before its last run of that day has ended.
+    while nobody is home (such runs are left out, so that these homes have fewer). An appliance that is not
+    `overlapping` does not start before its last run of that day has ended.
 
     Raises ValueError where a run could last longer than a day.
     """
@@ -107,10 +107,10 @@ class Appliance:
         if self.signature.swing:
             levels *= self._draw_swings(people, row, number, day)
         runs = Runs(row, start_s, ends_s, np.rint(1000 * levels).astype(np.int64))
-        possible = np.ones(len(row), np.bool_) if self.overlapping else _starts_when_free(runs)
+        valid = np.ones(len(row), np.bool_) if self.overlapping else _starts_when_free(runs)
         if self.attended:
-            possible &= ~absences.cover(row, start_s)
-        return runs.where(possible)
+            valid &= ~absences.cover(row, start_s)
+        return runs.where(valid)
 
     def _draw_starts(
         self, people: Households, activity: Floats, day: int
@@ -164,8 +164,8 @@ class Thermostat:
         trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
         period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]
         on_s = period * (self.duty[0] + (self.duty[1] - self.duty[0]) * trait[1])
-        first = np.floor(day * DAY_S / period - trait[2]).astype(np.int64) - 1
-        number = first[:, None] + np.arange(int(DAY_S / self.period_s[0]) + 4)
+        first_number = np.floor(day * DAY_S / period - trait[2]).astype(np.int64) - 1
+        number = first_number[:, None] + np.arange(int(DAY_S / self.period_s[0]) + 4)
         chance = uniforms(people.seed, self.name, people.homes[:, None], 0, number)
         start = (number + trait[2][:, None] + _JITTER * (chance[0] - 0.5)) * period[:, None]
         start_s = np.floor(start).astype(np.int64) - day * DAY_S

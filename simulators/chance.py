@@ -47,14 +47,14 @@ def _ten_rounds(words: Words, key: int) -> Words:
     a, b, c, d = words
     low, high = key & _LOW_BITS, key >> 32
     for _ in range(_ROUNDS):
-        first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        b ^= second >> _HALF
+        product_a, product_c = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        b ^= product_c >> _HALF
         b ^= np.uint64(low)
-        d ^= first >> _HALF
+        d ^= product_a >> _HALF
         d ^= np.uint64(high)
-        first &= _LOW
-        second &= _LOW
-        a, b, c, d = b, second, d, first
+        product_a &= _LOW
+        product_c &= _LOW
+        a, b, c, d = b, product_c, d, product_a
         low, high = (low + _KEY_STEPS[0]) & _LOW_BITS, (high + _KEY_STEPS[1]) & _LOW_BITS
     return np.stack([a, b, c, d])
 
@@ -75,14 +75,14 @@ def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index:
     return words
 
 
-def normal(first: Floats, second: Floats) -> Floats:
+def normal(u: Floats, v: Floats) -> Floats:
     """Return standard normal numbers from two independent uniform ones (Box and Muller 1958)."""
-    return np.asarray(np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second), np.float64)
+    return np.asarray(np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v), np.float64)
 
 
-def lognormal(first: Floats, second: Floats, spread: float) -> Floats:
+def lognormal(u: Floats, v: Floats, spread: float) -> Floats:
     """Return factors with mean 1 whose logarithm has the standard deviation `spread`."""
-    return np.asarray(np.exp(spread * normal(first, second) - spread**2 / 2))
+    return np.asarray(np.exp(spread * normal(u, v) - spread**2 / 2))
 
 
 def poisson(uniform: Floats, mean: Floats) -> Integers:
@@ -90,10 +90,10 @@ def poisson(uniform: Floats, mean: Floats) -> Integers:
     term = np.exp(-mean)
     total, count = term.copy(), np.zeros(np.shape(uniform), np.int64)
     for k in range(1, _MOST):
-        above = uniform > total
-        if not above.any():
+        exceeds = uniform > total
+        if not exceeds.any():
             break
-        count += above
+        count += exceeds
         term = term * mean / k
         total = total + term
     return count

@@ -100,8 +100,9 @@ def _memory(minutes: int) -> Callable[[Floats], float]:
     """Return the statistic that is the autocorrelation over `minutes`, of what was measured."""
 
     def statistic(watts: Floats) -> float:
-        off = watts - np.nanmean(watts)
-        return float(np.nanmean(off[:-minutes] * off[minutes:]) / np.nanmean(off**2))
+        """Return the autocorrelation."""
+        deviation = watts - np.nanmean(watts)
+        return float(np.nanmean(deviation[:-minutes] * deviation[minutes:]) / np.nanmean(deviation**2))
 
     return statistic
 
@@ -180,13 +181,13 @@ class Runs(NamedTuple):
 
 def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
     """Find the runs in a series: where it is above a threshold, ignoring short pauses."""
-    on = np.concatenate([[False], watts > kind.above_w, [False]])
-    edges = np.flatnonzero(on[1:] != on[:-1])
+    is_on = np.concatenate([[False], watts > kind.above_w, [False]])
+    edges = np.flatnonzero(is_on[1:] != is_on[:-1])
     begin, end = edges[::2], edges[1::2]
     if not len(begin):
         return Runs(np.empty(0), np.empty(0))
-    apart = (begin[1:] - end[:-1]) * step_s >= kind.pause_s
-    begin, end = begin[np.concatenate([[True], apart])], end[np.concatenate([apart, [True]])]
+    is_pause = (begin[1:] - end[:-1]) * step_s >= kind.pause_s
+    begin, end = begin[np.concatenate([[True], is_pause])], end[np.concatenate([is_pause, [True]])]
     sums = np.concatenate([[0.0], np.cumsum(watts)])
     seconds, means = (end - begin) * step_s, (sums[end] - sums[begin]) / (end - begin)
     long_enough = seconds >= kind.shortest_s
@@ -256,8 +257,8 @@ def television_rows(data: Path) -> Iterator[Row]:
         if len(windows := _windows(path)) > 3
     ]
     sets = Sets.of(Fleet(0, range(_SETS)).people)
-    shown = (library_w(0, _SETS, WINDOW * SLOT_S * 12, SLOT_S) - BASE_W) / GAIN_W * (LEVELS - 1)
-    watts = (sets.base_mw[:, None] + sets.gain_mw[:, None] * shown) / 1000
+    brightness = (library_w(0, _SETS, WINDOW * SLOT_S * 12, SLOT_S) - BASE_W) / GAIN_W * (LEVELS - 1)
+    watts = (sets.base_mw[:, None] + sets.gain_mw[:, None] * brightness) / 1000
     simulated = list(watts.reshape(_SETS, -1, WINDOW))
     for name, statistic in _WINDOW_STATISTICS.items():
         yield Row(
@@ -316,7 +317,7 @@ def run(arguments: argparse.Namespace) -> int:
         if place is None:
             print(table(rows))
         else:
-            arguments.into.write_text(f"{place.before}{BEGIN}\n{table(rows)}\n{END}{place.after}")
+            arguments.into.write_text(f"{place.head}{BEGIN}\n{table(rows)}\n{END}{place.tail}")
     except (TraceError, OSError, ValueError) as error:
         print(f"compare: {error}", file=sys.stderr)
         return 2
@@ -326,13 +327,14 @@ def run(arguments: argparse.Namespace) -> int:
 class _Place(NamedTuple):
     """The text around the table in a file."""
 
-    before: str
-    after: str
+    head: str
+    tail: str
 
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
-        before, begin, rest = path.read_text().partition(BEGIN)
-        _, end, after = rest.partition(END)
+        """Find the place in a file; raises ValueError if the file has no marks."""
+        head, begin, rest = path.read_text().partition(BEGIN)
+        _, end, tail = rest.partition(END)
         if not (begin and end):
             raise ValueError(f"{path} has no {BEGIN} with {END} after it")
-        return cls(before, after)
+        return cls(head, tail)

@@ -48,22 +48,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run(street: Street, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+def _run(street: Street, target: Path) -> None:
+    """Play the street and write the text and the picture to a folder."""
+    target.mkdir(parents=True, exist_ok=True)
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
         folder = Path(name)
         stream = config.load(configuration(folder)).stream[0]
         slot_ms = config.terms(stream).step_ms
-        expected = street.homes * street.slots(slot_ms)
-        with tqdm(total=expected, desc="private numbers received", disable=None) as bar:
+        total_records = street.homes * street.slots(slot_ms)
+        with tqdm(total=total_records, desc="private numbers received", disable=None) as bar:
             messages = asyncio.run(_play(street, slot_ms, folder, bar.update))
     outcome = Outcome.of(street, messages)
     screen = text(outcome, guarantee.of(stream), time.monotonic() - start_s)
     print(screen)
-    (out / "demo.txt").write_text(screen, encoding="utf-8")
-    draw(outcome, out / "demo.png")
-    print(f"This text and a picture: {out / 'demo.txt'}, {out / 'demo.png'}")
+    (target / "demo.txt").write_text(screen, encoding="utf-8")
+    draw(outcome, target / "demo.png")
+    print(f"This text and a picture: {target / 'demo.txt'}, {target / 'demo.png'}")
 
 
 async def _play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:

@@ -11,9 +11,9 @@ PACKAGES = {
 """The packages that each extra of pyproject.toml installs."""
 
 
-def lacking(missing: ModuleNotFoundError, extra: str) -> str:
-    """Return the sentence that names the missing module and the extra that has it: `extra`, if it does."""
-    package = (missing.name or "").partition(".")[0]
+def lacking(error: ModuleNotFoundError, extra: str) -> str:
+    """Return a sentence that names the missing module and an extra that installs it, preferably `extra`."""
+    package = (error.name or "").partition(".")[0]
     extras = [extra, *(name for name, packages in PACKAGES.items() if package in packages)]
-    having = next((name for name in extras if package in PACKAGES[name]), extra)
-    return f"{missing.name} is missing: {hint(having, SIMULATORS)}"
+    supplier = next((name for name in extras if package in PACKAGES[name]), extra)
+    return f"{error.name} is missing: {hint(supplier, SIMULATORS)}"

@@ -124,25 +124,28 @@ class Faults:
         stamps_ms = readings.times_ms + _skew_error_ms(skew, sent_ms) + _jump_error_ms(jump)
         first_ms, second_ms = _arrival_ms(seed, home, sent_ms, struck, burst)
         copies = np.flatnonzero(leaves), np.flatnonzero(struck["duplicate"])
-        sent = np.concatenate(copies)
+        index = np.concatenate(copies)
         arrived_ms = np.concatenate([first_ms[copies[0]], second_ms[copies[1]]])
-        order = np.lexsort((sent, arrived_ms))
-        sent = sent[order]
-        arrivals = Arrivals(sent, sent_ms[sent], arrived_ms[order], stamps_ms[sent], readings.values[sent])
+        order = np.lexsort((index, arrived_ms))
+        index = index[order]
+        arrivals = Arrivals(
+            index, sent_ms[index], arrived_ms[order], stamps_ms[index], readings.values[index]
+        )
         return arrivals, _make_rows(home, sent_ms, stamps_ms, struck)
 
     def _draw_episode(self, seed: int, name: str, home: int, sent_ms: Integers) -> _Episode:
-        """Draw the episode of each time's day, or of the day before where that one lasts over midnight."""
+        """Draw the episode of each time's day, or of the day before if that episode lasts past midnight."""
         inside = np.zeros(len(sent_ms), bool)
         begin_ms, end_ms, size = np.zeros_like(sent_ms), np.zeros_like(sent_ms), np.zeros(len(sent_ms))
-        for ago in (1, 0):
-            day = sent_ms // DAY_MS - ago
+        for days_ago in (1, 0):
+            day = sent_ms // DAY_MS - days_ago
             happens, start, lasts, number = uniforms(seed, f"fault {name}", home, day)
             start_ms = day * DAY_MS + (start * DAY_MS).astype(np.int64)
             stop_ms = start_ms + 1 + (lasts * _LONGEST_MS).astype(np.int64)
-            now = (happens < getattr(self, name)) & (start_ms <= sent_ms) & (sent_ms < stop_ms)
-            begin_ms, end_ms = np.where(now, start_ms, begin_ms), np.where(now, stop_ms, end_ms)
-            inside, size = inside | now, np.where(now, number, size)
+            in_episode = (happens < getattr(self, name)) & (start_ms <= sent_ms) & (sent_ms < stop_ms)
+            begin_ms = np.where(in_episode, start_ms, begin_ms)
+            end_ms = np.where(in_episode, stop_ms, end_ms)
+            inside, size = inside | in_episode, np.where(in_episode, number, size)
         return _Episode(inside, begin_ms, end_ms, size)
 
 
@@ -176,11 +179,11 @@ def _arrival_ms(
     seed: int, home: int, sent_ms: Integers, struck: dict[str, Flags], burst: _Episode
 ) -> tuple[Integers, Integers]:
     """Return the arrival of the first copy of each reading, and of a second one."""
-    network, copy, late, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
+    network, copy, lateness, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
     shortest_ms, longest_ms = _LATE_MS
     leaves_ms = np.where(struck["burst"], burst.end_ms, sent_ms)
     delay_ms = network * NETWORK_MS + OVERTAKEN_MS * struck["reorder"]
-    delay_ms += (shortest_ms + late * (longest_ms - shortest_ms)) * struck["late"]
+    delay_ms += (shortest_ms + lateness * (longest_ms - shortest_ms)) * struck["late"]
     first_ms = leaves_ms + delay_ms.astype(np.int64)
     return first_ms, first_ms + (copy * _COPY_MS).astype(np.int64)
 

@@ -47,12 +47,12 @@ class Events:
         """Return the events of one name."""
         return self.where(self.appliance == self.names.index(name))
 
-    def where(self, chosen: NDArray[np.bool_]) -> "Events":
-        """Return the chosen events."""
+    def where(self, mask: NDArray[np.bool_]) -> "Events":
+        """Return the events that the mask selects."""
         home, appliance, start_s, end_s, channel = (
-            column[chosen] for column in (self.home, self.appliance, self.start_s, self.end_s, self.channel)
+            column[mask] for column in (self.home, self.appliance, self.start_s, self.end_s, self.channel)
         )
-        return Events(self.names, home, appliance, start_s, end_s, self.watts[chosen], channel)
+        return Events(self.names, home, appliance, start_s, end_s, self.watts[mask], channel)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,21 +111,25 @@ class Fleet:
         """
         if step_s < 1 or DAY_S % step_s:
             raise ValueError(f"a step is whole seconds that divide a day, not {step_s} s")
-        before = self._draw(first - 1)
+        starts_before = self._draw(first - 1)
         for day in range(first, first + count):
             starts = self._draw(day)
-            yield Day(day, self._sum_watts(day, before, starts, step_s), self._list_events(day, starts))
-            before = starts
+            yield Day(
+                day, self._sum_watts(day, starts_before, starts, step_s), self._list_events(day, starts)
+            )
+            starts_before = starts
 
     def _draw(self, day: int) -> _Starts:
         state = self.people, self.people.absences(day), self.people.activity(day), day
         return _Starts([load.runs(*state) for load in self.catalogue], viewings(*state))
 
-    def _sum_watts(self, day: int, before: _Starts, starts: _Starts, step_s: int) -> NDArray[np.float32]:
-        # What started on the day before may last into this one.
-        edges = [*_edges(before, -DAY_S), *_edges(starts, 0)]
+    def _sum_watts(
+        self, day: int, starts_before: _Starts, starts: _Starts, step_s: int
+    ) -> NDArray[np.float32]:
+        # Runs that started on the day before may last into this one.
+        edges = [*_edges(starts_before, -DAY_S), *_edges(starts, 0)]
         energy = _sum_edges(edges, self.people.standby_mw, step_s)
-        for watching, shift_s in ((before.viewings, -DAY_S), (starts.viewings, 0)):
+        for watching, shift_s in ((starts_before.viewings, -DAY_S), (starts.viewings, 0)):
             self._add_content(energy, watching, shift_s, day, step_s)
         return (energy / (1000 * step_s)).astype(np.float32)
 
@@ -142,11 +146,11 @@ class Fleet:
             begin, end = max(start, 0), min(stop, DAY_S)
             if begin >= end:
                 continue
-            cell, last = begin // step_s, (end - 1) // step_s
-            bounds = np.arange(cell, last + 2) * step_s
+            cell, last_cell = begin // step_s, (end - 1) // step_s
+            bounds = np.arange(cell, last_cell + 2) * step_s
             bounds[0], bounds[-1] = begin, end
             sums = brightness_sums(self.seed, channel, day)[bounds]
-            energy[row, cell : last + 1] += gain * (sums[1:] - sums[:-1])
+            energy[row, cell : last_cell + 1] += gain * (sums[1:] - sums[:-1])
 
     def _list_events(self, day: int, starts: _Starts) -> Events:
         shows, absences = starts.viewings, self.people.absences(day)

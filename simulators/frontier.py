@@ -46,8 +46,8 @@ def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
     """Draw the points as PDF or PNG, the same bytes for the same points; raise Unusable if that fails."""
     try:
         from simulators.adversary.picture import save  # noqa: PLC0415 (it needs matplotlib)
-    except ModuleNotFoundError as missing:
-        raise Unusable(f"a plot: {lacking(missing, 'analysis')}") from None
+    except ModuleNotFoundError as error:
+        raise Unusable(f"a plot: {lacking(error, 'analysis')}") from None
     save(points, scene, path)
 
 

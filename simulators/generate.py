@@ -61,8 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write or send, and print a summary; return 1 if that failed, 2 for bad arguments."""
-    first = (arguments.first_day - DAY_0).days
-    plan = Plan(arguments.seed, arguments.homes, arguments.days, arguments.step, first, arguments.resolution)
+    first_day = (arguments.first_day - DAY_0).days
+    plan = Plan(
+        arguments.seed, arguments.homes, arguments.days, arguments.step, first_day, arguments.resolution
+    )
     try:
         if arguments.engine == "spark":
             print(_run_on_spark(plan, arguments.out))
@@ -76,32 +78,32 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_or_send(plan: Plan, out: str, topic: str) -> str:
+def _write_or_send(plan: Plan, target: str, topic: str) -> str:
     """Write to files or send to a broker; return a summary."""
-    if "://" in out:
-        broker(out)
-        return f"{asyncio.run(plan.send(out, topic)):,} readings sent to {out}"
-    files = Files.at(Path(out))
+    if "://" in target:
+        broker(target)
+        return f"{asyncio.run(plan.send(target, topic)):,} readings sent to {target}"
+    files = Files.at(Path(target))
     readings, events = plan.write(files)
     return f"{readings:,} readings in {files.series}, {events:,} events in {files.events}"
 
 
-def _run_on_spark(plan: Plan, out: str) -> str:
+def _run_on_spark(plan: Plan, target: str) -> str:
     """Write to folders, on Spark's workers; return a summary."""
-    if "://" in out or Path(out).suffix:
-        raise ValueError(f"{out} is not a folder: with --engine spark there are many files")
+    if "://" in target or Path(target).suffix:
+        raise ValueError(f"{target} is not a folder: with --engine spark there are many files")
     try:
-        from simulators import spark  # noqa: PLC0415 - for those who have a cluster
-    except ModuleNotFoundError as missing:
-        raise ValueError(lacking(missing, "spark")) from missing
-    return spark.write(plan, Path(out))
+        from simulators import spark  # noqa: PLC0415 - needs pyspark
+    except ModuleNotFoundError as error:
+        raise ValueError(lacking(error, "spark")) from error
+    return spark.write(plan, Path(target))
 
 
 def _plot(plan: Plan, path: Path) -> None:
     try:
-        from simulators.plot import draw  # noqa: PLC0415 - matplotlib, for those who want a picture
-    except ModuleNotFoundError as missing:
-        raise ValueError(lacking(missing, "analysis")) from missing
+        from simulators.plot import draw  # noqa: PLC0415 - needs matplotlib
+    except ModuleNotFoundError as error:
+        raise ValueError(lacking(error, "analysis")) from error
     draw(next(plan.parts()), plan.first, path)
 
 

@@ -96,9 +96,9 @@ class Households:
         away = np.zeros(len(self.homes), np.bool_)
         for week in range(day // 7 - JOURNEY_MAX_DAYS // 7, day // 7 + 1):
             chance = uniforms(self.seed, "journey", self.homes, week)
-            first = week * 7 + np.floor(7 * chance[1])
+            first_day = week * 7 + np.floor(7 * chance[1])
             days = 1 + np.floor(JOURNEY_MAX_DAYS * chance[2] ** 2)
-            away |= (chance[0] < _JOURNEYS_A_WEEK) & (first <= day) & (day < first + days)
+            away |= (chance[0] < _JOURNEYS_A_WEEK) & (first_day <= day) & (day < first_day + days)
         return away
 
 

@@ -1,15 +1,15 @@
-"""The exception that every simulation raises when an invariant does not hold."""
+"""The exception that every simulation raises when an invariant is violated."""
 
 
 class InvariantViolation(Exception):
-    """An invariant that does not hold, and where."""
+    """A violated invariant, and its location."""
 
-    def __init__(self, invariant: str, where: object = "") -> None:
-        super().__init__(f"{invariant}: {where}" if where != "" else invariant)
+    def __init__(self, invariant: str, location: object = "") -> None:
+        super().__init__(f"{invariant}: {location}" if location != "" else invariant)
         self.invariant = invariant
 
 
-def check(holds: object, invariant: str, where: object = "") -> None:
-    """Raise InvariantViolation unless it holds."""
+def check(holds: object, invariant: str, location: object = "") -> None:
+    """Raise InvariantViolation unless `holds` is true."""
     if not holds:
-        raise InvariantViolation(invariant, where)
+        raise InvariantViolation(invariant, location)

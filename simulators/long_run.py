@@ -1,4 +1,4 @@
-"""The log of a long run: a line for each part that is done, so that the run can be stopped and continued.
+"""The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
 The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
 is on disk before the next part begins. A line that a crash cut short is dropped. A log of other code is
@@ -43,8 +43,8 @@ def revision() -> str:
     if git is None:
         return "unknown"
     command = [git, "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - no input in it
-    return done.stdout.strip() if done.returncode == 0 else "unknown"
+    result = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - a constant command
+    return result.stdout.strip() if result.returncode == 0 else "unknown"
 
 
 class LongRun:
@@ -93,7 +93,7 @@ class LongRun:
             raise OtherLog(f"{path}: is of other code (revision {header.get('revision')}); name another log")
 
     def append(self, part: Part) -> None:
-        """Append a part that is done, and sync it; a signal of STOPS waits until it is on disk.
+        """Append a completed part, and sync it; a signal of STOPS waits until it is on disk.
 
         Raises OtherLog if the code was changed since the start: the part may be of both versions.
         """
@@ -130,6 +130,7 @@ def stoppable() -> Iterator[None]:
     """Raise Stopped in the main thread at the first of STOPS, also where they were ignored."""
 
     def stop(number: int, _: object) -> None:
+        """Raise Stopped with the signal's name."""
         raise Stopped(signal.Signals(number).name)
 
     with _handle_signals(stop):
@@ -150,12 +151,12 @@ def _delay_signals() -> Iterator[None]:
 
 @contextmanager
 def _handle_signals(handler: Callable[[int, object], object]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in STOPS}
+    handlers = {number: signal.signal(number, handler) for number in STOPS}
     try:
         yield
     finally:
-        for number, former in before.items():
-            signal.signal(number, former)
+        for number, former_handler in handlers.items():
+            signal.signal(number, former_handler)
 
 
 def _parse_line(path: Path, number: int, line: bytes) -> Part:

@@ -1,4 +1,4 @@
-"""Meters: how one measures the power in a home, and when it reports.
+"""Meters: how a meter measures the power in a home, and when it reports.
 
 A meter has a resolution, a constant relative error, a clock that drifts, and a register of energy that rolls
 over. It reports on a grid, or when the power has changed by more than a dead band: the last report is then
@@ -58,9 +58,9 @@ class Meter:
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
         """Draw a home's meter: within class B (1 %), with a quartz clock (20 ppm) set to within 2 s."""
         chance = uniforms(seed, "meter", home)
-        gain, ahead = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)
+        gain, ahead_ms = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)
         drift_ppm = _DRIFT_PPM * normal(chance[2], chance[3])
-        return cls(resolution_w, float(gain), float(drift_ppm), round(float(ahead)))
+        return cls(resolution_w, float(gain), float(drift_ppm), round(float(ahead_ms)))
 
     def shown_w(self, watts: ArrayLike) -> Floats:
         """Return the shown power: the nearest multiple of the resolution, halves up."""
@@ -69,13 +69,15 @@ class Meter:
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
         """Return its clock's times at true times, of which the first is the start."""
-        passed = times_ms - times_ms[:1]
-        return np.asarray(times_ms + self.ahead_ms + np.floor(passed * self.drift_ppm / 1e6 + 0.5), np.int64)
+        elapsed_ms = times_ms - times_ms[:1]
+        return np.asarray(
+            times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
+        )
 
     def on_grid(self, watts: ArrayLike, start_ms: int, step_s: int) -> Readings:
         """Return a reading a step, stamped with the step's beginning: the mean power over it."""
-        shown = self.shown_w(watts)
-        return Readings(self.stamps_ms(start_ms + 1000 * step_s * np.arange(len(shown))), shown)
+        power_w = self.shown_w(watts)
+        return Readings(self.stamps_ms(start_ms + 1000 * step_s * np.arange(len(power_w))), power_w)
 
     def on_change(
         self, watts: ArrayLike, start_ms: int, step_s: int, dead_band_w: float, longest_s: int = 900
@@ -88,23 +90,28 @@ class Meter:
         if dead_band_w < 0 or longest_s < step_s:
             raise ValueError("a dead band is at least 0 W, and the longest silence at least a step")
         on_grid = self.on_grid(watts, start_ms, step_s)
-        sent = _indices_sent(on_grid.values, dead_band_w, longest_s // step_s)
-        return Readings(on_grid.times_ms[sent], on_grid.values[sent])
+        indices = _indices_sent(on_grid.values, dead_band_w, longest_s // step_s)
+        return Readings(on_grid.times_ms[indices], on_grid.values[indices])
 
     def register(self, watts: ArrayLike, start_ms: int, step_s: int, start_wh: float = 0.0) -> Readings:
         """Return its register at the end of each step: whole counts of all energy, rounded down."""
         energy_wh = start_wh + np.cumsum(np.asarray(watts, np.float64)) * (self.gain * step_s / 3600)
         counts = np.floor(energy_wh / self.register_wh + 10.0**-_DIGITS)
-        shown = np.round(counts * self.register_wh % self.rollover_wh, _DIGITS)
-        return Readings(self.stamps_ms(start_ms + 1000 * step_s * np.arange(len(shown) + 1))[1:], shown)
+        register_wh = np.round(counts * self.register_wh % self.rollover_wh, _DIGITS)
+        return Readings(
+            self.stamps_ms(start_ms + 1000 * step_s * np.arange(len(register_wh) + 1))[1:], register_wh
+        )
 
 
 def _indices_sent(values: Floats, dead_band: float, longest: int) -> NDArray[np.int64]:
-    """Return the indices of readings that leave: the next off the last one sent, or `longest` after it."""
-    sent, index = [], 0
+    """Return the indices of the readings sent.
+
+    After each, the next is the first outside the dead band around it, or the one `longest` steps later.
+    """
+    indices, index = [], 0
     while index < len(values):
-        sent.append(index)
-        ahead = values[index + 1 : index + longest]
-        off = np.abs(ahead - values[index]) > dead_band
-        index += 1 + (int(off.argmax()) if off.any() else len(ahead))
-    return np.array(sent, np.int64)
+        indices.append(index)
+        following = values[index + 1 : index + longest]
+        is_outside = np.abs(following - values[index]) > dead_band
+        index += 1 + (int(is_outside.argmax()) if is_outside.any() else len(following))
+    return np.array(indices, np.int64)

@@ -1,4 +1,4 @@
-"""The outcome of a street: what a receiver makes of its private numbers, beside truth and promises."""
+"""The outcome of a street: a receiver's results from its private numbers, against truth and promises."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from simulators.street import START_MS, Street
 
 COVERAGE = 0.95
 EVENING_MS = START_MS + 18 * HOUR_MS
-"""The half hour that is shown as an example."""
+"""The half hour that serves as an example."""
 
 Floats = NDArray[np.float64]
 
@@ -88,10 +88,10 @@ class Outcome:
         """Return the mean power of `count` homes in one half hour, that of the first day's evening."""
         if count > self.street.homes:
             return Compared(None, None, self._promised(count, 1))
-        chosen = self.choose(count)
+        indices = self.choose(count)
         slot = (EVENING_MS - START_MS) // self.terms.step_ms
-        private = mean_value((self.homes[home] for home in chosen), EVENING_MS, COVERAGE)
-        return _compared(self.true_w[chosen, slot].mean(), private)
+        private = mean_value((self.homes[home] for home in indices), EVENING_MS, COVERAGE)
+        return _compared(self.true_w[indices, slot].mean(), private)
 
     def energy_kwh(self, count: int, days: int) -> Compared:
         """Return the mean energy of `count` homes in the first `days` days."""
@@ -99,15 +99,15 @@ class Outcome:
         kwh = float(self.terms.kwh_per_unit())
         if count > self.street.homes or days > self.street.days:
             return Compared(None, None, kwh * self._promised(count, slots))
-        chosen = self.choose(count)
-        homes = (self.homes[home] for home in chosen)
+        indices = self.choose(count)
+        homes = (self.homes[home] for home in indices)
         private = mean_energy(homes, START_MS, START_MS + days * DAY_MS, COVERAGE)
-        return _compared(self.true_w[chosen, :slots].mean(axis=0).sum() * kwh, private)
+        return _compared(self.true_w[indices, :slots].mean(axis=0).sum() * kwh, private)
 
     def _promised(self, count: int, slots: int) -> float:
         """Return the half width of the mean over `count` homes of their sum over `slots` slots."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
-        return _shown(half_width_of_total([part], COVERAGE))
+        return _rounded(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
@@ -136,10 +136,10 @@ class Outcome:
 
 
 def _compared(true: float, private: Estimate) -> Compared:
-    return Compared(float(true), private.value, _shown(private.high - private.value))
+    return Compared(float(true), private.value, _rounded(private.high - private.value))
 
 
-def _shown(half_width: float) -> float:
+def _rounded(half_width: float) -> float:
     """Return a half width as `check` shows it: a tie goes to the whole quanta inside."""
     return math.nextafter(round(half_width, 6), 0)
 

@@ -68,10 +68,10 @@ def signature(scene: Scene, seed: int) -> Iterator[Reading]:
     true = scene.points[0, 0]
     bits = SeededBits(seed)
     for epsilon in SIGNATURE_EPSILONS:
-        for noise, drawn in smart_meter(true, epsilon, scene.quantum, float(DELTA), bits).items():
-            promised = drawn.reading_epsilon, drawn.window_epsilon, drawn.alpha
+        for noise, release in smart_meter(true, epsilon, scene.quantum, float(DELTA), bits).items():
+            promised = release.reading_epsilon, release.window_epsilon, release.alpha
             for slot, (true_w, private_w) in enumerate(
-                zip(true.tolist(), drawn.values.tolist(), strict=True)
+                zip(true.tolist(), release.values.tolist(), strict=True)
             ):
                 yield Reading(epsilon, noise, *promised, slot * library.SLOT_S, true_w, private_w)
 
@@ -89,19 +89,19 @@ def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the tables of the items, and draw their pictures where `--out` names a folder."""
-    out, seed = arguments.out, arguments.seed
+    folder, seed = arguments.out, arguments.seed
     try:
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-        if out is not None and not arguments.items:
-            _write_all(out, arguments)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        if folder is not None and not arguments.items:
+            _write_all(folder, arguments)
             return 0
         items = dict.fromkeys(arguments.items or ITEMS)
         agree = [_print_table(item) for item in items]
-        if out is not None and items.keys() & DATES_ITEMS:
-            _write_dates(out)
-        if out is not None and items.keys() & SIGNATURE_ITEMS:
-            _write_signature(out, library.programmes(arguments.size, SLOTS, seed), seed)
+        if folder is not None and items.keys() & DATES_ITEMS:
+            _write_dates(folder)
+        if folder is not None and items.keys() & SIGNATURE_ITEMS:
+            _write_signature(folder, library.programmes(arguments.size, SLOTS, seed), seed)
     except (Unusable, OSError) as error:
         print(f"paper: {error}", file=sys.stderr)
         return UNUSABLE
@@ -115,7 +115,7 @@ def _print_table(item: str) -> bool:
     return table.agrees
 
 
-def _write_all(out: Path, arguments: argparse.Namespace) -> None:
+def _write_all(folder: Path, arguments: argparse.Namespace) -> None:
     """Write both figures, attack at all levels, and print each result."""
     seed = arguments.seed
     scene = library.programmes(arguments.size, SLOTS, seed)
@@ -124,24 +124,24 @@ def _write_all(out: Path, arguments: argparse.Namespace) -> None:
     for point in identification(scene, arguments.trials, seed):
         print(_format(point), flush=True)
         points.append(point)
-    curve.write(points, out / "identification.csv", seed)
+    curve.write(points, folder / "identification.csv", seed)
     print()
-    _write_dates(out)
+    _write_dates(folder)
     print()
-    _write_signature(out, scene, seed)
+    _write_signature(folder, scene, seed)
 
 
-def _write_dates(out: Path) -> None:
+def _write_dates(folder: Path) -> None:
     """Draw Fig. 3, write its numbers and print its caption."""
-    _write_csv(out / "fig3.csv", Alpha._fields, alphas := list(dates()))
-    draw_dates(alphas, DATES_CAPTION, out / "fig3.png")
+    _write_csv(folder / "fig3.csv", Alpha._fields, alphas := list(dates()))
+    draw_dates(alphas, DATES_CAPTION, folder / "fig3.png")
     print(DATES_CAPTION)
 
 
-def _write_signature(out: Path, scene: Scene, seed: int) -> None:
+def _write_signature(folder: Path, scene: Scene, seed: int) -> None:
     """Draw Fig. 4, write its numbers and print its caption."""
-    _write_csv(out / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
-    draw_signature(readings, SIGNATURE_CAPTION, out / "fig4.png")
+    _write_csv(folder / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
+    draw_signature(readings, SIGNATURE_CAPTION, folder / "fig4.png")
     print(SIGNATURE_CAPTION)
 
 

@@ -22,29 +22,29 @@ def draw(outcome: Outcome, path: Path) -> None:
     home_w, street_w = outcome.band_w
     figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
     figure.suptitle(f"meteragent hides {hides_wh} Wh in every half hour: whether a kettle was boiled")
-    above, below = figure.subplots(2, 1, sharex=True)
-    _panel(above, f"One home: a half hour can be off by {home_w:,.0f} W", private[outcome.middle], home_w)
-    _steps(above, raw[outcome.middle], TRUE, 1.1, "true, every 5 minutes: stays at home")
+    home_axes, street_axes = figure.subplots(2, 1, sharex=True)
+    _panel(home_axes, f"One home: a half hour can be off by {home_w:,.0f} W", private[outcome.middle], home_w)
+    _steps(home_axes, raw[outcome.middle], TRUE, 1.1, "true, every 5 minutes: stays at home")
     _panel(
-        below,
+        street_axes,
         f"{street.homes:,} homes: their mean is right to {street_w:,.0f} W",
         private.mean(axis=0),
         street_w,
     )
-    _steps(below, true.mean(axis=0), TRUE, 1.6, "true mean")
-    for axes in (above, below):
+    _steps(street_axes, true.mean(axis=0), TRUE, 1.6, "true mean")
+    for axes in (home_axes, street_axes):
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, fontsize=9
         )
         legend.set_in_layout(False)
-    below.set_xlim(0, 24)
-    below.set_xticks(range(0, 25, 3), [f"{hour}:00" for hour in range(0, 25, 3)])
-    below.set_xlabel("time of day")
+    street_axes.set_xlim(0, 24)
+    street_axes.set_xticks(range(0, 25, 3), [f"{hour}:00" for hour in range(0, 25, 3)])
+    street_axes.set_xlabel("time of day")
     figure.savefig(path)
 
 
 def _panel(axes: Axes, title: str, private: Floats, within: float) -> None:
-    """What leaves, and the band that holds the truth."""
+    """Draw the private numbers, and the band that contains the truth."""
     axes.set_title(title, loc="left", fontweight="bold", pad=25)
     _steps(axes, private, PRIVATE, 2.2, "what leaves, every half hour")
     edges, middle = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])

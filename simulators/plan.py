@@ -22,7 +22,7 @@ DAY_0 = date(2025, 1, 6)
 """A Monday; days are numbered from it, so that a date is the same day in every file of a seed."""
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
-"""Most readings of a day in memory; more homes are done in parts, one after the other."""
+"""The most readings of a day in memory; more homes are simulated in parts, one after the other."""
 
 _TIME = pa.timestamp("ms", "UTC")
 SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
@@ -45,16 +45,16 @@ class Files(NamedTuple):
     events: Path
 
     @classmethod
-    def at(cls, out: Path) -> "Files":
-        """Return FILE.parquet or FILE.csv and its events, or the files in a folder.
+    def at(cls, target: Path) -> "Files":
+        """Return FILE.parquet or FILE.csv and its events, or the two files in a folder.
 
         Raises ValueError for another ending.
         """
-        if out.suffix in (".parquet", ".csv"):
-            return cls(out, out.with_name(f"{out.stem}.events{out.suffix}"))
-        if out.suffix:
-            raise ValueError(f"{out} is neither FILE.parquet nor FILE.csv nor a folder")
-        return cls(out / "series.parquet", out / "events.parquet")
+        if target.suffix in (".parquet", ".csv"):
+            return cls(target, target.with_name(f"{target.stem}.events{target.suffix}"))
+        if target.suffix:
+            raise ValueError(f"{target} is neither FILE.parquet nor FILE.csv nor a folder")
+        return cls(target / "series.parquet", target / "events.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Plan:
 
     def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
         """Yield the homes, or a choice of them, in fleets that fit in memory."""
-        chosen = range(self.homes) if homes is None else homes
+        selection = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
-        for begin in range(0, len(chosen), at_once):
-            yield Fleet(self.seed, chosen[begin : begin + at_once])
+        for begin in range(0, len(selection), at_once):
+            yield Fleet(self.seed, selection[begin : begin + at_once])
 
     def write(self, files: Files) -> tuple[int, int]:
         """Write the files; return the number of readings and of events.
@@ -106,10 +106,10 @@ class Plan:
             topics = [topic.replace("{meter}", f"m{home}") for home in fleet.homes]
             for day in fleet.days(self.first, self.days, self.step_s):
                 start_s = _DAY_0_MS // 1000 + day.day * DAY_S
-                shown = Meter(self.resolution_w).shown_w(day.watts)
-                for index, column in enumerate(shown.T):
+                power_w = Meter(self.resolution_w).shown_w(day.watts)
+                for index, column in enumerate(power_w.T):
                     yield from _readings(topics, start_s + index * self.step_s, column.tolist())
-            yield from _readings(topics, start_s + DAY_S, shown[:, -1].tolist())
+            yield from _readings(topics, start_s + DAY_S, power_w[:, -1].tolist())
 
     async def send(self, url: str, topic: str) -> int:
         """Publish all readings at QoS 1; return the number that the broker has acknowledged: all.

@@ -66,6 +66,7 @@ async def replay(
     with tqdm(total=total, unit=" readings", disable=None) as bar:
 
         def count_one() -> None:
+            """Count an acknowledged reading."""
             nonlocal acknowledged
             acknowledged += 1
             bar.update()
@@ -178,8 +179,8 @@ def _load_trace(arguments: argparse.Namespace) -> Trace:
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
     """Send or write the trace; return the number of readings, and where and when they are."""
-    first = iso_time(int(trace.times_ms[0]))
-    span = f"{first} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{first} on"
+    start = iso_time(int(trace.times_ms[0]))
+    span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
         options = {name: getattr(arguments, name) for name in _MQTT}
         mqtt = {name: _MQTT[name] if value is None else value for name, value in options.items()}
@@ -198,6 +199,7 @@ def _refusing(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Wrap a parser for argparse, which shows the text of its own error only."""
 
     def parsed(text: str) -> T:
+        """Parse the text."""
         try:
             return parse(text)
         except ValueError as error:

@@ -45,10 +45,10 @@ class Resets:
         ]
         for index in resets:
             base[index:] = readings.values[index - 1]
-        shown = readings.values - base
-        rollovers = np.flatnonzero((np.diff(shown // self.rollover_wh) > 0) & (np.diff(base) == 0)) + 1
+        counts_wh = readings.values - base
+        rollovers = np.flatnonzero((np.diff(counts_wh // self.rollover_wh) > 0) & (np.diff(base) == 0)) + 1
         faults = [(index, "reset") for index in resets] + [(int(index), "rollover") for index in rollovers]
-        stamps_ms, values = readings.times_ms, _round(shown % self.rollover_wh)
+        stamps_ms, values = readings.times_ms, _round(counts_wh % self.rollover_wh)
         rows = [
             Row(home, int(sent_ms[index]), fault, int(stamps_ms[index])) for index, fault in sorted(faults)
         ]

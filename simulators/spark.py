@@ -54,7 +54,7 @@ def simulate(
     )
 
 
-def write(plan: Plan, out: Path, spark: SparkSession | None = None) -> str:
+def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
     """Write `series.parquet` and `events.parquet` into a folder, each a folder itself; return a summary."""
     session = SparkSession.builder.appName("meteragent simulators").getOrCreate() if spark is None else spark
     settings = {
@@ -65,12 +65,12 @@ def write(plan: Plan, out: Path, spark: SparkSession | None = None) -> str:
     }
     tables = simulate(session, plan.homes, plan.days, **settings)  # type: ignore[arg-type]
     for name, table in zip(tables._fields, tables, strict=True):
-        table.write.mode("overwrite").parquet(str(out / f"{name}.parquet"))
-    return f"{plan.homes:,} homes, {plan.days:,} days in {out}"
+        table.write.mode("overwrite").parquet(str(folder / f"{name}.parquet"))
+    return f"{plan.homes:,} homes, {plan.days:,} days in {folder}"
 
 
 def _tables(plan: Plan, table: Table) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return the function of a task: homes in, their days' tables out."""
+    """Return the function of a task, which turns batches of homes into the tables of their days."""
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:

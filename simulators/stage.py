@@ -140,8 +140,8 @@ async def _messages(
         yield topics[home], payload
 
 
-async def _count_records(receiver: Client, received: dict[bytes, None], expected: int) -> AsyncIterator[int]:
-    """Receive messages; yield the number of records at each new one, until the expected number is there."""
+async def _count_records(receiver: Client, received: dict[bytes, None], total: int) -> AsyncIterator[int]:
+    """Receive messages; yield the number of records at each new one, until there are `total`."""
     count = 0
     async for message in receiver.messages:
         payload = bytes(message.payload)
@@ -151,7 +151,7 @@ async def _count_records(receiver: Client, received: dict[bytes, None], expected
         if message.topic.matches("private/+/power"):
             count += 1
             yield count
-        if count == expected:
+        if count == total:
             return
 
 
@@ -167,8 +167,8 @@ class _Program:
     async def wait_for(self, word: str) -> str:
         """Wait for a line on standard output that begins with a word; return the rest of it."""
         async for line in self.lines:
-            first, _, rest = line.decode().strip().partition(" ")
-            if first == word:
+            line_word, _, rest = line.decode().strip().partition(" ")
+            if line_word == word:
                 return rest
         raise await self.end()
 

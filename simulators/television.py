@@ -59,10 +59,12 @@ def brightness_sums(seed: int, channel: int, day: int) -> Integers:
     in_scene = np.searchsorted(scene_s, shot_s, side="right").clip(max=len(level) - 1)
     # The sum of three uniform numbers is nearly normal, with a standard deviation of a half.
     bright = (level[in_scene] + 2 * spread * (shot[1:].sum(axis=0) - 1.5)).clip(0, 1)
-    shown = np.repeat(np.floor((LEVELS - 1) * bright), np.diff(shot_s, prepend=0))[:DAY_S].astype(np.int64)
+    brightness = np.repeat(np.floor((LEVELS - 1) * bright), np.diff(shot_s, prepend=0))[:DAY_S].astype(
+        np.int64
+    )
     cuts = scene_s[(scene[1] < _BLACK) & (scene_s < DAY_S)].astype(np.int64)
-    shown[cuts] = 0
-    lagged = np.convolve(shown, _LAG)[:DAY_S] // LEVELS
+    brightness[cuts] = 0
+    lagged = np.convolve(brightness, _LAG)[:DAY_S] // LEVELS
     return np.concatenate([[0], np.cumsum(lagged)])
 
 
@@ -114,14 +116,15 @@ class Viewings:
         """Return the mean power of each viewing, over midnight too."""
         bright = np.zeros(len(self.row), np.int64)
         for channel in np.unique(self.channel):
-            on = self.channel == channel
+            is_channel = self.channel == channel
             for offset in (0, 1):
                 start, stop = (
-                    (bound[on] - offset * DAY_S).clip(0, DAY_S) for bound in (self.start_s, self.stop_s)
+                    (bound[is_channel] - offset * DAY_S).clip(0, DAY_S)
+                    for bound in (self.start_s, self.stop_s)
                 )
                 if (stop > start).any():
                     sums = brightness_sums(seed, int(channel), day + offset)
-                    bright[on] += sums[stop] - sums[start]
+                    bright[is_channel] += sums[stop] - sums[start]
         return np.asarray((self.base_mw + self.gain_mw * bright / (self.stop_s - self.start_s)) / 1000)
 
 

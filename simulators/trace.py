@@ -101,14 +101,14 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
             f"column {names[1]} holds clock times, not watts: choose one of watts (--watts of replay); "
             f"there are: {', '.join(table.column_names)}"
         )
-    rising, first = np.unique(times_ms[finite], return_index=True)
-    return _check_length(rising, power[finite][first])
+    distinct_ms, index = np.unique(times_ms[finite], return_index=True)
+    return _check_length(distinct_ms, power[finite][index])
 
 
-def write(trace: Trace, path: Path, loops: int, written: Callable[[int], object]) -> int:
+def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object]) -> int:
     """Write an ended trace `loops` times, without the reading at its very end, so that `load` reads it back.
 
-    The columns are time (UTC, milliseconds) and watts. `written` is called with the number of readings in
+    The columns are time (UTC, milliseconds) and watts. `progress` is called with the number of readings in
     each batch. Returns the number of all readings. Raises OSError as the system does.
     """
     readings = len(trace) - 1
@@ -120,7 +120,7 @@ def write(trace: Trace, path: Path, loops: int, written: Callable[[int], object]
             times_ms = np.concatenate([lap.times_ms[:readings] for lap in batch])
             watts = np.concatenate([lap.watts[:readings] for lap in batch])
             file.write_table(pa.table([pa.array(times_ms, _TIME), pa.array(watts)], schema=schema))
-            written(len(times_ms))
+            progress(len(times_ms))
     return loops * readings
 
 

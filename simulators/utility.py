@@ -154,13 +154,14 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
     ]
 
     def figure(name: str) -> Floats:
+        """Return one figure of all estimates."""
         return np.array([[getattr(estimate, name) for estimate in feeder] for feeder in peaks])
 
     low, high = figure("low"), figure("high")
     errors, raw = figure("value") - true, figure("highest") - true
     half = float((high - low).mean() / 2)
-    held = float(np.mean((low <= true) & (true <= high)))
-    yield replace(Row.of(f"peak, {slot}", size, "W", true, errors, half), held=held)
+    coverage = float(np.mean((low <= true) & (true <= high)))
+    yield replace(Row.of(f"peak, {slot}", size, "W", true, errors, half), held=coverage)
     yield replace(Row.of(f"largest mean, {slot}", size, "W", true, raw, half), promised=None, held=None)
 
 
@@ -172,10 +173,10 @@ def table(rows: Sequence[Row]) -> str:
     ]
     for row in rows:
         promised = "-" if row.promised is None else f"{row.promised:,.3g} {row.unit}"
-        held = "-" if row.held is None else f"{100 * row.held:.1f} %"
+        inside = "-" if row.held is None else f"{100 * row.held:.1f} %"
         lines.append(
             f"| {row.quantity} | {row.homes:,} | {promised} | {row.measured:,.3g} {row.unit} | "
-            f"{100 * row.measured / row.use:.2g} % | {held} | {row.bias:+.2g} {row.unit} | {row.count:,} |"
+            f"{100 * row.measured / row.use:.2g} % | {inside} | {row.bias:+.2g} {row.unit} | {row.count:,} |"
         )
     return "\n".join(lines)
 
@@ -206,8 +207,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _draw(rows: Sequence[Row], title: str, path: Path) -> None:
     try:
         from simulators.utility_picture import draw  # noqa: PLC0415 (it needs matplotlib)
-    except ModuleNotFoundError as missing:
-        raise Unusable(f"a plot: {lacking(missing, 'analysis')}") from None
+    except ModuleNotFoundError as error:
+        raise Unusable(f"a plot: {lacking(error, 'analysis')}") from None
     try:
         draw(rows, title, path)
     except ValueError as error:

@@ -21,17 +21,17 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
         raise ValueError(f"a plot is a .pdf or .png, not {path.name}")
     figure = Figure(figsize=(10, 4.5), dpi=120, layout="constrained")
     figure.suptitle(f"{title}: error 95 % of the time, in % of use")
-    left, right = figure.subplots(1, 2)
+    home_axes, feeder_axes = figure.subplots(1, 2)
     one_home = [row for row in rows if row.quantity.startswith("a home")]
-    _line(left, [row.quantity.removeprefix("a home, ") for row in one_home], one_home, 0, "one home")
-    others = list(dict.fromkeys(row.quantity for row in rows if row not in one_home))
-    for style, quantity in enumerate(others):
+    _line(home_axes, [row.quantity.removeprefix("a home, ") for row in one_home], one_home, 0, "one home")
+    feeder_quantities = list(dict.fromkeys(row.quantity for row in rows if row not in one_home))
+    for style, quantity in enumerate(feeder_quantities):
         feeders = [row for row in rows if row.quantity == quantity]
-        _line(right, [row.homes for row in feeders], feeders, style, quantity)
-    right.set_xscale("log")
-    right.xaxis.set_major_formatter("{x:,.0f}")
-    right.set_xlabel("homes of a feeder")
-    for axes in (left, right):
+        _line(feeder_axes, [row.homes for row in feeders], feeders, style, quantity)
+    feeder_axes.set_xscale("log")
+    feeder_axes.xaxis.set_major_formatter("{x:,.0f}")
+    feeder_axes.set_xlabel("homes of a feeder")
+    for axes in (home_axes, feeder_axes):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.grid(alpha=0.3)

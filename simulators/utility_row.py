@@ -35,9 +35,9 @@ class Row:
     def of(cls, quantity: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
         """Make a row from errors and one promise for all of them."""
         size = np.abs(errors)
-        measured, held = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
+        measured, coverage = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
         bias, use = float(errors.mean()), float(true.mean())
-        return cls(quantity, homes, unit, promised, measured, held, bias, use, errors.size)
+        return cls(quantity, homes, unit, promised, measured, coverage, bias, use, errors.size)
 
     def figures(self) -> dict[str, Any]:
         """Return the row as data for JSON."""

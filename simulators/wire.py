@@ -48,6 +48,7 @@ async def publish(
     room = asyncio.Semaphore(IN_FLIGHT)
 
     async def send(topic: str, payload: bytes) -> None:
+        """Publish one message and wait for its acknowledgement."""
         await client.publish(topic, payload, qos=1, timeout=math.inf)
         acknowledged()
         room.release()

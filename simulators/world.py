@@ -86,14 +86,14 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where a file system has
 
 @dataclass(slots=True)
 class Observations:
-    """Observations of a world: noise by slot, rows that left with their times, acknowledged tokens."""
+    """Observations of a world: initial accumulators by slot, sent rows with times, acknowledged tokens."""
 
     initial: dict[Slot, int] = field(default_factory=dict)
-    sent: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)
+    rows: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
     def note(self, effects: Effects, terms: Terms) -> None:
-        """Note the effects of a step of the core that is on disk: slots that have just opened hold noise.
+        """Record a committed step of the core; the accumulator of a slot that has just opened is its noise.
 
         A reading from before a slot opens is only added afterwards: its energy would show in the record.
         """
@@ -208,7 +208,7 @@ class World:
             for home, delivery in arrivals.items()
         }
         released = [
-            _parse_record(row.payload, terms.quantum_u) for _, row in observations.sent if not row.retain
+            _parse_record(row.payload, terms.quantum_u) for _, row in observations.rows if not row.retain
         ]
         return Account(
             terms,
@@ -245,7 +245,7 @@ def _run_turns(
                 store.erase()
             observations.note(effects, terms)
             rows = outbox.pending(store.connection, core.name, now_ms, -1)
-            observations.sent += [(now_ms, row) for row in rows]
+            observations.rows += [(now_ms, row) for row in rows]
             delivered = [row.id for row in rows]
             bar.update(end - begin)
 
@@ -270,7 +270,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def write(world: World, out: Path) -> dict[str, Any]:
+def write(world: World, target: Path) -> dict[str, Any]:
     """Run a world, check it and write the files; return the summary.
 
     Raises:
@@ -279,25 +279,25 @@ def write(world: World, out: Path) -> dict[str, Any]:
     with folder() as temporary:
         account, observations = world.run(temporary)
     exact = account.check()
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "releases.jsonl").write_text("".join(_format_releases(observations)), encoding="utf-8")
-    parquet.write_table(world.load[0], out / "events.parquet", compression="zstd")
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "releases.jsonl").write_text("".join(_format_releases(observations)), encoding="utf-8")
+    parquet.write_table(world.load[0], target / "events.parquet", compression="zstd")
     spent = ((line.meter, line.start_ms, line.windows, line.epsilon_per_w) for line in account.spent)
-    _write_csv(out / "ledger.csv", "meter day_ms windows epsilon_per_w", spent)
-    _write_csv(out / "faults.csv", "home sent_ms what stamp_ms", account.rows)
+    _write_csv(target / "ledger.csv", "meter day_ms windows epsilon_per_w", spent)
+    _write_csv(target / "faults.csv", "home sent_ms what stamp_ms", account.rows)
     touched, slot_ms = account.touched(), account.terms.step_ms
     slots = (
         (*slot, f"{energy / (MICRO * slot_ms):.6f}", energy, int(slot in touched))
         for slot, energy in sorted(account.energies().items())
     )
-    _write_csv(out / "slots.csv", "home start_ms mean_w microwatt_ms touched", slots)
+    _write_csv(target / "slots.csv", "home start_ms mean_w microwatt_ms touched", slots)
     summary = _summarise(world, account, exact)
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    (target / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
 
 
 def _format_releases(observations: Observations) -> Iterator[str]:
-    for sent_ms, row in observations.sent:
+    for sent_ms, row in observations.rows:
         head = f'{{"left_ms":{sent_ms},"topic":{json.dumps(row.topic)},"retain":{json.dumps(row.retain)}'
         yield f'{head},"payload":{row.payload.decode()}}}\n'
 

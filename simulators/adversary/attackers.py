@@ -119,10 +119,10 @@ def _unit(rows: Integers) -> Floats:
     return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
 
 
-def squared_distances(first: Floats, second: Floats) -> Floats:
+def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
     """Return the squared Euclidean distances of all pairs of rows; of whole numbers they are exact."""
-    middle = np.rint(second.mean(axis=0))  # subtracted, so that x @ y loses no digits
-    x, y = first - middle, second - middle
+    middle = np.rint(other_rows.mean(axis=0))  # subtracted, so that x @ y loses no digits
+    x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
     return np.asarray(np.maximum(squares, 0), np.float64)
 

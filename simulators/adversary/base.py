@@ -1,4 +1,4 @@
-"""What an attacker is: anything that learns from released windows with their classes, and then names classes.
+"""Interfaces of attackers, which learn from released windows with their classes and then name classes.
 
 The two methods are those of a scikit-learn classifier, so every classifier of that kind is an attacker:
 

@@ -57,13 +57,13 @@ def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integ
     Above 1 it is broken. The promise is epsilon d_inf, added up over the m windows.
     """
     outputs = np.concatenate([scene.points.reshape(len(scene.points), -1), windows[:_OUTPUTS]])
-    logs, allowed = log_masses(mechanism, scene, outputs), float(promise.a) * scene.distances()
+    logs, losses = log_masses(mechanism, scene, outputs), float(promise.a) * scene.distances()
     worst = 0.0
     for number, log in enumerate(logs.T):
-        distinct = allowed[number] > 0
-        # An output that neither point can give says nothing.
-        possible = np.isfinite(np.maximum(log[:, np.newaxis], logs[:, distinct]))
+        distinct = losses[number] > 0
+        # An output that neither point can give is ignored.
+        is_possible = np.isfinite(np.maximum(log[:, np.newaxis], logs[:, distinct]))
         with np.errstate(invalid="ignore"):
-            change = np.abs(log[:, np.newaxis] - logs[:, distinct]) / allowed[number, distinct]
-        worst = max(worst, float(np.max(change, where=possible, initial=0.0)))
+            change = np.abs(log[:, np.newaxis] - logs[:, distinct]) / losses[number, distinct]
+        worst = max(worst, float(np.max(change, where=is_possible, initial=0.0)))
     return worst

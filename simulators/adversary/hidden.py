@@ -1,4 +1,4 @@
-"""Test whether what `meteragent check` says is hidden, is: each of its events, on homes, by the attackers.
+"""Test the claims of `meteragent check`: attack each of its events on homes.
 
 In every trial a home had the event or not, each with a chance of a half. The attackers know the home's load
 without it, when the event would have begun, and the mechanism's law; they have windows that left to learn
@@ -59,12 +59,12 @@ class Row:
     confirmed: bool
 
     @classmethod
-    def of(cls, event: str, days: int, claimed: int, right: Mapping[str, int], trials: int) -> Self:
+    def of(cls, event: str, days: int, claimed: int, hits: Mapping[str, int], trials: int) -> Self:
         """Make a row from how often each attacker was right."""
-        worst = max(right, key=lambda name: right[name])
-        low, high = clopper_pearson(right[worst], trials, ALARM / len(right))
-        surely, _ = clopper_pearson(right[worst], trials, SURE / len(right))
-        rate = right[worst] / trials
+        worst = max(hits, key=lambda name: hits[name])
+        low, high = clopper_pearson(hits[worst], trials, ALARM / len(hits))
+        surely, _ = clopper_pearson(hits[worst], trials, SURE / len(hits))
+        rate = hits[worst] / trials
         return cls(event, days, claimed, worst, rate, float(low), float(high), bool(100 * surely <= claimed))
 
     def figures(self) -> dict[str, Any]:
@@ -110,11 +110,11 @@ def confirm(
     rows = []
     for event, percent in guarantee.of(stream).exposures:
         for days, claimed in percent.items():
-            right = np.zeros(len(attackers), np.int64)
+            hits = np.zeros(len(attackers), np.int64)
             for home, load in enumerate(loads):
                 home_seed = int(np.random.SeedSequence([seed, home]).generate_state(1)[0])
-                right += rights(_scene(event, days, terms, load), noise, attackers, trials_each, home_seed)
-            by_attacker = dict(zip(attackers, right.tolist(), strict=True))
+                hits += rights(_scene(event, days, terms, load), noise, attackers, trials_each, home_seed)
+            by_attacker = dict(zip(attackers, hits.tolist(), strict=True))
             rows.append(Row.of(event.name, days, claimed, by_attacker, trials_each * len(loads)))
     return rows
 
@@ -125,8 +125,8 @@ def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
     minutes = load.ravel().copy()
     plain = _windows(minutes, terms)
     for day in range(days):
-        first = begins + day * 1440
-        minutes[first : first + event.duration_ms // MINUTE_MS] += event.power_w
+        start = begins + day * 1440
+        minutes[start : start + event.duration_ms // MINUTE_MS] += event.power_w
     shift = _windows(minutes, terms) - plain
     touched = shift.any(axis=1)
     return with_or_without(event.name, plain[np.newaxis, touched], shift[np.newaxis, touched], terms.quantum)

@@ -64,8 +64,8 @@ def _real_programmes(data: Path, slots: int) -> Floats:
     by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
     windows = np.concatenate([np.empty((0, slots)), *by_trace])
     jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
-    on = (windows.min(axis=1) > 20) & (windows.max(axis=1) < 400)
-    return np.asarray(windows[on & (windows.std(axis=1) > 3) & (jumps < 80)])
+    is_on = (windows.min(axis=1) > 20) & (windows.max(axis=1) < 400)
+    return np.asarray(windows[is_on & (windows.std(axis=1) > 3) & (jumps < 80)])
 
 
 def _load_windows(path: Path, slots: int) -> Floats:
@@ -83,8 +83,8 @@ def _load_trace(path: Path) -> tuple[Floats, Floats]:
     """Load seconds and watts of a trace."""
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
-    except ModuleNotFoundError as missing:
-        raise Unusable(f"real traces: {lacking(missing, 'sim')}") from None
+    except ModuleNotFoundError as error:
+        raise Unusable(f"real traces: {lacking(error, 'sim')}") from None
     try:
         trace = load(path)
     except TraceError as error:
@@ -126,17 +126,17 @@ def presence(
     since_start = (
         np.arange(HALF_HOUR_MIN) - draw.integers(0, HALF_HOUR_MIN - minutes + 1, homes)[:, np.newaxis]
     )
-    moved = half_hour + event.power_w * ((since_start >= 0) & (since_start < minutes))
-    without, with_it = (
-        quanta(load.reshape(homes, slots, -1).mean(axis=2))[:, np.newaxis] for load in (half_hour, moved)
+    with_event = half_hour + event.power_w * ((since_start >= 0) & (since_start < minutes))
+    base, raised = (
+        quanta(load.reshape(homes, slots, -1).mean(axis=2))[:, np.newaxis] for load in (half_hour, with_event)
     )
     numbers = "one mean" if slots == 1 else f"{slots} means"
     population = f"{homes} {'real' if data else 'simulated'} homes"
     question = f"{event.name}, or not, in a half hour that leaves as {numbers}? {population}"
     return with_or_without(
         question + _repetitions(times),
-        np.repeat(without, times, axis=1),
-        np.repeat(with_it - without, times, axis=1),
+        np.repeat(base, times, axis=1),
+        np.repeat(raised - base, times, axis=1),
         QUANTUM_W,
     )
 

@@ -1,4 +1,4 @@
-"""Test whether a fresh pseudonym unlinks a home, from what left before and after a change of pseudonym.
+"""Test whether a new pseudonym unlinks a home, given its releases before and after the change.
 
 Homes leave two months under old pseudonyms and two under new ones. The attackers have all of it, know the
 terms, and name the old pseudonym of each new one. No promise about windows forbids that: habits repeat, and
@@ -69,7 +69,7 @@ class Row:
     def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
         """Attack a preset; `populations` are homes by the half hour in W, (homes, 2 DAYS, 48) each."""
         terms = config.terms(parsed(preset))
-        rng, before = np.random.default_rng(seed), []
+        rng, feature_pairs = np.random.default_rng(seed), []
         counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
         for number, watts in enumerate(populations):
             true = windows(watts, terms)
@@ -77,16 +77,16 @@ class Row:
             for kind, values in (("linked", released), ("raw", true)):
                 old, new = features(values, terms)
                 _count(counts[kind], old, new, rng)
-            before.append(features(released, terms))
-        for (old, _), (_, new) in zip(before, [*before[1:], before[0]], strict=True):
+            feature_pairs.append(features(released, terms))
+        for (old, _), (_, new) in zip(feature_pairs, [*feature_pairs[1:], feature_pairs[0]], strict=True):
             _count(counts["control"], old, new, rng)
         homes = len(populations[0])
         return cls(preset, str(terms.hides_wh), homes, homes * len(populations), **counts)
 
-    def interval(self, right: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
+    def interval(self, hits: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
         """Return the rate of an attacker and its interval, which holds for all attackers together (95 %)."""
-        low, high = clopper_pearson(right[attacker], self.trials, ALARM / len(ATTACKERS))
-        return right[attacker] / self.trials, float(low), float(high)
+        low, high = clopper_pearson(hits[attacker], self.trials, ALARM / len(ATTACKERS))
+        return hits[attacker] / self.trials, float(low), float(high)
 
 
 def confirm(homes: int, seed: int) -> list[Row]:
@@ -141,11 +141,11 @@ def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
     return np.concatenate([hours[:, :, :5].mean(axis=2), hours[:, :, 5:].mean(axis=2)], axis=2)
 
 
-def _count(right: dict[str, int], old: Floats, new: Floats, rng: np.random.Generator) -> None:
+def _count(hits: dict[str, int], old: Floats, new: Floats, rng: np.random.Generator) -> None:
     """Count the new pseudonyms that each attacker links, in random order."""
     order = rng.permutation(len(new))
     for name, answers in attack(old, new[order]).items():
-        right[name] += int((answers == order).sum())
+        hits[name] += int((answers == order).sum())
 
 
 def attack(old: Floats, new: Floats) -> dict[str, Integers]:
@@ -201,12 +201,12 @@ def table(rows: Sequence[Row], seed: int) -> str:
     ]
     for row in rows:
         cells = [_cell(row, row.linked, name) for name in ATTACKERS]
-        cells += [_cell(row, right, max(right, key=right.__getitem__)) for right in (row.raw, row.control)]
+        cells += [_cell(row, hits, max(hits, key=hits.__getitem__)) for hits in (row.raw, row.control)]
         hides = energy(Fraction(row.hides_wh))
         lines.append(f"| `{row.preset}` | {hides} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(row: Row, right: Mapping[str, int], attacker: str) -> str:
-    rate, low, high = (100 * share for share in row.interval(right, attacker))
+def _cell(row: Row, hits: Mapping[str, int], attacker: str) -> str:
+    rate, low, high = (100 * share for share in row.interval(hits, attacker))
     return f"{rate:.1f} ({low:.1f} to {high:.1f})"

@@ -196,16 +196,16 @@ def _judge(scene: Scene, attackers: Sequence[str], answers: _Answers, alarm: flo
 
 def _result(name: str, probabilities: Floats, labels: Integers, alarm: float) -> AttackResult:
     guesses, trials = probabilities.argmax(axis=1), len(labels)
-    right = int((guesses == labels).sum())
-    low, high = (float(end) for end in clopper_pearson(right, trials, alarm))
+    successes = int((guesses == labels).sum())
+    low, high = (float(end) for end in clopper_pearson(successes, trials, alarm))
     if probabilities.shape[1] > 2:
-        return AttackResult(name, right / trials, low, high)
+        return AttackResult(name, successes / trials, low, high)
     auc, positives = area_under_roc(probabilities[:, 1], labels), int(labels.sum())
     margin = math.sqrt(math.log(2 / alarm) / (2 * min(positives, trials - positives)))
     hits = int(((guesses == 1) & (labels == 1)).sum())
     f1 = 2 * hits / (int(guesses.sum()) + positives)
     return AttackResult(
-        name, right / trials, low, high, auc, max(0.0, auc - margin), min(1.0, auc + margin), f1
+        name, successes / trials, low, high, auc, max(0.0, auc - margin), min(1.0, auc + margin), f1
     )
 
 
@@ -214,5 +214,5 @@ def area_under_roc(scores: Floats, labels: Integers) -> float:
     ordered, rank = np.unique(scores, return_inverse=True)
     ones = np.bincount(rank[labels == 1], minlength=len(ordered))
     zeros = np.bincount(rank[labels == 0], minlength=len(ordered))
-    below = np.cumsum(zeros) - zeros / 2
-    return float(ones @ below / (ones.sum() * zeros.sum()))
+    zeros_below = np.cumsum(zeros) - zeros / 2
+    return float(ones @ zeros_below / (ones.sum() * zeros.sum()))

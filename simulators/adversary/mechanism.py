@@ -126,14 +126,14 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     a value for each slot) is applied to each slot, and promises n times its loss. Raises Unusable for an
     unknown name, for other parameters, and for a mechanism that does not take windows.
     """
-    made = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
-    if isinstance(made, tuple):
-        return Rival(text, *made)
-    if not hasattr(made, "release"):
+    mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
+    if isinstance(mechanism, tuple):
+        return Rival(text, *mechanism)
+    if not hasattr(mechanism, "release"):
         raise Unusable(f"{text} is no mechanism: it has no release")
-    if _is_of_numbers(text, made, scene):
-        return Rival(text, SlotBySlot(made), _own_promise(made, scene, scene.slots))
-    return Rival(text, made, _own_promise(made, scene, 1))
+    if _is_of_numbers(text, mechanism, scene):
+        return Rival(text, SlotBySlot(mechanism), _own_promise(mechanism, scene, scene.slots))
+    return Rival(text, mechanism, _own_promise(mechanism, scene, 1))
 
 
 def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:

@@ -32,8 +32,8 @@ def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> A
     if not callable(factory):
         return factory
     explicit = {key: int(value) if _INTEGER.fullmatch(value) else value for key, value in pairs.items()}
-    missing = _parameters(factory) - set(explicit)
-    defaults = {key: value for key, value in offered.items() if key in missing}
+    unset = _parameters(factory) - set(explicit)
+    defaults = {key: value for key, value in offered.items() if key in unset}
     try:
         return factory(**defaults, **explicit)
     except (TypeError, ValueError) as error:

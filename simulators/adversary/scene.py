@@ -1,4 +1,4 @@
-"""The question that an attacker answers: which class of load was it that left with noise?
+"""The question that an attacker answers: which class of load was released with noise?
 
 A scene is a set of points, each as likely, and the class of each. A point is m windows of n slots, in whole
 quanta; each window is released on its own. Three kinds are used:
@@ -85,8 +85,8 @@ def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int 
     return Scene(question, np.repeat(points, times, axis=1), np.arange(len(points)), quantum)
 
 
-def with_or_without(question: str, without: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
-    """Ask whether the event happened that moves loads `without` it by `shift`, both (K, m, n) in quanta."""
-    plain = np.asarray(without)
+def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
+    """Ask whether an event happened that moves `loads` by `shift`, both (K, m, n) in quanta."""
+    plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])
     return Scene(question, points, np.repeat([0, 1], len(plain)), quantum)

@@ -102,8 +102,8 @@ def figure_3() -> Table:
             lines.append(Line(f"α in days, ε={epsilon} δ={delta}, {name}", alphas[metric], "", verified))
     for epsilon, verified in (("0.1", "150"), ("0.5", "30"), ("1", "15"), ("2", "7")):
         level = Fraction(epsilon)
-        for metric, moved, days in (("ε d_h", SPAN_DAYS, "5,000"), ("(ε/5) d_1", RADIUS_DAYS, verified)):
-            alpha = geometric_alpha(TruncatedGeometric(level / moved, 1, SPAN_DAYS), "0.05")
+        for metric, diameter, days in (("ε d_h", SPAN_DAYS, "5,000"), ("(ε/5) d_1", RADIUS_DAYS, verified)):
+            alpha = geometric_alpha(TruncatedGeometric(level / diameter, 1, SPAN_DAYS), "0.05")
             lines.append(Line(f"truncated geometric, ε={epsilon} δ=0.05, {metric}", alpha, "", days))
     return Table(
         "CABP Figure 3: Laplace noise, the earliest of dates in 5,000 days within α but for a chance of δ",
@@ -140,8 +140,8 @@ def figure_4() -> Table:
                 f"d_∞ level of the paper's noise, ε={epsilon}", promise, epsilon, f"{int(30 * level)}", remark
             )
         )
-        for (name, drawn), half_width in zip(noisy.items(), verified, strict=True):
-            lines.append(Line(f"± of a reading, ε={epsilon}, {name}", drawn.alpha, "", half_width))
+        for (name, release), half_width in zip(noisy.items(), verified, strict=True):
+            lines.append(Line(f"± of a reading, ε={epsilon}, {name}", release.alpha, "", half_width))
     return Table(
         "CABP Figure 4: a programme's signature, 30 samples; each within ± at 95 %, in the readings' unit",
         lines,
@@ -173,7 +173,7 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
 
 def theorem_9() -> Table:
     """Compute how much two users of one mechanism lose together above what each could have alone."""
-    near, nearer = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
+    user_a, user_b = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (
         ("0.5", "0.0000"),
@@ -184,12 +184,14 @@ def theorem_9() -> Table:
     ):
         remark = "beyond ln 2, where the theorem says nothing" if epsilon == "1" else ""
         lines.append(
-            Line(f"users A and B, ε={epsilon}", joint_gap([near, nearer], epsilon), "", verified, remark)
+            Line(f"users A and B, ε={epsilon}", joint_gap([user_a, user_b], epsilon), "", verified, remark)
         )
     for epsilon, *users, verified in _PAIRS:
         pair = [User(np.array(prior), _LOSSES[loss]) for prior, loss in users]
-        who = "; ".join(f"{prior} {loss}" for prior, loss in users)
-        lines.append(Line(f"users made for ε={epsilon}", joint_gap(pair, epsilon), "> 0", verified, who))
+        description = "; ".join(f"{prior} {loss}" for prior, loss in users)
+        lines.append(
+            Line(f"users made for ε={epsilon}", joint_gap(pair, epsilon), "> 0", verified, description)
+        )
         on_a_line = joint_gap(pair, epsilon, _APART)
         lines.append(Line(f"the same on a line, ε={epsilon}", on_a_line, "0", "0.0000"))
     return Table(

@@ -107,12 +107,12 @@ def theorem_7() -> Table:
     errors = from_the_corners(12)
     centre = float(errors.max(axis=0).min())
     lines = [Line("error of the centre, always", centre, "", "0.5774")]
-    for epsilon, verified, less in (
+    for epsilon, verified, better in (
         ("0.01", "0.6644", "the centre"),
         ("0.1", "0.6441", "the centre"),
         ("0.5", "0.5481", "the program's mechanism"),
     ):
-        bound, false = finite_floor(2, 1, epsilon), f"print is wrong: {less} errs less"
+        bound, false = finite_floor(2, 1, epsilon), f"print is wrong: {better} errs less"
         lines.append(Line(f"printed bound, ε={epsilon}", bound, "2/(2+e^ε)", verified, false))
     smallest = least_maximal_error(errors, 0.5 * (1 - np.eye(3)))
     lines.append(

@@ -58,13 +58,13 @@ def proposition_2() -> Table:
         ("1", "0.293", "0.538"),
         ("2", "0.000", "0.238"),
     ):
-        wrong = 2 * float(Categorical(Categories("yn"), epsilon).channel.rows[0][1])
+        error = 2 * float(Categorical(Categories("yn"), epsilon).channel.rows[0][1])
         remark = "vacuous" if epsilon == "2" else ""
         lines += [
             Line(
                 f"type I + type II ≥, ε={epsilon}", error_bounds(epsilon).pauwels, "1-√(ε/2)", floor, remark
             ),
-            Line(f"randomised response, ε={epsilon}", wrong, "", attained, "no ε-private release has less"),
+            Line(f"randomised response, ε={epsilon}", error, "", attained, "no ε-private release has less"),
         ]
     return Table("PG Proposition 2: the errors of whoever tells two neighbours apart", lines)
 
@@ -97,14 +97,14 @@ def example_3() -> Table:
 def example_4() -> Table:
     """Compute the odds of noisy max where a row is replaced: one count falls and another rises."""
     false = "print is wrong: above ε = 1"
-    before, after = (first_is_largest(lead) for lead in (0, -2))
-    far = math.log(first_is_largest(-20) / first_is_largest(-22))
+    level, behind = (first_is_largest(lead) for lead in (0, -2))
+    distant_odds = math.log(first_is_largest(-20) / first_is_largest(-22))
     ours = NoisyMax(1, 1, 2)
     lines = [
-        Line("P(the first) of counts (1, 1)", before, "", "0.5"),
-        Line("P(the first) of counts (0, 2)", after, "", "0.1353"),
-        Line("log of the odds", math.log(before / after), "≤ 1", "1.307", false),
-        Line("log of the odds, 20 behind", far, "≤ 1", "1.913", "print is wrong: it tends to 2"),
+        Line("P(the first) of counts (1, 1)", level, "", "0.5"),
+        Line("P(the first) of counts (0, 2)", behind, "", "0.1353"),
+        Line("log of the odds", math.log(level / behind), "≤ 1", "1.307", false),
+        Line("log of the odds, 20 behind", distant_odds, "≤ 1", "1.913", "print is wrong: it tends to 2"),
         Line("loss of NoisyMax at ε = 1", ours.loss(Fraction(1)), "", "1", "its noise is twice as wide"),
         Line(
             "the same for counts that only rise",
@@ -124,9 +124,9 @@ def first_is_largest(lead: int, quanta: int = 256) -> float:
     """
     z = np.arange(-60 * quanta, 60 * quanta + 1)
     mass = np.exp(Laplace(1, Fraction(1, quanta)).log_mass(z, 0))
-    below = np.concatenate([np.zeros(1), np.cumsum(mass)])
+    cumulative = np.concatenate([np.zeros(1), np.cumsum(mass)])
     reach = np.clip(z + lead * quanta - z[0], 0, z.size - 1)
-    return float(mass @ (below[reach] + mass[reach] / 2))
+    return float(mass @ (cumulative[reach] + mass[reach] / 2))
 
 
 def revenue(price_cents: int) -> int:
@@ -153,11 +153,11 @@ def example_6() -> Table:
     """Compute the utility bound of the exponential mechanism for Example 5's auction."""
     auction, revenues = _auction(), [revenue(price) for price in PRICES_CENTS]
     law = np.exp(auction.log_mass(range(4), revenues))
-    bad = float(law[np.array(revenues) <= 101].sum())
+    low_revenue = float(law[np.array(revenues) <= 101].sum())
     remark = "above every revenue: useless for three bidders"
     lines = [
         Line("within of the best, but for e^-1", auction.regret_bound(1), "(2Δ/ε)(t+ln 4)", "14.4", remark),
-        Line("P(revenue ≤ 1.01)", bad, "", "0.399"),
+        Line("P(revenue ≤ 1.01)", low_revenue, "", "0.399"),
         Line("its bound", auction.tail_bound(revenues, 101), "#{u≤c}e^(ε(c-max)/2Δ)", "1.000", "vacuous"),
     ]
     return Table("PG Example 6: how far from the best price, for the bids of Example 5", lines)

@@ -1,13 +1,13 @@
 """The deterministic simulation test: the agent under seeded faults in virtual time, checked after every step.
 
 Theory of operation
-    **A seed is a schedule.** `generator` draws it, `schedule` writes it as text and reads it back: how the
-    streams are set, when which reading arrives, and which fault happens when. Nothing else decides what
-    happens, so a schedule that fails once fails every time.
+    **A seed is a schedule.** `generator` draws it, `schedule` writes it as text and reads it back: the
+    settings of the streams, and the times of the readings and faults. It determines everything that happens,
+    so a schedule that fails once fails every time.
 
-    **A world runs it.** `world` starts one process of the agent after another. Each is `meteragent.agent` as
-    it is: no part of it is replaced, only its `Environment` is the simulation's (`agent_process`). The event
-    loop (`loop`) is virtual: it never waits. When nothing is ready, its time jumps to the next timer.
+    **A world runs it.** `world` starts one process of the agent after another. Each runs `meteragent.agent`
+    unchanged, with the simulation's `Environment` (`agent_process`). The event loop (`loop`) is virtual: it
+    never waits. When nothing is ready, its time jumps to the next timer.
 
     **What surrounds the process is simulated**, each in a module of its own:
 
@@ -20,22 +20,22 @@ Theory of operation
     A crash stops the process at a chosen point, keeps the files as they are at that moment, and the next
     process starts from them.
 
-    **The oracle says what is right.** The world reports everything that crosses the border of the process to
+    **The oracle decides what is correct.** The world reports everything that enters or leaves the process to
     `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
-    the definitions and without the agent's arithmetic, which readings count for which time;
-    `expected_store` holds what must be on disk. When a crash takes something from the process, the oracle
-    loses it too. A transaction whose COMMIT did not return is in doubt until the next start shows whether it
-    is on disk.
+    the definitions and without the agent's arithmetic, which readings count for which time. `expected_store`
+    has the contents that must be on disk. When a crash destroys state of the process, the oracle discards it
+    too. A transaction whose COMMIT did not return is in doubt until the next start shows whether it is on
+    disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world, at the step that caused it.
 
-    **The end is quiet.** Faults stop some seconds before the end; by then everything that was due must have
-    been received and acknowledged. One schedule in five runs a second time with other values in its
-    readings, and must publish the same messages at the same times, but for the values (law 4).
+    **The end is quiet.** Faults stop some seconds before the end. By the end everything that was due must
+    have been received and acknowledged. One schedule in five runs a second time with other values in its
+    readings, and must publish the same messages at the same times, apart from the values (law 4).
 
-    **A failure gets small.** `shrink` leaves out events and settings as long as the same invariant is
-    violated, and prints the rest. `--replay` runs it again.
+    **A failure is shrunk.** `shrink` leaves out events and settings as long as the same invariant is
+    violated. The command prints the remaining schedule, which `--replay` runs again.
 """
 
 import argparse
@@ -124,13 +124,13 @@ def _run_one(plan: Schedule, *, twin: bool) -> int:
 
 
 def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -> int:
-    """Run the seeds that the log does not hold; stop when one fails, unless `past_violations`."""
-    done = {seed for part in log.parts for seed in range(part["from"], part["from"] + part["seeds"])}
-    missing = [seed for seed in seeds if seed not in done]
+    """Run the seeds that the log lacks; stop when one fails, unless `past_violations`."""
+    logged = {seed for part in log.parts for seed in range(part["from"], part["from"] + part["seeds"])}
+    remaining = [seed for seed in seeds if seed not in logged]
     stopped = False
-    with tqdm(total=len(seeds), initial=len(seeds) - len(missing), unit=" schedules", disable=None) as bar:
+    with tqdm(total=len(seeds), initial=len(seeds) - len(remaining), unit=" schedules", disable=None) as bar:
         try:
-            for part in _run_parts(missing, jobs):
+            for part in _run_parts(remaining, jobs):
                 log.append(_format_part(part))
                 bar.update(len(part.seeds))
                 if part.violations and not past_violations:
@@ -141,7 +141,7 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -
 
 
 def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
-    """Run seeds, which may have gaps, in parts without: the log has a part as its first seed and number."""
+    """Run seeds, which may have gaps, in parts without gaps, which the log stores as a seed and a length."""
     for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
         yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
 
@@ -165,11 +165,11 @@ def _report(log: LongRun, *, stopped: bool) -> int:
     _print_counts(counts)
     print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them broken")
     if stopped:
-        print("stopped: the same command goes on from here")
+        print("stopped: the same command continues here")
         return STOPPED
     if violations:
-        first = min(violations)
-        return _shrink_and_print(first, violations[first])
+        lowest_seed = min(violations)
+        return _shrink_and_print(lowest_seed, violations[lowest_seed])
     return 0
 
 

@@ -1,10 +1,10 @@
-"""The two brokers: what they keep, redeliver, forget, confirm and refuse.
+"""The two brokers, which keep, redeliver, forget, confirm and refuse messages.
 
-The source's broker keeps a mailbox for each client id that has subscribed. What was not acknowledged comes
-again on the next connection, before everything else, in order or not. Each delivery has a packet id that no
-other had, redelivered or not, as long as there are any: so an id tells which delivery an acknowledgement is
-for. The sink's broker confirms what arrives, at once or later and in any order, or not at all while it
-stalls, and takes a limited number at a time.
+The source's broker keeps a mailbox for each client id that has subscribed. Unacknowledged messages are
+redelivered on the next connection before all other messages, in order or not. Every delivery, also of the
+same message, has a new packet id until the ids are used up, so that an id identifies the delivery that an
+acknowledgement is for. The sink's broker confirms messages at once or later, in any order, or not at all
+while it stalls, and accepts a limited number at a time.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from simulators.simtest.schedule import Network
 
 LAST_ID = 65_535
 INFLIGHT_3_1_1 = 20
-"""Unacknowledged messages that mosquitto sends where the client names no limit."""
+"""The most unacknowledged messages that mosquitto sends if the client sets no limit."""
 
 KEEPALIVE_MAX_S = 2
-"""Longest keep-alive for which a silent outage is noticed within a schedule."""
+"""The longest keep-alive with which a silent outage is detected within a schedule."""
 
 JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/m{}/power", b"", "refused_empty"),
@@ -37,9 +37,9 @@ JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/m{}/power", b'{"v":5,"t":"' + b"x" * 300 + b'"}', "refused_size"),
     ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
 )
-"""Topic, payload and counter of messages that are no readings."""
+"""Topic, payload and counter of messages that are not readings."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""Refusals because of a time; where times are not read, these messages are readings of 5."""
+"""Refusals because of a time; where times are not decoded, these messages are readings of 5."""
 
 
 class Broker:
@@ -55,14 +55,14 @@ class Broker:
         self.reachable = asyncio.Event()
         self.counts: Counter[str] = Counter()
         self.connections: list[Connection] = []
-        self._lost: list[Connection] = []
+        self._silent: list[Connection] = []
 
     async def connect(self, protocol: asyncio.Protocol) -> Socket:
-        """Connect the agent; while the broker cannot be reached, refuse that at once or let it wait."""
+        """Connect the agent; while the broker is unreachable, refuse at once or let the agent wait."""
         await asyncio.sleep(WAY_S)
         if not self.reachable.is_set():
             if self.random.random() < 0.5:
-                raise ConnectionRefusedError("nobody listens")
+                raise ConnectionRefusedError("connection refused")
             await self.reachable.wait()
         connection = Connection(self, protocol)
         self.counts["connections"] += 1
@@ -81,7 +81,7 @@ class Broker:
                 self.counts["silent outages"] += 1
                 connection.lose()
                 self.leave(connection)
-                self._lost.append(connection)
+                self._silent.append(connection)
             else:
                 connection.cut()
 
@@ -95,7 +95,7 @@ class Broker:
         if self.network.maximum:  # the backlog would not leave in time, one at a time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
-        for connection in self._lost:
+        for connection in self._silent:
             connection.cut()
 
     def end_process(self) -> None:
@@ -165,9 +165,9 @@ class Mail(NamedTuple):
 
 @dataclass(eq=False)
 class Mailbox:
-    """The source's broker's queue for one client: waiting messages, and those handed over, by packet id.
+    """The queue of one client at the source's broker: waiting messages, and messages sent, by packet id.
 
-    `redelivered` is how many of those that wait had been handed over before.
+    `redelivered` is the number of waiting messages that had been sent before.
     """
 
     subscribed: bool = False
@@ -196,13 +196,13 @@ class SourceBroker(Broker):
 
     @property
     def owed(self) -> list[int]:
-        """Packet ids of what connected clients have not acknowledged."""
+        """Packet ids of the messages that connected clients have not acknowledged."""
         return [
             packet_id for box in self.mailboxes.values() if box.connection for packet_id in box.unacknowledged
         ]
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> None:
-        """Take a meter's message for every subscriber, connected or not."""
+        """Accept a meter's message for every subscriber, connected or not."""
         mail = Mail(topic, payload, qos, retain)
         for box in self.mailboxes.values():
             if box.subscribed and (qos or box.connection):
@@ -237,7 +237,7 @@ class SourceBroker(Broker):
         self._hand_over(box)
 
     def leave(self, connection: Connection) -> None:
-        """Keep what was not acknowledged for the next connection."""
+        """Keep unacknowledged messages for the next connection."""
         super().leave(connection)
         for box in self.mailboxes.values():
             if box.connection is connection:
@@ -264,7 +264,7 @@ class SourceBroker(Broker):
                 raise InvariantViolation("the agent publishes at the source's broker", type(packet).__name__)
 
     def _hand_over(self, box: Mailbox) -> None:
-        """Send waiting messages, as many as may be unacknowledged."""
+        """Send waiting messages up to the limit of unacknowledged ones."""
         connection = box.connection
         if connection is None or connection.connect is None:
             return
@@ -303,7 +303,7 @@ class SinkBroker(Broker):
         connection.send(mqtt.connack(connect.level, 0, properties=granted))
 
     def leave(self, connection: Connection) -> None:
-        """Forget the publications that were not answered."""
+        """Forget the unanswered publications."""
         super().leave(connection)
         self._unanswered.pop(connection, None)
 

@@ -1,21 +1,21 @@
-"""The store's disk: what a crash of the process or of the power leaves, and a device that fails.
+"""The store's disk: the files that a crash of the process or of the power leaves, and a device that fails.
 
-A store is real SQLite in a folder, in memory where possible. A crash makes a new folder with what the files
-would hold, and the next process of the agent opens that one:
+A store is real SQLite in a folder, in memory where possible. A crash makes a new folder with the files as the
+crash leaves them, and the next process of the agent opens it:
 
     commit-before   in the middle of a transaction: nothing of it
-    commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of what was written,
-                    then rubbish, then what was there before; or while `.gen` counts a commit with records
-    commit-written  the transaction is in the WAL and nowhere else; some of it may have left
+    commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of the new content, then
+                    rubbish, then the former content; or while `.gen` counts a commit with records
+    commit-written  the transaction is only in the WAL; some of its records may have left
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`);
                     or while the next `.gen` is prepared
     commit-done     all is done
     open, close     at any line of the store's own code at which its files differ from those before
 
-The files are read at the moment at which SQLite is about to run COMMIT, and at the checkpoint that follows, a
-step of its own during which the agent goes on. So the states are those of the files, not of a model of them.
-Everything that a returned call has synced is always there.
+The files are read when SQLite is about to run COMMIT, and at the checkpoint that follows as a separate step,
+during which the agent continues. The states are therefore those of real files, not of a model. Everything
+that a returned call has synced is always present.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _BEFORE_COMMIT = ("commit-before", "commit-torn")
 
 
 def read_files(folder: Path) -> Files:
-    """Read the files of a store; this drops SQLite's locks, which no other process wants."""
+    """Read the files of a store; this drops SQLite's locks, which no other process needs."""
     return {name: (folder / name).read_bytes() for name in _FILES if (folder / name).exists()}
 
 
@@ -59,8 +59,8 @@ def _select_store_files(files: Files) -> Files:
     return {name: content for name, content in files.items() if name in _FILES}
 
 
-def put(files: Files, folder: Path) -> Path:
-    """Write these files into a new folder, as a store's."""
+def write_files(files: Files, folder: Path) -> Path:
+    """Write the files of a store into a new folder."""
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -68,12 +68,12 @@ def put(files: Files, folder: Path) -> Path:
 
 
 def settle(folder: Path) -> Path:
-    """Take a copied folder for the store's own: its generation file names its own inode again.
+    """Make a copied folder valid: write the new inode of its generation file into that file.
 
-    What a crash leaves is on the same device; a copy of it would be refused as one that was put back.
+    A crash leaves the files in place; the store refuses a copy of them as a restored one.
     """
-    present, path = generation.read(folder / "db"), folder / "db.gen"
-    if present and present.inode is not None:
+    current, path = generation.read(folder / "db"), folder / "db.gen"
+    if current and current.inode is not None:
         with path.open("rb") as file:
             inode = generation.inode_of(file.fileno())
         path.write_text(json.dumps(json.loads(path.read_text()) | {"inode": inode}))  # in the same inode
@@ -81,7 +81,7 @@ def settle(folder: Path) -> Path:
 
 
 class DiskObserver(Protocol):
-    """What the disk reports to, which decides when the process dies."""
+    """The receiver of the disk's reports, which decides when the process dies."""
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
         """Begin a transaction; return the crash in which the process dies in it, if it does."""
@@ -90,16 +90,16 @@ class DiskObserver(Protocol):
         """End the process by this crash, which leaves these files."""
 
     def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run what the store's thread is asked for; the process may die in it."""
+        """Run a function of the store's thread; the process may die in it."""
 
     def end_commit(self) -> None:
-        """Take the transaction for committed."""
+        """Treat the transaction as committed."""
 
     def fail_commit(self) -> None:
-        """Take the transaction for failed: whether it is on disk is in doubt."""
+        """Treat the transaction as failed: whether it is on disk is in doubt."""
 
     def cancel_device_failure(self) -> None:
-        """Expect no failure of the device any more: it has passed."""
+        """Cancel a failure of the device, whose time has passed."""
 
     def drop_retired(self) -> None:
         """Drop rows of retired streams, which have made room."""
@@ -110,10 +110,9 @@ class DiskObserver(Protocol):
 
 
 class Disk(StoreThread):
-    """The agent's store thread, without the thread: a commit takes a set time, and may die or fail in it.
+    """The agent's store thread, without the thread: a commit takes a set time, and the process may die in it.
 
-    `takes_s` is how long a commit takes; `fails` the number of SQLite's steps after which the device
-    fails.
+    `takes_s` is the duration of a commit; `fails` the number of SQLite's steps after which the device fails.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -127,14 +126,14 @@ class Disk(StoreThread):
 
     async def has_space(self) -> bool:
         """Return whether the store has space; rows of retired streams may be dropped for it."""
-        before = self._counts["retired_unsent"]
+        dropped_rows = self._counts["retired_unsent"]
         has_space = await super().has_space()
-        if self._counts["retired_unsent"] > before:
+        if self._counts["retired_unsent"] > dropped_rows:
             self._observer.drop_retired()
         return has_space
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function when its turn has come: one after the other."""
+        """Run a function in turn, one after the other."""
         async with self._turn:
             await asyncio.sleep(0)
             self._check_alive()
@@ -143,7 +142,7 @@ class Disk(StoreThread):
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Commit a transaction, in which the process may die; to erase the log is the disk's next step."""
+        """Commit a transaction, in which the process may die; erasing the log is the disk's next step."""
         await self._turn.acquire()
         try:
             cancelled = await self._wait()
@@ -174,7 +173,7 @@ class Disk(StoreThread):
         return transaction.commit(self.store, commit, delivered, budget, self._keep_ms)
 
     async def _erase(self, trap: Crash | None) -> None:
-        """Erase the log, which takes its time; the process may die before, in or after it."""
+        """Erase the log, which takes time; the process may die before, during or after it."""
         try:
             await asyncio.sleep(self.takes_s)
             self._check_alive()
@@ -183,18 +182,18 @@ class Disk(StoreThread):
                 self.store.prepare()
                 self._observer.cancel_device_failure()
                 return
-            written = read_files(self.store.path.parent)
+            written_files = read_files(self.store.path.parent)
             with Recorder(self.store.path.parent) as recorder:
                 self.store.erase()
                 self.store.prepare()
             self._observer.cancel_device_failure()
-            self._observer.crash(trap, self._cut_in_erasing(trap, written, recorder.moments))
+            self._observer.crash(trap, self._cut_in_erasing(trap, written_files, recorder.moments))
         finally:
             self._end_failing()
             self._turn.release()
 
     async def _wait(self) -> bool:
-        """Wait for the disk; return whether the caller was cancelled while the disk goes on."""
+        """Wait for the disk; return whether the caller was cancelled while the disk continues."""
         try:
             await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:
@@ -227,6 +226,7 @@ class Disk(StoreThread):
         folder, shots = self.store.path.parent, dict[str, Files]()
 
         def trace(statement: str) -> None:
+            """Read the files before COMMIT."""
             if statement == "COMMIT":
                 shots["before"] = read_files(folder)
 
@@ -234,56 +234,61 @@ class Disk(StoreThread):
         with Recorder(folder) as recorder:
             transaction()
         self.store.connection.set_trace_callback(None)
-        before = shots["before"]
+        former_files = shots["before"]
         if trap.where == "commit-before":
-            return before
+            return former_files
         if len(recorder.moments) > 1 and trap.part >= _COUNTING:
             moments = recorder.moments
             index = len(moments) * (trap.part - _COUNTING) // (1000 - _COUNTING)
             return _select_store_files(moments[index].cut(self._random))
-        return self._tear_log(before, read_files(folder), trap.part)
+        return self._tear_log(former_files, read_files(folder), trap.part)
 
-    def _cut_in_erasing(self, trap: Crash, written: Files, moments: Sequence[Moment]) -> Files:
+    def _cut_in_erasing(self, trap: Crash, written_files: Files, moments: Sequence[Moment]) -> Files:
         """Return the files as a crash leaves them while the WAL is moved and erased."""
-        done = read_files(self.store.path.parent)
+        erased_files = read_files(self.store.path.parent)
         if trap.where != "commit-moved":
-            return written if trap.where == "commit-written" else done
+            return written_files if trap.where == "commit-written" else erased_files
         if trap.part < _ERASING:
-            return self._move_some_pages(written, done)
+            return self._move_some_pages(written_files, erased_files)
         return _select_store_files(
             moments[len(moments) * (trap.part - _ERASING) // (1000 - _ERASING)].cut(self._random)
         )
 
-    def _tear_log(self, before: Files, written: Files, part: int) -> Files:
-        old, new = before.get("db-wal", b""), written.get("db-wal", b"")
-        pairs = enumerate(zip(old, new, strict=False))
-        # Before it are the synced frames of earlier commits, whose log was not erased yet.
-        synced = next((index for index, (byte, other) in pairs if byte != other), min(len(old), len(new)))
-        cut = synced + (len(new) - synced) * part // 1000
+    def _tear_log(self, former_files: Files, written_files: Files, part: int) -> Files:
+        former_log, log = former_files.get("db-wal", b""), written_files.get("db-wal", b"")
+        pairs = enumerate(zip(former_log, log, strict=False))
+        # The common beginning is the synced frames of earlier commits, whose log is not yet erased.
+        synced = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
+        cut = synced + (len(log) - synced) * part // 1000
         rubbish = self._random.randbytes(self._random.randrange(_RUBBISH))
-        return before | {"db-wal": new[:cut] + rubbish + old[cut + len(rubbish) :]}
+        return former_files | {"db-wal": log[:cut] + rubbish + former_log[cut + len(rubbish) :]}
 
-    def _move_some_pages(self, written: Files, done: Files) -> Files:
-        pages = bytearray(written["db"].ljust(len(done["db"]), b"\0"))
-        for begin in range(0, len(done["db"]), _PAGE_BYTES):
+    def _move_some_pages(self, written_files: Files, erased_files: Files) -> Files:
+        pages, moved_pages = (
+            bytearray(written_files["db"].ljust(len(erased_files["db"]), b"\0")),
+            erased_files["db"],
+        )
+        for begin in range(0, len(moved_pages), _PAGE_BYTES):
             if self._random.random() < 0.5:
-                pages[begin : begin + _PAGE_BYTES] = done["db"][begin : begin + _PAGE_BYTES]
-        return written | {"db": bytes(pages)}
+                pages[begin : begin + _PAGE_BYTES] = moved_pages[begin : begin + _PAGE_BYTES]
+        return written_files | {"db": bytes(pages)}
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
     """Run an action; return its result, and the files at each line of the store's code that changed them."""
     states: list[Files] = []
-    before: set[tuple[str, int, int, int]] | None = None
+    previous_files: set[tuple[str, int, int, int]] | None = None
 
     def keep_state() -> None:
-        nonlocal before
-        now = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
-        if now != before:
-            before = now
+        """Read the files if they have changed."""
+        nonlocal previous_files
+        files = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
+        if files != previous_files:
+            previous_files = files
             states.append(read_files(folder))
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
+        """Look at the files at each line of the store's code."""
         if "store" not in Path(frame.f_code.co_filename).parts:
             return None
         if event == "line":

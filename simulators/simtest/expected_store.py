@@ -13,7 +13,7 @@ from meteragent.store import Store, ledger, outbox
 _EVER_MS = 2**62
 
 
-class Spent(NamedTuple):
+class Spending(NamedTuple):
     """The number of windows, and the sum of their epsilon in 1/W."""
 
     windows: int
@@ -39,7 +39,7 @@ class ExpectedStore:
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
     states: dict[tuple[str, str], TimelineState] = field(default_factory=dict)
-    spent: dict[tuple[str, int, str], Spent] = field(default_factory=dict)
+    spent: dict[tuple[str, int, str], Spending] = field(default_factory=dict)
     rows: dict[int, Row] = field(default_factory=dict)
     last_id: int = 0
     floor_ms: int = 0
@@ -63,9 +63,9 @@ class ExpectedStore:
         for charge, opened in commit.charges.items():
             for meter, windows in opened.items():
                 key = (meter, charge.day_ms // DAY_MS * DAY_MS, stream)
-                before = self.spent.get(key, Spent(0, Fraction(0)))
+                before = self.spent.get(key, Spending(0, Fraction(0)))
                 epsilon = before.epsilon_per_w + windows * charge.epsilon_per_w
-                self.spent[key] = Spent(before.windows + windows, epsilon)
+                self.spent[key] = Spending(before.windows + windows, epsilon)
         for outgoing in commit.outgoing:
             self.last_id += 1
             self.rows[self.last_id] = Row(stream, outgoing)
@@ -91,7 +91,7 @@ class ExpectedStore:
             if {w.id: Outgoing(w.topic, w.payload, w.due_ms, w.retain) for w in waiting} != expected:
                 return f"outbox of {stream}"
         spent = {
-            (line.meter, line.start_ms, line.stream): Spent(line.windows, line.epsilon_per_w)
+            (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
             for line in ledger.report(store.connection)
         }
         return "ledger" if spent != self.spent else None

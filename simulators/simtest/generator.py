@@ -1,4 +1,4 @@
-"""The generator: a schedule from a seed, with every kind of fault in every combination, each short to run."""
+"""The generator: a schedule from a seed, with every kind of fault in every combination, short to run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,10 +42,13 @@ def generate(seed: int) -> Schedule:
     # The first name of this test; another string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
     pace = random.choices(list(PACES), [8, 2, 1])[0]
-    first = _draw_configuration(random, pace)
+    initial_configuration = _draw_configuration(random, pace)
     configurations = [
-        first,
-        *(_change_configuration(random, pace, first) for _ in range(random.choice([0, 1, 1, 2]))),
+        initial_configuration,
+        *(
+            _change_configuration(random, pace, initial_configuration)
+            for _ in range(random.choice([0, 1, 1, 2]))
+        ),
     ]
     if Random(f"stamped {seed}").random() < STAMPED:
         configurations = [_without_times(configuration) for configuration in configurations]
@@ -103,7 +106,7 @@ def _draw_setting(random: Random, pace: str, name: str) -> Setting:
     )
 
 
-def _change_configuration(random: Random, pace: str, before: Configuration) -> Configuration:
+def _change_configuration(random: Random, pace: str, former: Configuration) -> Configuration:
     """Change some settings; now and then add, rename or remove a stream."""
     fresh = _draw_configuration(random, pace)
     if random.random() < 0.15:
@@ -122,19 +125,19 @@ def _change_configuration(random: Random, pace: str, before: Configuration) -> C
         "name",
     ]
     chosen = random.sample(names, random.choice([1, 1, 2, 3]))
-    changed = []
-    for setting in before:
-        other = fresh[0]
+    settings = []
+    for setting in former:
+        fresh_setting = fresh[0]
         values = {name: getattr(setting, name) for name in Setting.__slots__}
-        values |= {name: getattr(other, name) for name in chosen if name not in ("name", "topic")}
+        values |= {name: getattr(fresh_setting, name) for name in chosen if name not in ("name", "topic")}
         if "name" in chosen and setting.name == "main":
             values["name"] = random.choice(["main2", "other2"])
         if "topic" in chosen:
             values["topic"] = 1 - setting.topic
         values["gap"] = values["gap"] if setting.kind == "power" else 0
         values["limit"] = setting.limit if values["grid"] == setting.grid else 0
-        changed.append(Setting(**values))
-    return tuple(changed)
+        settings.append(Setting(**values))
+    return tuple(settings)
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
@@ -203,11 +206,11 @@ def _draw_faults(random: Random, pace: str, end_ms: int, configurations: int) ->
         )
     for _ in range(random.choice([0, 0, 1, 2])):
         at_ms, down_ms = random.randrange(200, end_ms), random.choice([0, 300, 2500])
-        then = random.randrange(configurations)
+        number = random.randrange(configurations)
         if random.random() < 0.75:
-            yield s.Stop(at_ms, down_ms, then)
+            yield s.Stop(at_ms, down_ms, number)
         else:
-            yield s.Fail(at_ms, down_ms, then, random.randrange(1, 400))
+            yield s.Fail(at_ms, down_ms, number, random.randrange(1, 400))
     for _ in range(random.choice([0, 1, 1, 3])):
         at_ms = random.randrange(0, end_ms)
         down_ms = random.choice([0, 100, 1500])

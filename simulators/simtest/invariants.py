@@ -1,8 +1,8 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
-The checker sees each feed of the core and its effects, every transaction, and everything that crosses the
-border of the process. It compares all of it with the model, which gets the same messages, and remembers for
-ever which noise was seen where, what was charged and what has left.
+The checker receives each feed of the core with its effects, every transaction, and everything that enters or
+leaves the process. It compares them with the model, which gets the same messages. It keeps a record of all
+noise with its slot, of all charges, and of all releases.
 """
 
 import json
@@ -30,7 +30,7 @@ _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 
 
 class MessageKey(NamedTuple):
-    """A message as its receivers tell it from others."""
+    """The topic and payload by which receivers distinguish messages."""
 
     topic: str
     payload: bytes
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Window:
-    """A window that was opened, with the noise and the records that were seen of it.
+    """A window that was opened, with its noise and records so far.
 
     `public_id` is the meter's public name, `initial` each slot's accumulator without energy: noise and
     dither. `lost`: its store was lost or restored, or its stream retired, before all slots closed.
@@ -64,11 +64,11 @@ class Window:
 
 @dataclass
 class InvariantChecker:
-    """Everything that was ever seen of a world.
+    """The history of a world, and the checks against it.
 
     `released`: the intervals in records, by stream and meter. `descriptors`: those on disk, by topic.
-    `queued_until_ms`: when the last row is due that waited as the core began, by stream and topic.
-    `rows`: the ids of the records that the present store holds.
+    `queued_until_ms`: the due time of the last row that waited when the core began, by stream and topic.
+    `rows`: the ids of the records in the present store.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -80,7 +80,7 @@ class InvariantChecker:
     records: set[MessageKey] = field(default_factory=set)
     confirmed: set[MessageKey] = field(default_factory=set)
 
-    # --- what the core asks for ----------------------------------------------------------------
+    # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
         """Begin a core: nothing of a topic may leave before the rows of it that wait."""
@@ -94,9 +94,11 @@ class InvariantChecker:
 
     def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], free: Iterable[Any]) -> None:
         """Check a feed: the core frees the tokens that the model frees (law 7)."""
-        freed, expected = Counter(map(id, tokens)), Counter(map(id, free))
-        check(not freed - expected, "a reading is acknowledged before all that it says is decided, or twice")
-        check(not expected - freed, "a reading is not acknowledged though all that it says is decided")
+        freed, due_tokens = Counter(map(id, tokens)), Counter(map(id, free))
+        check(
+            not freed - due_tokens, "a reading is acknowledged before all that it says is decided, or twice"
+        )
+        check(not due_tokens - freed, "a reading is not acknowledged though all that it says is decided")
         check(model.touched <= commit.states.keys(), "a meter has changed and is not written", model.touched)
         if not commit:
             check(not model.opened and not model.closed, "a window or slot is due, and nothing is committed")
@@ -141,10 +143,10 @@ class InvariantChecker:
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:
         """Check law 2: what opens is charged in the same transaction, and nothing else is."""
-        expected: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
+        charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for meter, start_ms, terms in model.opened:
-            expected[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
-        check(expected == commit.charges, "what opens is not what is charged", commit.stream)
+            charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
+        check(charges == commit.charges, "what opens is not what is charged", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
         """Check law 3: on disk is noise, dither and energy so far, with the same noise for ever."""
@@ -181,8 +183,8 @@ class InvariantChecker:
         begun = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else window.terms.n
         check(drawn <= window.terms.n, "more draws than slots from one noise bound", key)
         # A restart may change a window's clock: the event clock finds slots drawn that the wall clock began.
-        window.drawn, before = drawn, window.drawn
-        check(drawn == max(begun, before, 1), "a slot is drawn before or after it begins", key)
+        window.drawn, drawn_before = drawn, window.drawn
+        check(drawn == max(begun, drawn_before, 1), "a slot is drawn before or after it begins", key)
 
     def _check_initial(self, key: Key, slot_index: int, initial: int) -> None:
         """Check that a slot began with noise and dither, the same as ever."""
@@ -192,8 +194,10 @@ class InvariantChecker:
         check(
             dithered or not dither, "an accumulator is not its noise and the energy so far", (key, slot_index)
         )
-        first = window.initial.setdefault(slot_index, initial)
-        check(first == initial, "a slot has two noises, or energy that was not measured", (key, slot_index))
+        recorded = window.initial.setdefault(slot_index, initial)
+        check(
+            recorded == initial, "a slot has two noises, or energy that was not measured", (key, slot_index)
+        )
         check(
             window.noise_bound is None or abs(noise) <= window.noise_bound,
             "noise beyond its bound",
@@ -201,13 +205,16 @@ class InvariantChecker:
         )
 
     def _check_rounding(self, key: Key, slot: Closed, quanta: int) -> None:
-        """Check a record: floor(A / L), or half-up floor(A / L + 1/2). A is known if it was ever on disk."""
+        """Check a record: floor(A / L), or half-up floor(A / L + 1/2).
+
+        A is known if it was ever on disk.
+        """
         initial, lattice = self.windows[key].initial.get(slot.slot_index), slot.terms.lattice(slot.slot_index)
         if initial is not None:
             half = 0 if slot.terms.rounding == "dithered" else lattice // 2
-            expected = (initial + slot.energy + half) // lattice
+            expected_quanta = (initial + slot.energy + half) // lattice
             check(
-                quanta == expected,
+                quanta == expected_quanta,
                 "a slot has two noises, or energy that was not measured",
                 (key, slot.slot_index),
             )
@@ -222,14 +229,14 @@ class InvariantChecker:
             meter = model.meters[name]
             check(state.integrated_until_ms == meter.covered_ms, "covered is not what is decided", name)
             drawn = {window.start_ms: window.drawn for window in state.windows}
-            expected = {
+            expected_slots = {
                 window.start_ms: {i for i in window.open_slots if i < drawn.get(window.start_ms, 0)}
                 for window in meter.windows
             }
             slots = {window.start_ms: {slot.slot_index for slot in window.slots} for window in state.windows}
-            check(slots == expected, "the open windows and slots are not those that should be", name)
+            check(slots == expected_slots, "the open windows and slots are not those that should be", name)
 
-    # --- what will leave -----------------------------------------------------------------------
+    # --- new rows of the outbox ----------------------------------------------------------------
 
     def _check_outgoing(self, model: Model, commit: Commit, last_id: int) -> None:
         """Check that every slot that closes leaves once, as the exact mean and its noise, when it is due."""
@@ -293,14 +300,14 @@ class InvariantChecker:
             )
             released.insert(index, interval)
 
-    # --- what leaves ---------------------------------------------------------------------------
+    # --- publications --------------------------------------------------------------------------
 
     def check_publication(
-        self, message: MessageKey, seen: dict[str, int], now_ms: int | None, *, retain: bool
+        self, message: MessageKey, newest_rows: dict[str, int], now_ms: int | None, *, retain: bool
     ) -> None:
-        """Check a publication that leaves on a connection with the others that it has `seen`.
+        """Check a publication on a connection, of which `newest_rows` has the newest row by topic.
 
-        Laws 1, 2: what leaves is on disk, with its charge, byte for byte, due, and not yet confirmed.
+        Laws 1, 2: the message is on disk byte for byte, with its charge; it is due, and not yet confirmed.
         """
         topic = message.topic
         if retain:
@@ -318,15 +325,17 @@ class InvariantChecker:
         check(
             now_ms is not None and row.outgoing.due_ms <= now_ms, "something leaves before it is due", topic
         )
-        previous = self.expected.rows.get(seen.get(topic, 0))
-        check(seen.get(topic) != id_, "a row leaves twice on one connection", topic)
+        previous = self.expected.rows.get(newest_rows.get(topic, 0))
+        check(newest_rows.get(topic) != id_, "a row leaves twice on one connection", topic)
         overtaken = (
-            previous is not None and seen[topic] > id_ and row.outgoing.due_ms <= previous.outgoing.due_ms
+            previous is not None
+            and newest_rows[topic] > id_
+            and row.outgoing.due_ms <= previous.outgoing.due_ms
         )
         check(not overtaken, "records of a meter leave out of order", topic)
-        seen[topic] = id_
+        newest_rows[topic] = id_
 
-    # --- a store that is lost ------------------------------------------------------------------
+    # --- lost stores ---------------------------------------------------------------------------
 
     def replace_store(self, expected: ExpectedStore) -> None:
         """Begin an empty store, or a copy put back: windows that were open never close."""
@@ -347,7 +356,7 @@ class InvariantChecker:
             window.lost |= key not in still_open and not complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Mark rows of other streams delivered that a store holds no more."""
+        """Mark rows of other streams as delivered if a store no longer has them."""
         retired = {row.stream for row in self.expected.rows.values()} - streams
         waiting = {
             row.id for stream in retired for row in outbox.pending(store.connection, stream, 2**62, -1)
@@ -358,7 +367,7 @@ class InvariantChecker:
             window.lost |= key.stream in retired
 
     def check_complete(self, closed_ms: dict[str, int], streams: set[str], until_ms: int) -> None:
-        """Check at the end that all has left that must: slots by wall clocks, and rows due before `until_ms`.
+        """Check at the end that all due slots by wall clocks, and all rows due before `until_ms`, have left.
 
         `closed_ms` is the time by stream up to which its windows must have closed.
         """
@@ -374,13 +383,15 @@ class InvariantChecker:
         for key, window in self.windows.items():
             if window.lost or key.stream not in closed_ms:
                 continue
-            due = {
+            due_slots = {
                 slot_index
                 for slot_index in range(window.terms.n)
                 if key.start_ms + window.terms.stretches(slot_index)[-1][1] + window.terms.lateness_ms
                 <= closed_ms[key.stream]
             }
-            if not due <= {slot_index for slot_index, row in window.records.items() if row in self.confirmed}:
+            if not due_slots <= {
+                slot_index for slot_index, row in window.records.items() if row in self.confirmed
+            }:
                 incomplete.append(key)
         return incomplete
 

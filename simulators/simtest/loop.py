@@ -17,7 +17,7 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 5000
-"""Turns of the loop at one moment after which it must hang: far more than anything needs."""
+"""Turns of the loop at one moment that show a task in an endless loop; far more than any task needs."""
 
 
 class Killed(SystemExit):
@@ -39,10 +39,10 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(BaseEventLoop):
-    """The loop of a world and of its processes of the agent, one after the other.
+    """The loop of a world, which runs the agent's processes one after the other.
 
     `execute` does the work of an executor; it raises CancelledError if the process is dead. `connect`
-    makes a connection to a host. By `until_s` everything must have ended.
+    makes a connection to a host. Everything must end by `until_s`.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class VirtualLoop(BaseEventLoop):
             self._now_s, self._turns = max(self._now_s, self._scheduled[0].when()), 0
         if self._turns > _TURNS:
             self._turns = 0
-            raise RuntimeError("a task runs in a circle, and no time passes")
+            raise RuntimeError("a task loops, and no time passes")
         if self._now_s > self.until_s:
             self.until_s *= 2
             raise RuntimeError("the process was stopped and does not end")
@@ -99,7 +99,7 @@ class VirtualLoop(BaseEventLoop):
         return await self.connect(host, protocol), protocol
 
     async def create_unix_server(self, *_: Any, **__: Any) -> Any:
-        """Wait until cancelled: nobody asks the agent's health."""
+        """Wait until cancelled: no client asks the agent's health."""
         await asyncio.Event().wait()
 
     def end_tasks(self) -> None:

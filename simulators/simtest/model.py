@@ -1,10 +1,10 @@
-"""The model: which readings count, for which time, and when that is decided, straight from the definitions.
+"""The model: which readings count, for which time, and when that is decided, computed from the definitions.
 
-An independent second implementation of sample-and-hold, lateness, first windows, `forget`, budgets and
-acknowledgements. Time is cut where held readings begin and end to speak; for each piece the definition says
-which reading speaks for it (`speaker`), and which time decides it once the newest time less lateness has
-passed it (`deciding_ms`). There are no accumulators here: decided time is a list of stretches with the value
-that counts.
+It implements sample-and-hold, lateness, first windows, `forget`, budgets and acknowledgements independently
+of the core. Time is divided where held readings begin and cease to apply. For each piece the definition
+determines which reading applies to it (`speaker`), and the time that decides it once the newest time less
+lateness has passed (`deciding_ms`). There are no accumulators: decided time is a list of stretches, each with
+the value that counts.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class StreamSpec:
 
 
 class Arrival(NamedTuple):
-    """A message as it was sent: a reading, or why it is none (`refused`); `token` is its delivery."""
+    """A message as sent: a reading, or the reason for its refusal (`refused`); `token` is its delivery."""
 
     meter: str
     time_ms: int
@@ -56,7 +56,7 @@ class Arrival(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A reading that may still speak for time that is not decided."""
+    """A reading that may still apply to undecided time."""
 
     value_u: int
     token: Any
@@ -118,10 +118,10 @@ class Meter:
     held: dict[int, Held] = field(default_factory=dict)
 
     def durable(self) -> "Meter":
-        """Return a copy of what survives a crash: all but the held readings."""
+        """Return a copy of the state that survives a crash: all but the held readings."""
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
-        from_ms = windows[0].start_ms if windows else self.covered_ms
-        decided = [stretch for stretch in self.decided if stretch.end_ms > from_ms]
+        start_ms = windows[0].start_ms if windows else self.covered_ms
+        decided = [stretch for stretch in self.decided if stretch.end_ms > start_ms]
         return replace(self, windows=windows, decided=decided, held={})
 
     @property
@@ -131,38 +131,38 @@ class Meter:
         return oldest if meaning(oldest) == meaning(self.usual) else self.usual
 
     def speaker(self, ms: int) -> int | None:
-        """Return the time of the held reading that speaks for a moment, or None in a gap."""
+        """Return the time of the held reading that applies to a moment, or None in a gap."""
         rules = self.rules
         if rules.kind is Kind.POWER:
-            before = max((t for t in self.held if t <= ms), default=None)
-            return before if before is not None and ms < before + rules.hold_ms else None
-        after = min((t for t in self.held if t > ms), default=None)
-        return after if after is not None and after - rules.interval_ms <= ms else None
+            latest = max((t for t in self.held if t <= ms), default=None)
+            return latest if latest is not None and ms < latest + rules.hold_ms else None
+        following = min((t for t in self.held if t > ms), default=None)
+        return following if following is not None and following - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that decides a moment once passed by `lateness`; None: its slot's close does."""
-        after = min((t for t in self.held if t > ms), default=None)
+        """Return the time that decides a moment once passed by `lateness`; None: its slot's close."""
+        following = min((t for t in self.held if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
-            return after
+            return following
         end_ms = speaker + self.rules.hold_ms
-        return end_ms if after is None else min(end_ms, after)
+        return end_ms if following is None else min(end_ms, following)
 
     def edge_ms(self, ms: int) -> int | None:
-        """Return the next time at which a statement about a moment may cease to be true."""
+        """Return the next time after a moment at which the speaker or the deciding time may change."""
         rules = self.rules
         edges = {edge for t in self.held for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
         return min((edge for edge in edges if edge > ms), default=None)
 
     def span_end_ms(self, time_ms: int) -> int:
-        """Return the time at which a reading of `time_ms` stops speaking."""
+        """Return the time until which a reading of `time_ms` applies."""
         if self.rules.kind is Kind.INTERVAL_ENERGY:
             return time_ms
         times_ms = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
         return min([time_ms + self.rules.hold_ms, *(t for t in times_ms if t > time_ms)])
 
     def decide(self, until_ms: int) -> list[Any]:
-        """Decide everything before a time; return the tokens of readings that have nothing left to say."""
+        """Decide all time before `until_ms`; return the tokens of readings that no longer apply."""
         if until_ms <= self.covered_ms:
             return []
         begin_ms = self.covered_ms
@@ -177,15 +177,15 @@ class Meter:
         return self.free()
 
     def free(self) -> list[Any]:
-        """Let go of readings that have nothing left to say; return their tokens."""
+        """Release readings that no longer apply to any time; return their tokens."""
         covered = [t for t in self.held if t <= self.covered_ms]
         if covered:
             self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
-        spent = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
-        return [self.held.pop(t).token for t in sorted(spent)]
+        expired = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
+        return [self.held.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
-        """Decide what the newest time has passed by `lateness`, up to the clock."""
+        """Decide the time that the newest reading has passed by `lateness`, up to the clock."""
         frontier_ms = min((self.newest_ms or 0) - self.rules.lateness_ms, clock_ms)
         until_ms: int | None = self.covered_ms
         decided_ms = self.covered_ms
@@ -198,19 +198,19 @@ class Meter:
         return self.decide(decided_ms)
 
     def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
-        """Take a reading; return whether it counts, and the tokens that need not be held.
+        """Accept a reading; return whether it counts, and the tokens that need not be held.
 
         With `stamped` its time is that of its arrival, so it is newer than all readings before it.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
             return False, [token]
-        present = self.held.get(time_ms)
-        if present is not None:
-            if present.value_u != value_u and not stamped:
+        held = self.held.get(time_ms)
+        if held is not None:
+            if held.value_u != value_u and not stamped:
                 return False, [token]
             self.held[time_ms] = Held(value_u, token)
-            return stamped, [present.token]
+            return stamped, [held.token]
         self.held[time_ms] = Held(value_u, token)
         self.newest_ms = max(time_ms, self.newest_ms or 0)
         self.idle = 0
@@ -233,7 +233,7 @@ class Meter:
 
 
 def meaning(terms: Terms) -> tuple[Any, ...]:
-    """Return what decides the meaning of a reading: kind, unit and interval."""
+    """Return the facts that determine the meaning of a reading: kind, unit and interval."""
     return terms.kind, terms.unit, terms.interval_ms
 
 
@@ -279,20 +279,20 @@ class Model:
         catching_up = closing_ms < now_ms
         free: list[Any] = []
         for arrival in self._drop_replaced(batch, free):
-            seen_ms = min(arrival.received_ms, now_ms)
-            free += self._pass(seen_ms, closing_ms, catching_up)
-            free += self._arrive(arrival, seen_ms, catching_up)
+            arrival_ms = min(arrival.received_ms, now_ms)
+            free += self._pass(arrival_ms, closing_ms, catching_up)
+            free += self._arrive(arrival, arrival_ms, catching_up)
         return free + self._pass(now_ms, closing_ms, catching_up)
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Drop readings that another of their meter follows with the same time of arrival."""
+        """Drop readings that a later reading of the same meter follows at the same time of arrival."""
         if not self.stream.stamped:
             return list(batch)
         counting = []
         for index, arrival in enumerate(batch):
             moment = arrival.refused, arrival.meter, arrival.received_ms
-            later = [(other.refused, other.meter, other.received_ms) for other in batch[index + 1 :]]
-            if arrival.refused is None and moment in later:
+            later_moments = [(a.refused, a.meter, a.received_ms) for a in batch[index + 1 :]]
+            if arrival.refused is None and moment in later_moments:
                 self.outcomes["replaced"] += 1
                 free.append(arrival.token)
             else:
@@ -315,18 +315,20 @@ class Model:
         """Open windows up to one time and close slots up to another, in order of time; yield tokens."""
         meter = self.meters[name]
         while True:
-            first = meter.windows[0] if meter.windows else None
+            oldest = meter.windows[0] if meter.windows else None
             opens_ms = open_ms + 1 if meter.next_ms is None else meter.next_ms
-            if first is not None:
-                slot_index, end_ms = first.next_close()
-                due_ms = end_ms + first.terms.lateness_ms
+            if oldest is not None:
+                slot_index, end_ms = oldest.next_close()
+                due_ms = end_ms + oldest.terms.lateness_ms
                 if due_ms <= close_ms and due_ms <= opens_ms:
                     yield from meter.decide(end_ms)
                     self.touched.add(name)
-                    energy = meter.energy(first.start_ms, slot_index, first.terms)
-                    self.closed.append(Closed(name, first.start_ms, slot_index, first.terms, due_ms, energy))
-                    first.open_slots.remove(slot_index)
-                    if not first.open_slots:
+                    energy = meter.energy(oldest.start_ms, slot_index, oldest.terms)
+                    self.closed.append(
+                        Closed(name, oldest.start_ms, slot_index, oldest.terms, due_ms, energy)
+                    )
+                    oldest.open_slots.remove(slot_index)
+                    if not oldest.open_slots:
                         del meter.windows[0]
                     continue
             if opens_ms <= open_ms:
@@ -354,7 +356,7 @@ class Model:
             meter.windows.append(Open(start_ms, terms, list(range(terms.n))))
             self.opened.append((name, start_ms, terms))
 
-    def _arrive(self, arrival: Arrival, seen_ms: int, catching_up: bool) -> list[Any]:
+    def _arrive(self, arrival: Arrival, arrival_ms: int, catching_up: bool) -> list[Any]:
         reason = arrival.refused or self._refusal(arrival)
         if reason is not None:
             self.outcomes[reason] += 1
@@ -366,7 +368,7 @@ class Model:
             self.touched.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1
         if counts and self._wall:
-            tokens += meter.decide_passed(seen_ms)
+            tokens += meter.decide_passed(arrival_ms)
         elif counts:
             newest_ms = meter.newest_ms or 0
             tokens += self._advance(arrival.meter, newest_ms, newest_ms, catching_up)
@@ -383,7 +385,7 @@ class Model:
         return "refused_meters" if len(self.meters) >= self.stream.max_meters else None
 
     def _meter_of(self, arrival: Arrival) -> Meter:
-        """Return an arrival's meter; one that is new or forgotten starts at its next boundary."""
+        """Return an arrival's meter; a new or forgotten meter starts at its next boundary."""
         meter = self.meters.get(arrival.meter)
         if meter is None or meter.next_ms is None:
             first_ms = self._boundary(arrival.meter, arrival.received_ms if self._wall else arrival.time_ms)

@@ -1,7 +1,7 @@
-"""MQTT as a broker speaks it, in bytes: reads the packets of clients, writes those of brokers.
+"""The broker's side of MQTT in bytes: parse the packets of clients, and build those of brokers.
 
-Written from the standards (3.1.1 and 5.0, whose sections have the same numbers), and independent of
-`meteragent.mqtt`, whose client it talks to. There is no socket and no clock here.
+It is written from the standards (3.1.1 and 5.0, whose sections have the same numbers), and independent of
+`meteragent.mqtt`, whose client it serves. It uses neither sockets nor clocks.
 """
 
 from typing import NamedTuple
@@ -78,19 +78,21 @@ class Reader:
 
         Raises Malformed.
         """
-        before, data = len(self._buffer), self._buffer + data
+        buffered_bytes, data = len(self._buffer), self._buffer + data
         packets: list[tuple[Packet, int]] = []
         begin_of_packet = 0
         while (fields := _header(data, begin_of_packet)) is not None and fields[1] <= len(data):
             begin, end = fields
-            packets.append((self._packet(data[begin_of_packet], _Fields(data[begin:end])), end - before))
+            packets.append(
+                (self._packet(data[begin_of_packet], _Fields(data[begin:end])), end - buffered_bytes)
+            )
             begin_of_packet = end
         self._buffer = data[begin_of_packet:]
         return packets
 
-    def _packet(self, first: int, fields: "_Fields") -> Packet:
+    def _packet(self, first_byte: int, fields: "_Fields") -> Packet:
         try:
-            packet = self._read(first, fields)
+            packet = self._parse(first_byte, fields)
         except (IndexError, KeyError, UnicodeDecodeError) as error:
             raise Malformed("a packet that ends too early, or a text that is not UTF-8") from error
         if fields.remaining:
@@ -100,14 +102,14 @@ class Reader:
         self._level = packet.level if isinstance(packet, Connect) else self._level
         return packet
 
-    def _read(self, first: int, fields: "_Fields") -> Packet:
-        match first:
+    def _parse(self, first_byte: int, fields: "_Fields") -> Packet:
+        match first_byte:
             case 0x10:
                 return _connect(fields)
             case 0x32 | 0x33:
                 topic, packet_id = fields.text(), _packet_id(fields)
                 self._skip_properties(fields)
-                return Publish(packet_id, topic, fields.take(fields.remaining), bool(first & 1))
+                return Publish(packet_id, topic, fields.take(fields.remaining), bool(first_byte & 1))
             case 0x40:
                 return Puback(_packet_id(fields))
             case 0x82:
@@ -122,7 +124,7 @@ class Reader:
             case 0xE0:
                 fields.take(fields.remaining if self._level == MQTT_5 else 0)
                 return Disconnect()
-        raise Malformed(f"a packet that begins with 0x{first:02x}")
+        raise Malformed(f"a packet that begins with 0x{first_byte:02x}")
 
     def _skip_properties(self, fields: "_Fields") -> None:
         if self._level == MQTT_5:
@@ -145,8 +147,8 @@ class _Fields:
     def take(self, size: int) -> bytes:
         if size > len(self._data):
             raise IndexError
-        taken, self._data = self._data[:size], self._data[size:]
-        return taken
+        head, self._data = self._data[:size], self._data[size:]
+        return head
 
     def integer(self, size: int) -> int:
         return int.from_bytes(self.take(size))
@@ -161,13 +163,13 @@ class _Fields:
         return sum((digit & 0x7F) << 7 * place for place, digit in enumerate(digits))
 
 
-def _header(data: bytes, at: int) -> tuple[int, int] | None:
-    """Return where a packet's fields begin and end, or None while its header is incomplete (2.2)."""
+def _header(data: bytes, offset: int) -> tuple[int, int] | None:
+    """Return the begin and the end of a packet's fields, or None while its header is incomplete (2.2)."""
     value = 0
-    for place, digit in enumerate(data[at + 1 : at + 5]):
+    for place, digit in enumerate(data[offset + 1 : offset + 5]):
         value |= (digit & 0x7F) << 7 * place
         if digit < 0x80:
-            begin = at + 2 + place
+            begin = offset + 2 + place
             return begin, begin + value
     return None
 
@@ -185,10 +187,10 @@ def _connect(fields: _Fields) -> Connect:
     level, flags, keepalive_s = fields.integer(1), fields.integer(1), fields.integer(2)
     properties: dict[int, int] = {}
     if level == MQTT_5:
-        inner = _Fields(fields.take(fields.number()))
-        while inner.remaining:
-            identifier = inner.integer(1)
-            properties[identifier] = inner.integer(_SIZES[identifier])
+        property_fields = _Fields(fields.take(fields.number()))
+        while property_fields.remaining:
+            identifier = property_fields.integer(1)
+            properties[identifier] = property_fields.integer(_SIZES[identifier])
     if flags & ~0x02:
         raise Malformed("a will or credentials that nobody has configured")
     client_id = fields.text()
@@ -196,7 +198,7 @@ def _connect(fields: _Fields) -> Connect:
     return Connect(level, client_id, bool(flags & 2), keepalive_s, expiry_s, properties.get(0x21))
 
 
-# Written ------------------------------------------------------------------------------------------
+# Packets of the broker ----------------------------------------------------------------------------
 
 
 def connack(
@@ -213,8 +215,8 @@ def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) 
     """Return a PUBLISH (3.3), at QoS 0 if the packet id is 0; flags: 1 retained, 8 sent before."""
     name = topic.encode()
     number = packet_id.to_bytes(2) if packet_id else b""
-    first = 0x30 | flags | (2 if packet_id else 0)
-    return _packet(first, len(name).to_bytes(2), name, number, _properties(level, b""), payload)
+    first_byte = 0x30 | flags | (2 if packet_id else 0)
+    return _packet(first_byte, len(name).to_bytes(2), name, number, _properties(level, b""), payload)
 
 
 def puback(packet_id: int, reason: int = 0) -> bytes:
@@ -231,11 +233,11 @@ def _properties(level: int, properties: bytes) -> bytes:
     return bytes((len(properties),)) + properties if level == MQTT_5 else b""
 
 
-def _packet(first: int, *parts: bytes) -> bytes:
+def _packet(first_byte: int, *parts: bytes) -> bytes:
     body = b"".join(parts)
     size, length = len(body), bytearray()
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)
         size >>= 7
     length.append(size)
-    return bytes((first,)) + bytes(length) + body
+    return bytes((first_byte,)) + bytes(length) + body

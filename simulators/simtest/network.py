@@ -1,9 +1,9 @@
 """The network: connections of bytes between the agent and two brokers, in virtual time.
 
-The agent's event loop makes a connection here (`Broker.connect`), and its MQTT client writes to the `Socket`
-of it. Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost where the connection is
-cut, in the middle of a packet as well. What a process has handed to its system still leaves when the process
-dies; whether the broker learns of its death at once is a matter of chance.
+The agent's event loop makes a connection (`Broker.connect`), and its MQTT client writes to the connection's
+`Socket`. Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
+cut, even in the middle of a packet. Bytes that a process has passed to its system still leave when the
+process dies; whether the broker learns of its death at once is random.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def _nothing() -> None:
 
 
 class Publication(NamedTuple):
-    """A message of the agent's on its way to the sink's broker."""
+    """A message of the agent on its way to the sink's broker."""
 
     packet_id: int
     topic: str
@@ -40,7 +40,7 @@ class Publication(NamedTuple):
 
 
 class Observer(Protocol):
-    """The observer of everything that crosses the border of the process, which may end it there."""
+    """The observer of everything that enters or leaves the process, which may end the process there."""
 
     @property
     def guard(self) -> AbstractContextManager[None]:
@@ -57,19 +57,19 @@ class Observer(Protocol):
         """Check acknowledgements by the agent; return how many still leave before it dies."""
 
     def after_acknowledge(self) -> None:
-        """Note that they have left."""
+        """Note that the acknowledgements have left."""
 
-    def on_publish(self, seen: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication that leaves on a connection with the others that it has `seen`."""
+    def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
+        """Check a publication on a connection, of which `newest_rows` has the newest row by topic."""
 
     def after_publish(self) -> None:
-        """Note that it has left."""
+        """Note that the publication has left."""
 
     def on_confirm(self, publication: Publication) -> None:
         """Note that the agent is about to receive the confirmation of a publication."""
 
     def after_confirm(self) -> None:
-        """Note that it has received it."""
+        """Note that the agent has received the confirmation."""
 
 
 class Peer(Protocol):
@@ -107,8 +107,8 @@ class Piece(NamedTuple):
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    Where a write is cut follows from chance and the number of its packets, not from its size: the size
-    depends on the measured values, and which packets arrive must not (law 4).
+    A write is cut at a place that depends on chance and on the number of its packets, not on its size. The
+    size depends on the measured values, but the choice of the packets that arrive must not (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:
@@ -116,24 +116,24 @@ class Pipe:
         self._random = peer.random
         self._in_pieces = peer.network.pieces / 100
         self._deliver = deliver
-        self._written: list[tuple[bytes, Hooks]] = []
+        self._outgoing: list[tuple[bytes, Hooks]] = []
         self._pieces: deque[Piece] = deque()
         self._open = True
 
     def send(self, packet: bytes, hooks: Hooks = _NO_HOOKS) -> None:
         """Send a packet, or the beginning of one; those of one turn of the loop leave together."""
-        if not self._written:
+        if not self._outgoing:
             self._loop.call_soon(self._leave)
-        self._written.append((packet, hooks))
+        self._outgoing.append((packet, hooks))
 
     def _leave(self) -> None:
-        written, self._written = self._written, []
-        data = b"".join(packet for packet, _ in written)
-        ends = list(accumulate(len(packet) for packet, _ in written))
+        outgoing, self._outgoing = self._outgoing, []
+        data = b"".join(packet for packet, _ in outgoing)
+        ends = list(accumulate(len(packet) for packet, _ in outgoing))
         cuts = [0, len(data)]
         if self._random.random() < self._in_pieces:
             cuts += [self._cut_point([0, *ends]) for _ in range(2)]
-        packets = deque(zip(ends, (hooks for _, hooks in written), strict=True))
+        packets = deque(zip(ends, (hooks for _, hooks in outgoing), strict=True))
         for number, (begin, end) in enumerate(pairwise(sorted(cuts))):
             ends_here = []
             while packets and packets[0][0] <= end:
@@ -153,7 +153,7 @@ class Pipe:
             self._deliver(piece.data, [hooks for _, hooks in piece.ends])
 
     def cut(self) -> None:
-        """Lose what is on its way, except perhaps the beginning of the next piece."""
+        """Lose the bytes on their way, except perhaps the beginning of the next piece."""
         begins = self._random.random() < 0.5
         if self._open and self._pieces and begins:
             data, ends = self._pieces.popleft()
@@ -162,7 +162,7 @@ class Pipe:
         self.close()
 
     def close(self) -> None:
-        """Deliver nothing any more."""
+        """Stop the delivery."""
         self._open = False
 
 
@@ -174,51 +174,51 @@ class Socket(asyncio.Transport):
         self._connection = connection
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
-        """Hand bytes to the system."""
+        """Pass bytes to the system."""
         self._connection.write(bytes(data))
 
     def is_closing(self) -> bool:
-        """Return whether it is closed."""
+        """Return whether the connection is closed."""
         return self._connection.closed
 
     def close(self) -> None:
-        """Close it; bytes that were written still leave."""
+        """Close the connection; bytes that were written still leave."""
         self._connection.close()
 
     def abort(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._connection.close()
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._connection.read(reading=False)
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._connection.read(reading=True)
 
 
 class Connection:
     """A connection between the agent and a broker.
 
-    `seen` is the newest row that has left on it, by topic. `lost`: nothing arrives on either side, and
-    neither end learns of it.
+    `newest_rows` has the id of the newest row that has left on the connection, by topic. While `_is_silent`,
+    nothing arrives on either side, and neither end learns of the loss.
     """
 
     def __init__(self, peer: Peer, protocol: asyncio.Protocol) -> None:
         self._peer = peer
-        self.seen: dict[str, int] = {}
+        self.newest_rows: dict[str, int] = {}
         self.closed = False
         self.connect: mqtt.Connect | None = None
         self.keepalive_s = 0
         self.last_arrival_s = peer.loop.time()
-        self._lost = False
+        self._is_silent = False
         self._protocol = protocol
         self._reading = True
         self._unread: list[tuple[bytes, list[Hooks]]] = []
         self._leaving, self._arriving = mqtt.Reader(), mqtt.Reader()
-        self._up = Pipe(peer, self._reach_broker)
-        self._down = Pipe(peer, self._reach_agent)
+        self._to_broker = Pipe(peer, self._reach_broker)
+        self._to_agent = Pipe(peer, self._reach_agent)
 
     @property
     def level(self) -> int:
@@ -228,12 +228,12 @@ class Connection:
     # --- the agent's end -----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the system; the process may die before, between and after the packets in them."""
+        """Pass bytes to the system; the process may die before, between and after the packets in them."""
         observer = self._peer.observer
         if self.closed or not observer.alive:
             return
         with observer.guard:
-            packets = _read(self._leaving, data, "the agent sends what MQTT forbids")
+            packets = _parse(self._leaving, data, "the agent sends what MQTT forbids")
         progress = _Progress()
         try:
             self._observe(packets, progress)
@@ -241,7 +241,7 @@ class Connection:
         finally:
             ends = [end for _, end in packets if end < progress.end]
             for begin, end in pairwise([0, *ends, progress.end]):
-                self._up.send(data[begin:end])
+                self._to_broker.send(data[begin:end])
 
     def _observe(self, packets: list[tuple[mqtt.Packet, int]], progress: "_Progress") -> None:
         observer = self._peer.observer
@@ -252,12 +252,12 @@ class Connection:
             observer.after_acknowledge()
         for packet, end in packets:
             if isinstance(packet, mqtt.Publish):
-                observer.on_publish(self.seen, packet.topic, packet.payload, retain=packet.retain)
+                observer.on_publish(self.newest_rows, packet.topic, packet.payload, retain=packet.retain)
                 progress.end = end
                 observer.after_publish()
 
     def read(self, *, reading: bool) -> None:
-        """Hand over what arrives, or keep it until reading is resumed."""
+        """Deliver arriving bytes, or keep them until reading is resumed."""
         self._reading = reading
         if reading:
             self._peer.loop.call_soon(self._hand_over_unread)
@@ -267,7 +267,7 @@ class Connection:
             self._hand_over(*self._unread.pop(0))
 
     def _reach_agent(self, data: bytes, hooks: list[Hooks]) -> None:
-        if self._lost:
+        if self._is_silent:
             return
         if self._reading and not self._unread:
             self._hand_over(data, hooks)
@@ -284,18 +284,18 @@ class Connection:
             hooks.after()
 
     def close(self, error: Exception | None = None) -> None:
-        """Close the agent's end: it reads nothing any more, and the broker learns of it."""
+        """Close the agent's end, which stops reading; the broker learns of it."""
         if not self.closed:
             self.closed = True
-            self._down.close()
+            self._to_agent.close()
             self._peer.loop.call_soon(self._protocol.connection_lost, error)
             self._peer.loop.call_later(2 * WAY_S, self._peer.leave, self)
 
     def die(self, *, silently: bool) -> None:
         """End the agent's side with its process."""
-        self._lost |= silently
+        self._is_silent |= silently
         self.closed = True
-        self._down.close()
+        self._to_agent.close()
         if not silently:
             self._peer.loop.call_later(2 * WAY_S, self._peer.leave, self)
 
@@ -303,39 +303,39 @@ class Connection:
 
     def send(self, packet: bytes, hooks: Hooks = _NO_HOOKS) -> None:
         """Send a packet to the agent."""
-        self._down.send(packet, hooks)
+        self._to_agent.send(packet, hooks)
 
     def _reach_broker(self, data: bytes, hooks: list[Hooks]) -> None:
         del hooks  # only packets to the agent have any
         peer = self._peer
-        if self._lost:
+        if self._is_silent:
             return
         silence_s, self.last_arrival_s = peer.loop.time() - self.last_arrival_s, peer.loop.time()
         with peer.observer.guard:
-            late = 0 < _GRACE * self.keepalive_s < silence_s
-            check(self.closed or not late, "the agent does not keep its connection alive")
-            for packet, _ in _read(self._arriving, data, "a broker is sent what MQTT forbids"):
+            is_late = 0 < _GRACE * self.keepalive_s < silence_s
+            check(self.closed or not is_late, "the agent does not keep its connection alive")
+            for packet, _ in _parse(self._arriving, data, "a broker is sent what MQTT forbids"):
                 peer.take(self, packet)
 
     def cut(self) -> None:
-        """Lose the connection in the middle of whatever is on its way; both ends learn of it."""
-        self._up.cut()
-        self._down.cut()
+        """Lose the connection and the bytes on their way; both ends learn of it."""
+        self._to_broker.cut()
+        self._to_agent.cut()
         self._peer.leave(self)
         self.close(ConnectionResetError("cut"))
 
     def lose(self) -> None:
         """Lose the connection silently: nothing arrives any more, and neither end learns of it."""
-        self._lost = True
+        self._is_silent = True
 
 
 class _Progress:
-    """The number of bytes of a write that the system has taken."""
+    """The number of bytes of a write that the system has accepted."""
 
     end = 0
 
 
-def _read(reader: mqtt.Reader, data: bytes, invariant: str) -> list[tuple[mqtt.Packet, int]]:
+def _parse(reader: mqtt.Reader, data: bytes, invariant: str) -> list[tuple[mqtt.Packet, int]]:
     try:
         return reader.read(data)
     except mqtt.Malformed as error:

@@ -1,8 +1,8 @@
-"""The oracle of a world: a model beside each core, and what each transaction saves of it.
+"""The oracle of a world: a model for each core, and the state of each model at the last commit.
 
-The world reports what happens, and the oracle raises InvariantViolation where that breaks an invariant. When
-a crash takes something from the agent, the oracle loses it too: after a crash each model is as the last
-commit left it.
+The world reports all events, and the oracle raises InvariantViolation when one violates an invariant. When a
+crash destroys state of the agent, the oracle discards it too: after a crash each model is as of the last
+commit.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from simulators.simtest.invariants import InvariantChecker, MessageKey
 from simulators.simtest.model import Arrival, Meter, Model, StreamSpec
 
 CLOCK_KNOWN_S = 1.5
-"""Time after a start by which the agent has asked whether its clock is synchronised."""
+"""The time after a start within which the agent asks whether its clock is synchronised."""
 _REASONS = [*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten"]
 """The counters that the model predicts one by one."""
 
@@ -60,8 +60,8 @@ class ProcessRecord:
     acknowledgeable  packet ids that it may acknowledge
     uncommitted      packet ids by stream that it may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
-    confirmed        messages whose arrival it was told
-    orderly          whether it ended as it should
+    confirmed        messages whose arrival the agent was told
+    orderly          whether it ended in an orderly way
     counts_at_open   its counters when it opened the store; after a jump of the clock it opens it again
     early            number of acknowledgements before their commit
     clock_known_s    loop time from which on it knows that its clock is synchronised
@@ -82,9 +82,10 @@ class ProcessRecord:
 
 @dataclass
 class Oracle:
-    """All that a world knows. `meanings` has the meaning of each topic and payload.
+    """The reference state of a world.
 
-    `is_copy`: what runs is a copy from a snapshot, and must notice that before it does anything.
+    `meanings` has the meaning of each topic and payload. `is_copy`: the process was resumed from a snapshot,
+    and must detect that before it does anything.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -93,7 +94,7 @@ class Oracle:
     in_doubt: InDoubtCommit | None = None
     is_copy: bool = False
     _saved_meters: dict[str, dict[str, Meter]] = field(default_factory=dict)
-    _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _charges: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     # --- starts --------------------------------------------------------------------------------
 
@@ -106,12 +107,12 @@ class Oracle:
         self.checker.replace_store(expected)
         self.process = ProcessRecord(started_ms, counts, counts_at_open=Counter(counts))
         self.is_copy = False
-        self._spent = Counter()
-        for (meter, day_ms, _), spent in expected.spent.items():
-            self._spent[meter, day_ms] += spent.epsilon_per_w  # type: ignore[assignment]
+        self._charges = Counter()
+        for (meter, day_ms, _), spending in expected.spent.items():
+            self._charges[meter, day_ms] += spending.epsilon_per_w  # type: ignore[assignment]
 
     def settle(self, store: Store, streams: set[str]) -> None:
-        """Check that a store holds all that was committed; what is in doubt, as a whole or not at all."""
+        """Check that a store holds every commit; a commit in doubt is there as a whole or not at all."""
         expected = self.checker.expected
         difference = expected.difference(store, streams)
         if difference and self.in_doubt is not None:
@@ -131,7 +132,7 @@ class Oracle:
         check(not unmarked, "what was confirmed before an orderly stop is not marked", unmarked)
 
     def safe_ms(self) -> int:
-        """Return a time that no interval which ever opened or left outlasts: what an operator must know."""
+        """Return a time at or after the end of every interval that was opened or released."""
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
         return max([0, *ends_ms, *self.checker.expected.marks.values()])
 
@@ -148,9 +149,9 @@ class Oracle:
         self._saved_meters.clear()
 
     def resume_copy(self, path: Path, restore: Callable[[], None], now_ms: int, streams: set[str]) -> None:
-        """Restore a store that may be a copy: nothing that has left, or is open, goes on.
+        """Restore a store that may be a copy: nothing that has left or is open continues.
 
-        All of the public schedule until now may have left, so nothing may open before now.
+        All of the public schedule until now may have left, so no window may open before now.
         """
         with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
             self.settle(store, streams)
@@ -177,10 +178,11 @@ class Oracle:
 
     def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
         def exceeds(meter: str, start_ms: int, epsilon: Fraction) -> bool:
+            """Return whether a window exceeds the limit; charge it otherwise."""
             key = meter, floor(start_ms, DAY_MS)
-            if limit is not None and self._spent[key] + epsilon > limit:
+            if limit is not None and self._charges[key] + epsilon > limit:
                 return True
-            self._spent[key] += epsilon  # type: ignore[assignment]
+            self._charges[key] += epsilon  # type: ignore[assignment]
             return False
 
         return exceeds
@@ -224,16 +226,16 @@ class Oracle:
 
     def _check_counters(self) -> None:
         """Check law 7: every message has one outcome, which is counted."""
-        counts, expected = Counter(self.process.counts), Counter[str]()
+        counts, outcomes = Counter(self.process.counts), Counter[str]()
         counts.subtract(self.process.counts_at_open)
         for model in self.process.models.values():
-            expected += model.outcomes
+            outcomes += model.outcomes
         for reason in _REASONS:
-            check(counts[reason] == expected[reason], "a counter is wrong", reason)
+            check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
         # Which of the three it is depends on what the core remembers of time that is decided.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
-        check(unused == expected["late"] + expected["not"], "a counter is wrong", "late, duplicate and early")
-        fates = sum(n for name, n in expected.items() if name not in ("over_budget", "forgotten"))
+        check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
+        fates = sum(n for name, n in outcomes.items() if name not in ("over_budget", "forgotten"))
         check(counts["received"] == fates, "a message has no fate")
 
     # --- the disk ------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ class Oracle:
         self.process.confirmed.add(message)
 
     def check_acknowledgements(self, packet_ids: list[int]) -> None:
-        """Check law 7: what is acknowledged is committed, refused and counted, or early."""
+        """Check law 7: an acknowledged message is committed, refused and counted, or early."""
         self.process.early += sum(packet_id not in self.process.acknowledgeable for packet_id in packet_ids)
         check(
             self.process.early
@@ -278,7 +280,7 @@ class Oracle:
         )
 
     def held_packet_ids(self) -> set[int]:
-        """Return the packet ids of readings that may still speak for time that is not decided."""
+        """Return the packet ids of readings that may still apply to undecided time."""
         readings = (
             reading
             for model in self.process.models.values()

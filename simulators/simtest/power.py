@@ -1,6 +1,6 @@
-"""Power cuts: what may be left of the files that the store writes by its own system calls.
+"""Power cuts: possible states of the files that the store writes by its own system calls.
 
-Between two syncs the device may write any blocks of what was written, in any order. `Recorder` watches
+Between two syncs the device may write any of the changed blocks, in any order. `Recorder` watches
 `os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder and keeps the
 moments between them. All other changes are SQLite's; it has synced them when its call returns, except that a
 file became shorter.
@@ -51,14 +51,14 @@ class Moment(NamedTuple):
         return -(-max(sizes, default=0) // BLOCK_BYTES)
 
     def _torn(self, inode: int, is_written: Callable[[int], bool]) -> bytes:
-        old, new = self.synced.get(inode, b""), self.written.get(inode, b"")
-        if old == new:
-            return new
-        size = len(new) if is_written(-1) else len(old)
-        torn = bytearray(old.ljust(size, b"\0")[:size])
-        for block, at in enumerate(range(0, min(size, len(new)), BLOCK_BYTES)):
+        synced, written = self.synced.get(inode, b""), self.written.get(inode, b"")
+        if synced == written:
+            return written
+        size = len(written) if is_written(-1) else len(synced)
+        torn = bytearray(synced.ljust(size, b"\0")[:size])
+        for block, start in enumerate(range(0, min(size, len(written)), BLOCK_BYTES)):
             if is_written(block):
-                torn[at : at + BLOCK_BYTES] = new[at : min(at + BLOCK_BYTES, size)]
+                torn[start : start + BLOCK_BYTES] = written[start : min(start + BLOCK_BYTES, size)]
         return bytes(torn)
 
 
@@ -70,7 +70,7 @@ class Recorder:
         self._folder = folder
         self._real = {name: getattr(os, name) for name in _CALLS}
         self._names, self._synced = self._read_folder()
-        self._seen = dict(self._synced)
+        self._contents = dict(self._synced)
         self._synced_names = self._names
 
     def __enter__(self) -> Self:
@@ -90,13 +90,14 @@ class Recorder:
         function = self._real[name]
 
         def call(*arguments: Any, **keywords: Any) -> Any:
+            """Call the function, and keep the moment after it."""
             self._absorb()
-            before = self._names
+            former_names = self._names
             result = function(*arguments, **keywords)
-            self._names, self._seen = self._read_folder()
+            self._names, self._contents = self._read_folder()
             if name == "open":
-                for made in self._names.keys() - before.keys():
-                    self._synced[self._names[made]] = b""
+                for new_name in self._names.keys() - former_names.keys():
+                    self._synced[self._names[new_name]] = b""
             elif name in ("fsync", "fdatasync"):
                 self._sync(os.fstat(arguments[0]).st_ino)
             self._keep()
@@ -105,25 +106,25 @@ class Recorder:
         return call
 
     def _absorb(self) -> None:
-        """Take changes since the last call as SQLite's, which are synced."""
+        """Treat changes since the last call as SQLite's, which are synced."""
         names, contents = self._read_folder()
         for inode, content in contents.items():
-            seen = self._seen.get(inode)
-            if content != seen and not (seen is not None and seen.startswith(content)):
+            former = self._contents.get(inode)
+            if content != former and not (former is not None and former.startswith(content)):
                 self._synced[inode] = content
         if names != self._names:
             self._synced_names = names
-        self._names, self._seen = names, contents
+        self._names, self._contents = names, contents
 
     def _sync(self, inode: int) -> None:
         if inode == self._folder.stat().st_ino:
             self._synced_names = self._names
-        elif inode in self._seen:
-            self._synced[inode] = self._seen[inode]
+        elif inode in self._contents:
+            self._synced[inode] = self._contents[inode]
 
     def _keep(self) -> None:
         self.moments.append(
-            Moment((self._synced_names, self._names), dict(self._synced), self._synced | self._seen)
+            Moment((self._synced_names, self._names), dict(self._synced), self._synced | self._contents)
         )
 
     def _read_folder(self) -> tuple[dict[str, int], dict[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Runs of schedules: one, or many on all cores, in folders that are gone afterwards."""
+"""Runs of schedules: one, or many on all cores, in temporary folders."""
 
 import logging
 import re
@@ -48,16 +48,16 @@ def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
     """Run a schedule; return the counts of what it exercised.
 
     With `twin` a second world has other values in its readings, and must publish the same messages at the
-    same times, but for the values (law 4). Raises InvariantViolation.
+    same times, apart from the values (law 4). Raises InvariantViolation.
     """
     world = _run_world(plan, folder, scramble=False)
     # A store with little room fills by bytes, which depend on the values.
     if twin and not any(isinstance(event, Full) for event in plan.events):
-        other = _run_world(plan, folder, scramble=True)
-        pairs = zip(_without_values(world), _without_values(other), strict=False)
+        twin_world = _run_world(plan, folder, scramble=True)
+        pairs = zip(_without_values(world), _without_values(twin_world), strict=False)
         differs = next((pair for pair in pairs if pair[0] != pair[1]), None)
         check(differs is None, "what leaves, and when, depends on what was measured", differs)
-        check(len(world.log) == len(other.log), "how much leaves depends on what was measured")
+        check(len(world.log) == len(twin_world.log), "how much leaves depends on what was measured")
         world.counts["twins"] += 1
     return world.counts
 

@@ -1,4 +1,4 @@
-"""Schedules: everything that a world depends on, as a list of events that is written as text and read back.
+"""Schedules: everything that a world depends on, as a list of events with a textual form.
 
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
@@ -38,7 +38,7 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True)
 class Junk(Event):
-    """A message that is no reading: entry number `kind` of `brokers.JUNK`, counted round."""
+    """A message that is not a reading: entry `kind` of `brokers.JUNK`, modulo its length."""
 
     meter: int
     kind: int
@@ -59,7 +59,7 @@ class Drop(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stall(Event):
-    """A time in which the sink's broker confirms nothing; the connection is lost at its end."""
+    """A stall of the sink's broker, which confirms nothing and loses the connection at the end."""
 
     down_ms: int
 
@@ -95,7 +95,7 @@ class Slow(Event):
 
 @dataclass(frozen=True, slots=True)
 class Full(Event):
-    """A time in which the store has room for `room_bytes` only."""
+    """A shortage of space: the store has room for `room_bytes` only."""
 
     room_bytes: int
     lasts_ms: int
@@ -174,7 +174,7 @@ KINDS: dict[str, type[Any]] = {
 }
 
 _FORMER = {"which": "kind"}
-"""Names of fields in schedules that the last version printed."""
+"""Former names of fields in printed schedules."""
 
 
 def write(schedule: Schedule) -> str:

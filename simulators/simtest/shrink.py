@@ -11,7 +11,7 @@ from simulators.simtest.schedule import Configuration, Crash, End, Event, Networ
 from simulators.simtest.setting import Setting
 
 _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffles": 0, "retain": 0, "qos": 1}
-"""Values of an event's fields when nothing is special about it."""
+"""The plain values of an event's fields."""
 
 
 def invariant(plan: Schedule, folder: Path, *, twin: bool) -> str | None:
@@ -37,7 +37,7 @@ def shrink(
     violated = invariant(plan, folder, twin=twin)
     steps = [plan]
     while violated is not None:
-        before = len(steps)
+        step_count = len(steps)
         for candidate in _candidates(lambda: steps[-1]):
             if candidate == steps[-1]:
                 continue
@@ -46,7 +46,7 @@ def shrink(
             runs -= 1
             if invariant(candidate, folder, twin=twin) == violated:
                 steps.append(candidate)
-        if len(steps) == before:
+        if len(steps) == step_count:
             break
     return steps[-1]
 
@@ -74,9 +74,9 @@ def _remove_events(current: Callable[[], Schedule]) -> Iterator[Schedule]:
     while size:
         begin = 0
         while begin < len(current().events):
-            before = current().events
-            yield replace(current(), events=(*before[:begin], *before[begin + size :]))
-            if current().events == before:
+            events = current().events
+            yield replace(current(), events=(*events[:begin], *events[begin + size :]))
+            if current().events == events:
                 begin += size
         size //= 2
 
@@ -96,21 +96,21 @@ def _simplify_settings(current: Callable[[], Schedule]) -> Iterator[Schedule]:
         configuration = current().configurations[number]
         for stream in configuration[1:]:
             yield _replace_configuration(
-                current(), number, tuple(other for other in configuration if other is not stream)
+                current(), number, tuple(setting for setting in configuration if setting is not stream)
             )
         for index in range(len(current().configurations[number])):
             for field in fields(Setting):
-                present = current().configurations[number]
-                if index >= len(present) or getattr(present[index], field.name) == field.default:
+                settings = current().configurations[number]
+                if index >= len(settings) or getattr(settings[index], field.name) == field.default:
                     continue
                 usual: dict[str, Any] = {field.name: field.default}
                 yield _replace_configuration(
                     current(),
                     number,
-                    (*present[:index], replace(present[index], **usual), *present[index + 1 :]),
+                    (*settings[:index], replace(settings[index], **usual), *settings[index + 1 :]),
                 )
-    used = max((event.then for event in current().events if isinstance(event, End)), default=0)
-    yield replace(current(), configurations=current().configurations[: used + 1])
+    last_number = max((event.then for event in current().events if isinstance(event, End)), default=0)
+    yield replace(current(), configurations=current().configurations[: last_number + 1])
 
 
 def _replace_configuration(plan: Schedule, number: int, configuration: Configuration) -> Schedule:

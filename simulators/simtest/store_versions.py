@@ -1,4 +1,4 @@
-"""The folders of a world's store: what each process leaves, and what happens to it before the next."""
+"""The folders of a world's store: the files that each process leaves, and their changes before the next."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +14,13 @@ _OURS = "simtest"
 
 
 class StoreVersions:
-    """The store's place. With `keeps` each start makes a copy, so that one can be put back.
+    """The folder of the store. With `keeps` each start makes a copy, so that an earlier one can be restored.
 
-    `damages` lists what has happened to the store, for the counts.
+    `damages` lists the damages to the store, for the counts.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:
-        self.folder = disk.put({}, root / "0")
+        self.folder = disk.write_files({}, root / "0")
         self.damages: list[str] = []
         self._root = root
         self._makes_copies = keeps
@@ -30,7 +30,7 @@ class StoreVersions:
         self._restored = False
 
     def leave(self, files: Files, damage: str) -> None:
-        """Leave files to the next process: these, a damaged one, or a copy from before the last start."""
+        """Leave files to the next process: these, damaged ones, or a copy from before the last start."""
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
@@ -40,10 +40,10 @@ class StoreVersions:
             files_then, self._copy = self._copies[-2]
             files = files_then | {"db.gen": files["db.gen"]}
         self._starts += 1
-        self.folder = disk.put(files, self._root / str(self._starts))
+        self.folder = disk.write_files(files, self._root / str(self._starts))
 
     def open(self, open_store: Callable[[], Store], now_ms: int, safe_ms: int) -> Store:
-        """Open the store; where the agent refuses it, restore it as its operator would, as of `safe_ms`."""
+        """Open the store; if the agent refuses it, restore it as an operator would, as of `safe_ms`."""
         try:
             return open_store()
         except (StoreRestored, StoreLost):
@@ -53,25 +53,25 @@ class StoreVersions:
             return open_store()
 
     def replaced_by(self, store: Store) -> ExpectedStore | None:
-        """Return the expected contents of a store that is new, or a copy put back; None for the old one."""
-        new, restored, self._restored = not store.client_id.startswith(_OURS), self._restored, False
-        brought_back, self._copy = self._copy, None  # only now: a crash during the start must keep it
-        if not new and not restored:
+        """Return the expected contents of a new or restored store; None if the store is unchanged."""
+        is_new, restored, self._restored = not store.client_id.startswith(_OURS), self._restored, False
+        restored_copy, self._copy = self._copy, None  # only now: a crash during the start must keep it
+        if not is_new and not restored:
             return None
-        expected = brought_back.copy() if brought_back else ExpectedStore()
-        expected.floor_ms, expected.states = store.floor_ms, {}
-        expected.marks = {key: max(end_ms, store.floor_ms) for key, end_ms in expected.marks.items()}
-        return expected
+        contents = restored_copy.copy() if restored_copy else ExpectedStore()
+        contents.floor_ms, contents.states = store.floor_ms, {}
+        contents.marks = {key: max(end_ms, store.floor_ms) for key, end_ms in contents.marks.items()}
+        return contents
 
     def name(self, store: Store, secret: bytes) -> None:
-        """Set what a new store draws once (client id, secret) to values that follow from the seed."""
+        """Set the values that a new store draws (client id, secret) to values that follow from the seed."""
         if not store.client_id.startswith(_OURS):
             with store.transaction() as tx:
                 values = [(f"{_OURS}{self._starts}", "client_id"), (secret, "secret")]
                 tx.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
-        present = store._generation  # noqa: SLF001 - what is drawn is no argument
-        if present is not None and present.claim_key != secret.hex():
-            store._generation = present._replace(claim_key=secret.hex())  # noqa: SLF001
+        current = store._generation  # noqa: SLF001 - the drawn values are no arguments
+        if current is not None and current.claim_key != secret.hex():
+            store._generation = current._replace(claim_key=secret.hex())  # noqa: SLF001
             generation.write(store.path, store._generation)  # noqa: SLF001
 
     def copy(self, expected: ExpectedStore) -> None:

@@ -15,8 +15,8 @@ _ROOM_BYTES = 2**40
 class FaultInjector:
     """All events but those that end a process. `meanings` has the meaning of each topic and payload.
 
-    `newest_ms` is the newest time that the agent has seen. `set_back`: the wall clock has been set back;
-    to set it right is then no jump. `scramble` gives the readings other values at the same times.
+    `newest_ms` is the newest time that the agent has read. `set_back`: the wall clock has been set back, so
+    that its correction is no jump. `scramble` gives the readings other values at the same times.
     """
 
     def __init__(
@@ -50,22 +50,22 @@ class FaultInjector:
         return int(self._loop.time() * self._pace.per_s)
 
     def read_wall_ms(self) -> int:
-        """Read the wall clock for the agent, which has seen this time from now on."""
+        """Read the wall clock for the agent, and record the time."""
         now_ms = self.wall_ms()
         self.newest_ms = max(self.newest_ms, now_ms)
         return now_ms
 
     def clock_ms(self) -> int | None:
-        """Return the time of the agent's clock; None while the wall clock is behind what it has seen."""
+        """Return the time of the agent's clock; None while the wall clock is behind the newest time read."""
         now_ms = self.wall_ms()
         return now_ms if now_ms >= self.newest_ms else None
 
     def correct_clock(self) -> None:
-        """Set the wall clock forward to the newest time that the agent has seen, if it is behind."""
+        """Set the wall clock forward to the newest time that the agent has read, if it is behind."""
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
     def attach_disk(self, disk: Disk | None) -> None:
-        """Take this disk for the present one."""
+        """Set the present disk."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
 
@@ -78,7 +78,7 @@ class FaultInjector:
         self._set_disk(0.001, _ROOM_BYTES)
 
     def apply(self, event: s.Event) -> None:
-        """Let an event happen."""
+        """Apply an event."""
         match event:
             case s.Read():
                 self._publish_reading(event)

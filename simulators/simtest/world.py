@@ -1,8 +1,8 @@
-"""A world: the agent as it is, between two simulated brokers and over a disk that can die, in virtual time.
+"""A world: the unchanged agent between two simulated brokers and over a disk that can fail, in virtual time.
 
 `World.run` starts one process of `meteragent.agent` after another, with seeded bits for noise. `network` and
-`brokers` replace sockets and what is behind them, `disk` the store's thread and its device, and `loop` time.
-A process ends as the schedule says, and the next one begins with what is left on disk. At the end all faults
+`brokers` replace sockets and their peers, `disk` the store's thread and its device, and `loop` time. The
+schedule determines how a process ends, and the next one begins with the files on disk. At the end all faults
 cease, and everything that was due must have left.
 
 The event of a crash only sets a trap. It springs when the process reaches the crash's place: one of the
@@ -42,11 +42,11 @@ from simulators.simtest.store_versions import StoreVersions
 from simulators.simtest.surroundings import FaultInjector
 
 EPILOGUE_S = 5.0
-"""Time without faults at the end: enough for a catch-up, a connection and some turns."""
+"""The time without faults at the end: enough for a catch-up, a connection and some turns."""
 _STOP_S = 30.0
-"""More than any stop takes: the outbox is drained for at most ten seconds."""
+"""Longer than any stop, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""Times before the end: what fell due, and what was owed, by then must have left and be acknowledged."""
+"""Times before the end by which due records must have left and owed messages must be acknowledged."""
 
 
 class World:
@@ -113,7 +113,7 @@ class World:
         return self.plan.configurations[self._configuration_number]
 
     def _run_process(self) -> None:
-        """Run one process of the agent until it ends, and judge how it ended."""
+        """Run one process of the agent until it ends, and judge its end."""
         config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
         self._streams = {setting.name for setting in self._configuration}
         self.counts["processes"] += 1
@@ -146,7 +146,7 @@ class World:
             raise InvariantViolation("the agent ends by itself", format_error(error)) from error
 
     def _wait_for_restart(self, end_s: float) -> None:
-        """Wait until the next process; its store is what the crash left, or an operator put back."""
+        """Wait until the next process starts; a crash or an operator leaves its store."""
         if (end := self._end) is None:
             return
         self._configuration_number = end.then
@@ -158,7 +158,7 @@ class World:
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
         self._loop.run_until_complete(asyncio.sleep(down_s))
 
-    # --- what a process asks for ------------------------------------------------------------------
+    # --- environment of a process -----------------------------------------------------------------
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
         """Open the store of a process; it must hold what was committed."""
@@ -187,7 +187,7 @@ class World:
     def make_disk(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> disk.Disk:
-        """Make the disk of a process; its clock continues from what the store has seen."""
+        """Make the disk of a process; its clock continues from the store's."""
         self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, streams, counts)
         self._faults.attach_disk(self._disk)
@@ -207,7 +207,7 @@ class World:
             self._store, self._disk = None, None
 
     def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Make the model that stands beside a core."""
+        """Make the model for a core."""
         return self._oracle.restore(spec, limit)
 
     def check_feed(
@@ -217,7 +217,7 @@ class World:
         with self.guard:
             self._oracle.check_feed(model, batch, now_ms, closing_ms, effects)
 
-    # --- what its disk asks for ----------------------------------------------------------------
+    # --- reports of the disk -------------------------------------------------------------------
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
         """Begin a transaction; return the crash in which the process dies in it, if it does."""
@@ -236,13 +236,13 @@ class World:
         self._die(trap, files)
 
     def end_commit(self) -> None:
-        """Take the transaction for committed."""
+        """Treat the transaction as committed."""
         self.counts["commits"] += 1
         with self.guard:
             self._oracle.end_commit()
 
     def fail_commit(self) -> None:
-        """Take the transaction for failed: what of it is on disk may leave until the process ends."""
+        """Treat the transaction as failed: the part on disk may leave until the process ends."""
         if self._store is not None:
             with self.guard:
                 self._oracle.settle(self._store, self._streams)
@@ -258,7 +258,7 @@ class World:
                 self._oracle.drop_retired(self._store, self._streams)
 
     def execute(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run what the agent asks of its own store thread: to close the store."""
+        """Run a function of the agent's store thread, such as closing the store."""
         if not self.alive:
             raise asyncio.CancelledError
         if self._store is None or function != self._store.close:
@@ -289,10 +289,10 @@ class World:
         if (trap := self._spring(place)) is not None:
             self._die(trap)
 
-    # --- what crosses the border ---------------------------------------------------------------
+    # --- traffic of the process ----------------------------------------------------------------
 
     def on_subscribe(self, client_id: str) -> None:
-        """Note that a stream is subscribed; its client's id ends with its name, except for main."""
+        """Note that a stream is subscribed; its client id ends with its name, except for main."""
         name = client_id.partition("-source")[2].removeprefix("-") or "main"
         self._oracle.process.subscribed_ms.setdefault(name, self.wall_ms())
 
@@ -306,20 +306,22 @@ class World:
         return len(packet_ids) // 2 if half else len(packet_ids)
 
     def after_acknowledge(self) -> None:
-        """Note that they have left."""
+        """Note that the acknowledgements have left."""
         self._die_if_armed("acknowledge")
 
-    def on_publish(self, seen: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication that leaves on a connection with the others that it has `seen`."""
+    def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
+        """Check a publication on a connection, of which `newest_rows` has the newest row by topic."""
         self._die_if_armed("publish-before")
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
         now_ms = self._faults.clock_ms()
         with self.guard:
-            self._oracle.checker.check_publication(MessageKey(topic, payload), seen, now_ms, retain=retain)
+            self._oracle.checker.check_publication(
+                MessageKey(topic, payload), newest_rows, now_ms, retain=retain
+            )
 
     def after_publish(self) -> None:
-        """Note that it has left."""
+        """Note that the publication has left."""
         self._die_if_armed("publish-after")
 
     def on_confirm(self, publication: Publication) -> None:
@@ -328,7 +330,7 @@ class World:
         self._oracle.confirm(MessageKey(publication.topic, publication.payload))
 
     def after_confirm(self) -> None:
-        """Note that it has received it, and not yet marked the row."""
+        """Note that the agent has received the confirmation, and has not yet marked the row."""
         self._die_if_armed("confirm")
 
     # --- events --------------------------------------------------------------------------------
@@ -350,7 +352,7 @@ class World:
                 self._oracle.is_copy = alive and self._loop.time() > self._oracle.process.clock_known_s
             case _:
                 self._faults.apply(event)
-        self._oracle.is_copy &= not self._faults.set_back  # set right and back again: no jump is seen
+        self._oracle.is_copy &= not self._faults.set_back  # a clock set back and then corrected shows no jump
 
     def _settle(self) -> None:
         """End all faults, and disarm all traps."""
@@ -358,16 +360,16 @@ class World:
         self._faults.settle()
 
     def _owed(self) -> list[int]:
-        """Return the packet ids that are not acknowledged, and stand for nothing that is still open."""
-        held = self._oracle.held_packet_ids()
-        return [packet_id for packet_id in self._source.owed if packet_id not in held]
+        """Return the packet ids that are not acknowledged although no held reading needs them."""
+        held_ids = self._oracle.held_packet_ids()
+        return [packet_id for packet_id in self._source.owed if packet_id not in held_ids]
 
     def _ask_owed(self) -> None:
-        """Ask what is owed, and again after a while: it may be in a commit that is on its way."""
+        """List the owed packet ids, and check them later: a commit may be on its way."""
         self._loop.call_later(_ANSWER_S, self._finish, self._owed())
 
     def _finish(self, owed: list[int]) -> None:
-        """End the world with SIGTERM; what was owed before must be acknowledged."""
+        """End the world with SIGTERM; messages that were owed before must be acknowledged."""
         # A process that is stopping when the epilogue ends cannot be asked: wait for its successor's.
         if self.alive and self._end is not None and not self._has_postponed_end:
             self._has_postponed_end = True
@@ -380,13 +382,13 @@ class World:
         self._stop()
 
     def _stop(self) -> None:
-        """Send SIGTERM; a second one cuts the stop short, after which the last records may come twice."""
+        """Send SIGTERM; a second one shortens the stop, after which the last records may come twice."""
         if self.alive and self._task is not None:
             self._stops += 1
             self._task.cancel()
 
     def _check_end(self) -> None:
-        """Check that all that was due has left, and is on disk as it left."""
+        """Check that everything due has left, and that the store agrees."""
         oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == Clock.WALL}
         oracle.checker.check_complete(closed_ms, self._streams, settled_ms)

@@ -20,7 +20,7 @@ from meteragent.domain.shape import Band, Space
 from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import Kind
 from meteragent.store import Store, ledger, outbox, read_only, schema
-from simulators.simtest.disk import put
+from simulators.simtest.disk import write_files
 from tests.support.stores import (
     LENGTH_MS,
     TERMS,
@@ -382,6 +382,8 @@ def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
         reader.execute("SELECT count(*) FROM meta").fetchall()
         persist(store, closing(0, "m"))
     assert not store.erased
-    put({name: (tmp_path / name).read_bytes() for name in ("db", "db-wal", "db.gen")}, tmp_path / "killed")
+    write_files(
+        {name: (tmp_path / name).read_bytes() for name in ("db", "db-wal", "db.gen")}, tmp_path / "killed"
+    )
     with open_store(tmp_path / "killed" / "db") as again:
         assert SECRETS[0] not in bytes_on_disk(again.path)

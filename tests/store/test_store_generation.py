@@ -12,7 +12,7 @@ import pytest
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
 from meteragent.store import Store, file, generation, meta, moved, outbox, restored_at
-from simulators.simtest.disk import put
+from simulators.simtest.disk import write_files
 from simulators.simtest.power import Moment, Recorder
 from tests.support.stores import LENGTH_MS, closing, in_memory, open_store, opening, persist, sending
 
@@ -60,9 +60,9 @@ def test_a_copy_made_while_it_ran(tmp_path: Path) -> None:
         persist(store, opening(0, "m"))
         copy = path.read_bytes()
         persist(store, opening(0, "other"))
-        put({"db": copy, "db.gen": path.with_name("db.gen").read_bytes()}, tmp_path / "before")
+        write_files({"db": copy, "db.gen": path.with_name("db.gen").read_bytes()}, tmp_path / "before")
         persist(store, closing(0, "m"))
-        put({"db": copy, "db.gen": path.with_name("db.gen").read_bytes()}, tmp_path / "after")
+        write_files({"db": copy, "db.gen": path.with_name("db.gen").read_bytes()}, tmp_path / "after")
     with pytest.raises(StoreRestored, match=r"before the last records left.*--restored-at"):
         open_store(tmp_path / "after" / "db")
     open_store(tmp_path / "before" / "db").close()
@@ -252,7 +252,7 @@ def refused(at: list[Moment], folder: Path) -> int:
         for part in (True, False):
             for names in (0, 1):
                 files = moment.torn(lambda _, part=part: part, names)  # type: ignore[misc]
-                where = put(files, folder / f"{number}-{part}-{names}")
+                where = write_files(files, folder / f"{number}-{part}-{names}")
                 try:
                     store = open_store(where / "db")
                 except StoreRestored:

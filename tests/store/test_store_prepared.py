@@ -7,7 +7,7 @@ import pytest
 
 from meteragent.domain.errors import StoreError
 from meteragent.store import generation, meta, restored_at
-from simulators.simtest.disk import put
+from simulators.simtest.disk import write_files
 from tests.store.test_store_generation import content, counted
 from tests.support.stores import LENGTH_MS, open_store, opening, persist, sending
 
@@ -45,7 +45,9 @@ def test_what_was_prepared_for_another_generation_is_not_used(tmp_path: Path) ->
     with open_store(path) as store:
         persist(store, sending(0))
         store.prepare()
-        put(content(path) | {"db.gen.new": (tmp_path / "db.gen.new").read_bytes()}, tmp_path / "killed")
+        write_files(
+            content(path) | {"db.gen.new": (tmp_path / "db.gen.new").read_bytes()}, tmp_path / "killed"
+        )
     assert not (tmp_path / "db.gen.new").exists()
     open_store(path).close()
     killed = tmp_path / "killed" / "db"

@@ -70,7 +70,7 @@ async def latency_s(standing: Standing, qos: int) -> tuple[float, float]:
     await load.connect(standing.source_port, standing.sink_port)
     await load.run(PACE_PER_S, WARM_S + LATENCY_S)
     load.close()
-    if load.received < load.sent - standing.behind * METERS:
+    if load.received < load.reading_count - standing.behind * METERS:
         raise AssertionError("the contestant lost records")
     cuts = quantiles(load.latencies_s[round(WARM_S * PACE_PER_S) :], n=100)
     return cuts[49], cuts[98]
@@ -81,9 +81,9 @@ async def ordinary_cpu_s(standing: Standing, qos: int) -> float:
     load = Paced(ORDINARY_METERS, qos, BEFORE_A_WINDOW_S, ORDINARY_STEP_S)
     await load.connect(standing.source_port, standing.sink_port)
     await load.run(ORDINARY_PER_S, WARM_S)
-    start_cpu_s, start_count = standing.cpu_s, load.sent
+    start_cpu_s, start_count = standing.cpu_s, load.reading_count
     await load.run(ORDINARY_PER_S, ORDINARY_S)
-    cpu_s, readings = standing.cpu_s - start_cpu_s, load.sent - start_count
+    cpu_s, readings = standing.cpu_s - start_cpu_s, load.reading_count - start_count
     load.close()
     return cpu_s / readings
 

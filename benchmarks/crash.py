@@ -67,7 +67,7 @@ def main() -> None:
     meters, commits = map(int, numbers)
     with open_store(Path(path)) as store:
         steps = (max(store.clock_ms, NOW_MS) - NOW_MS) // SLOT_MS + 1
-        line = Line(store, meters, sent=steps * meters)
+        line = Line(store, meters, reading_count=steps * meters)
         for _ in range(commits):
             if line.feed(line.messages(BATCH)):
                 print("released", flush=True)

@@ -65,7 +65,7 @@ class Line:
     meters: int
     step_ms: int = SLOT_MS
     backlog: bool = False
-    sent: int = 0
+    reading_count: int = 0
     _delivered: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -84,11 +84,11 @@ class Line:
         """Return the next `count` readings; the meters take turns."""
         batch = []
         for _ in range(count):
-            step, meter = divmod(self.sent, self.meters)
+            step, meter = divmod(self.reading_count, self.meters)
             now_ms = NOW_MS + step * self.step_ms
             payload = b'{"t":%d,"power":%d}' % (now_ms // 1000, step % 3000)
             batch.append(Message(f"meters/m{meter}/power", payload, False, now_ms, object()))
-            self.sent += 1
+            self.reading_count += 1
         return batch
 
     def feed(self, messages: list[Message]) -> int:

@@ -38,10 +38,14 @@ def mark(axes: Axes, y: int, row: dict[str, Any]) -> None:
     face = colour if met(row) else "white"
     axes.plot([middle], [y], shape, ms=8, mec=colour, mfc=face, mew=2, zorder=3)
     text = f"{number(row['ratio'])}, goal {number(row['goal'])}" + ("" if met(row) else ": missed")
-    over: dict[str, Any] = {"va": "bottom", "zorder": 4, "bbox": {"fc": "white", "ec": "none", "pad": 0.6}}
-    axes.text(LEAST, y - 0.46, row["name"], fontsize=8.5, color=INK, weight="bold", **over)
-    axes.text(LEAST, y - 0.2, row["against"], fontsize=7, color="#444444", **over)
-    axes.text(MOST, y - 0.46, text, fontsize=8.5, color=colour, ha="right", weight="bold", **over)
+    text_options: dict[str, Any] = {
+        "va": "bottom",
+        "zorder": 4,
+        "bbox": {"fc": "white", "ec": "none", "pad": 0.6},
+    }
+    axes.text(LEAST, y - 0.46, row["name"], fontsize=8.5, color=INK, weight="bold", **text_options)
+    axes.text(LEAST, y - 0.2, row["against"], fontsize=7, color="#444444", **text_options)
+    axes.text(MOST, y - 0.46, text, fontsize=8.5, color=colour, ha="right", weight="bold", **text_options)
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

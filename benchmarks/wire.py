@@ -126,7 +126,7 @@ class Load:
 
     def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
         self.received = 0
-        self.sent = 0
+        self.reading_count = 0
         self.meters = meters
         self._qos = qos
         self._topics = [text(f"meters/m{meter}/power") for meter in range(meters)]
@@ -148,10 +148,10 @@ class Load:
 
     def send(self) -> None:
         """Send the next meter's reading; after all meters, the time advances by a step."""
-        step, meter = divmod(self.sent, len(self._topics))
+        step, meter = divmod(self.reading_count, len(self._topics))
         payload = b'{"t":%d,"power":%d}' % (self._first_s + step * self._step_s, step % 3000)
         self._sender.publish(self._topics[meter], payload, self._qos)
-        self.sent += 1
+        self.reading_count += 1
 
     def flush(self) -> None:
         """Write the readings that were sent."""
@@ -204,7 +204,7 @@ class Paced(Load):
 
     def send(self) -> None:
         """Send a reading, and record the time."""
-        step, meter = divmod(self.sent, self.meters)
+        step, meter = divmod(self.reading_count, self.meters)
         if step >= self._behind:
             self._sent_s[self._topics[meter].partition(b"/")[2]].append(time.perf_counter())
         super().send()
@@ -217,9 +217,9 @@ class Paced(Load):
 
     async def run(self, per_s: int, seconds: float) -> None:
         """Send for `seconds`, then wait half a second for the last records."""
-        began_s, start_count = time.perf_counter(), self.sent
+        began_s, start_count = time.perf_counter(), self.reading_count
         while (elapsed_s := time.perf_counter() - began_s) < seconds:
-            while self.sent - start_count < elapsed_s * per_s:
+            while self.reading_count - start_count < elapsed_s * per_s:
                 self.send()
             self.flush()
             await asyncio.sleep(0.0005)

@@ -41,19 +41,19 @@ _JUMP_MS: Final = 60 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """Messages in order of arrival: which reading each is, when it arrives, and what it says.
+    """Messages in order of arrival: their readings, times of arrival, stamps and values.
 
-    `sent` is the reading's index, `sent_ms` its true time; all have shape (messages,).
+    `readings` are the readings' indices, `sent_ms` their true times; all have shape (messages,).
     """
 
-    sent: Integers
+    readings: Integers
     sent_ms: Integers
     arrived_ms: Integers
     times_ms: Integers
     values: Floats
 
     def __len__(self) -> int:
-        return len(self.sent)
+        return len(self.readings)
 
 
 class Row(NamedTuple):

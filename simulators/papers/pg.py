@@ -97,13 +97,13 @@ def example_3() -> Table:
 def example_4() -> Table:
     """Compute the odds of noisy max where a row is replaced: one count falls and another rises."""
     false = "print is wrong: above ε = 1"
-    level, behind = (first_is_largest(lead) for lead in (0, -2))
+    equal_share, lower_share = (first_is_largest(lead) for lead in (0, -2))
     distant_odds = math.log(first_is_largest(-20) / first_is_largest(-22))
     ours = NoisyMax(1, 1, 2)
     lines = [
-        Line("P(the first) of counts (1, 1)", level, "", "0.5"),
-        Line("P(the first) of counts (0, 2)", behind, "", "0.1353"),
-        Line("log of the odds", math.log(level / behind), "≤ 1", "1.307", false),
+        Line("P(the first) of counts (1, 1)", equal_share, "", "0.5"),
+        Line("P(the first) of counts (0, 2)", lower_share, "", "0.1353"),
+        Line("log of the odds", math.log(equal_share / lower_share), "≤ 1", "1.307", false),
         Line("log of the odds, 20 behind", distant_odds, "≤ 1", "1.913", "print is wrong: it tends to 2"),
         Line("loss of NoisyMax at ε = 1", ours.loss(Fraction(1)), "", "1", "its noise is twice as wide"),
         Line(

@@ -49,7 +49,7 @@ class Window:
     """A window that was opened, with its noise and records so far.
 
     `public_id` is the meter's public name, `initial` each slot's accumulator without energy: noise and
-    dither. `lost`: its store was lost or restored, or its stream retired, before all slots closed.
+    dither. `is_lost`: its store was lost or restored, or its stream retired, before all slots closed.
     """
 
     terms: Terms
@@ -59,7 +59,7 @@ class Window:
     drawn: int = 0
     initial: dict[int, int] = field(default_factory=dict)
     records: dict[int, MessageKey] = field(default_factory=dict)
-    lost: bool = False
+    is_lost: bool = False
 
 
 @dataclass
@@ -353,7 +353,7 @@ class InvariantChecker:
             complete = len(window.records) == window.terms.n and self.rows.keys() >= set(
                 window.records.values()
             )
-            window.lost |= key not in still_open and not complete
+            window.is_lost |= key not in still_open and not complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
         """Mark rows of other streams as delivered if a store no longer has them."""
@@ -364,7 +364,7 @@ class InvariantChecker:
         for id_, row in self.expected.rows.items():
             row.delivered |= row.stream in retired and id_ not in waiting
         for key, window in self.windows.items():
-            window.lost |= key.stream in retired
+            window.is_lost |= key.stream in retired
 
     def check_complete(self, closed_ms: dict[str, int], streams: set[str], until_ms: int) -> None:
         """Check at the end that all due slots by wall clocks, and all rows due before `until_ms`, have left.
@@ -381,7 +381,7 @@ class InvariantChecker:
         """Return the windows that must have closed by a time, and whose slots have not all been received."""
         incomplete = []
         for key, window in self.windows.items():
-            if window.lost or key.stream not in closed_ms:
+            if window.is_lost or key.stream not in closed_ms:
                 continue
             due_slots = {
                 slot_index

@@ -115,14 +115,14 @@ class Meter:
     idle: int = 0
     windows: list[Open] = field(default_factory=list)
     decided: list[Stretch] = field(default_factory=list)
-    held: dict[int, Held] = field(default_factory=dict)
+    readings: dict[int, Held] = field(default_factory=dict)
 
     def durable(self) -> "Meter":
         """Return a copy of the state that survives a crash: all but the held readings."""
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         start_ms = windows[0].start_ms if windows else self.covered_ms
         decided = [stretch for stretch in self.decided if stretch.end_ms > start_ms]
-        return replace(self, windows=windows, decided=decided, held={})
+        return replace(self, windows=windows, decided=decided, readings={})
 
     @property
     def rules(self) -> Terms:
@@ -134,14 +134,14 @@ class Meter:
         """Return the time of the held reading that applies to a moment, or None in a gap."""
         rules = self.rules
         if rules.kind is Kind.POWER:
-            latest = max((t for t in self.held if t <= ms), default=None)
+            latest = max((t for t in self.readings if t <= ms), default=None)
             return latest if latest is not None and ms < latest + rules.hold_ms else None
-        following = min((t for t in self.held if t > ms), default=None)
+        following = min((t for t in self.readings if t > ms), default=None)
         return following if following is not None and following - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
         """Return the time that decides a moment once passed by `lateness`; None: its slot's close."""
-        following = min((t for t in self.held if t > ms), default=None)
+        following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
             return following
@@ -151,14 +151,14 @@ class Meter:
     def edge_ms(self, ms: int) -> int | None:
         """Return the next time after a moment at which the speaker or the deciding time may change."""
         rules = self.rules
-        edges = {edge for t in self.held for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
+        edges = {edge for t in self.readings for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
         return min((edge for edge in edges if edge > ms), default=None)
 
     def span_end_ms(self, time_ms: int) -> int:
         """Return the time until which a reading of `time_ms` applies."""
         if self.rules.kind is Kind.INTERVAL_ENERGY:
             return time_ms
-        times_ms = [*self.held, *([] if self.standing_ms is None else [self.standing_ms])]
+        times_ms = [*self.readings, *([] if self.standing_ms is None else [self.standing_ms])]
         return min([time_ms + self.rules.hold_ms, *(t for t in times_ms if t > time_ms)])
 
     def decide(self, until_ms: int) -> list[Any]:
@@ -170,7 +170,7 @@ class Meter:
             edge_ms, speaker = self.edge_ms(begin_ms), self.speaker(begin_ms)
             end_ms = until_ms if edge_ms is None else min(edge_ms, until_ms)
             self.decided.append(
-                Stretch(begin_ms, end_ms, None if speaker is None else self.held[speaker].value_u)
+                Stretch(begin_ms, end_ms, None if speaker is None else self.readings[speaker].value_u)
             )
             begin_ms = end_ms
         self.covered_ms = until_ms
@@ -178,11 +178,11 @@ class Meter:
 
     def free(self) -> list[Any]:
         """Release readings that no longer apply to any time; return their tokens."""
-        covered = [t for t in self.held if t <= self.covered_ms]
+        covered = [t for t in self.readings if t <= self.covered_ms]
         if covered:
             self.standing_ms = max([*covered, *([] if self.standing_ms is None else [self.standing_ms])])
-        expired = [t for t in self.held if self.span_end_ms(t) <= self.covered_ms]
-        return [self.held.pop(t).token for t in sorted(expired)]
+        expired = [t for t in self.readings if self.span_end_ms(t) <= self.covered_ms]
+        return [self.readings.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
         """Decide the time that the newest reading has passed by `lateness`, up to the clock."""
@@ -205,13 +205,13 @@ class Meter:
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
             return False, [token]
-        held = self.held.get(time_ms)
-        if held is not None:
-            if held.value_u != value_u and not stamped:
+        reading = self.readings.get(time_ms)
+        if reading is not None:
+            if reading.value_u != value_u and not stamped:
                 return False, [token]
-            self.held[time_ms] = Held(value_u, token)
-            return stamped, [held.token]
-        self.held[time_ms] = Held(value_u, token)
+            self.readings[time_ms] = Held(value_u, token)
+            return stamped, [reading.token]
+        self.readings[time_ms] = Held(value_u, token)
         self.newest_ms = max(time_ms, self.newest_ms or 0)
         self.idle = 0
         return True, self.free() if time_ms <= self.covered_ms else []
@@ -336,7 +336,7 @@ class Model:
                 continue
             break
         if meter.next_ms is None and not meter.windows:
-            yield from (held.token for held in meter.held.values())
+            yield from (reading.token for reading in meter.readings.values())
             del self.meters[name]
             self.touched.add(name)
             self.outcomes["forgotten"] += 1

@@ -285,6 +285,6 @@ class Oracle:
             reading
             for model in self.process.models.values()
             for meter in model.meters.values()
-            for reading in meter.held.values()
+            for reading in meter.readings.values()
         )
         return {reading.token.token[0] for reading in readings if reading.token is not None}

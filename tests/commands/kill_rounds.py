@@ -53,14 +53,14 @@ async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -
             stack.enter_context(
                 Broker(
                     program,
-                    _new(folder / f"broker-{number}"),
+                    _make_folder(folder / f"broker-{number}"),
                     persistence=bool(KINDS[kind]),
                     settings=settings,
                 )
             )
             for number in range(brokers)
         ]
-        place = _new(folder / "agent")
+        place = _make_folder(folder / "agent")
         if KINDS[kind]:
             outcome = await kill_brokers(running, place, plans, rounds, BROKER_BURSTS[brokers], seed=seed)
         else:
@@ -166,7 +166,7 @@ def _has_its_law(windows: Sequence[Sequence[int]]) -> bool:
     return passes
 
 
-def _new(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 

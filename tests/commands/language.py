@@ -29,15 +29,15 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def violations(path: Path) -> Iterator[str]:
     """Yield a line for each place in a file where a rule is broken."""
     tree = ast.parse(path.read_text("utf-8"))
-    where = path.relative_to(ROOT)
+    file = path.relative_to(ROOT)
     for function in public_functions(tree):
         docstring = ast.get_docstring(function)
         if docstring and not starts_with_verb(docstring):
-            first = docstring.splitlines()[0]
-            yield f"{where}:{function.lineno}: {function.name}: no verb at the beginning of {first!r}"
+            summary = docstring.splitlines()[0]
+            yield f"{file}:{function.lineno}: {function.name}: no verb at the beginning of {summary!r}"
     for node, name in bindings(tree):
         if name in VAGUE:
-            yield f"{where}:{node.lineno}: {name!r} does not say what it holds"
+            yield f"{file}:{node.lineno}: {name!r} does not say what it holds"
 
 
 def public_functions(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:

@@ -70,19 +70,21 @@ def tests_of(
     n: int, remainder: Fraction, counts: Mapping[Window, int], moments: Sequence[float]
 ) -> list[Tested]:
     """Return all tests of windows of n slots; `moments` are those that `pairs` returns."""
-    exact, observed = law(n, remainder), np.zeros((2 * TOP + 1,) * n)
+    exact, observed_counts = law(n, remainder), np.zeros((2 * TOP + 1,) * n)
     for window, count in counts.items():
-        observed[tuple(min(max(value, -TOP), TOP) + TOP for value in window)] += count
+        observed_counts[tuple(min(max(value, -TOP), TOP) + TOP for value in window)] += count
     k = np.abs(np.arange(-TOP, TOP + 1))
     largest = k if n == 1 else np.maximum(k[:, np.newaxis], k)
     label = f"n = {n}, f = {remainder}"
-    tests = [Tested(f"{label}: joint law", chi_square(observed.ravel(), exact.ravel()))]
+    tests = [Tested(f"{label}: joint law", chi_square(observed_counts.ravel(), exact.ravel()))]
     if n > 1:
         for slot in range(n):
             axes = tuple(axis for axis in range(n) if axis != slot)
-            slot_p = chi_square(observed.sum(axis=axes), exact.sum(axis=axes))
+            slot_p = chi_square(observed_counts.sum(axis=axes), exact.sum(axis=axes))
             tests.append(Tested(f"{label}: slot {slot}", slot_p))
-    sizes, chances = (np.bincount(largest.ravel(), weights=cells.ravel()) for cells in (observed, exact))
+    sizes, chances = (
+        np.bincount(largest.ravel(), weights=cells.ravel()) for cells in (observed_counts, exact)
+    )
     size_p = chi_square(np.asarray(sizes, np.float64), np.asarray(chances, np.float64))
     tests.append(Tested(f"{label}: largest absolute value", size_p))
     return [*tests, Tested(f"{label}: correlation of successive windows", correlation_p(moments))]

@@ -65,7 +65,9 @@ def install(name: str) -> Path | None:
 def package(name: str, options: Sequence[str] = ()) -> str:
     """Return the package of a program that the system has."""
     names = PACKAGES.get(name, (name,))
-    return next((known for known in names if run("apt-cache", *options, "show", known)[0] == 0), names[0])
+    return next(
+        (candidate for candidate in names if run("apt-cache", *options, "show", candidate)[0] == 0), names[0]
+    )
 
 
 def unpack(name: str) -> Path | None:

@@ -77,10 +77,10 @@ async def _leaving(seconds: int, busy_per_s: float, spread: str, flush: str) -> 
 
 
 def _mosquitto() -> Path:
-    found = mosquitto_program()
-    if found is None:
+    program = mosquitto_program()
+    if program is None:
         raise SystemExit("mosquitto is needed")
-    return found
+    return program
 
 
 async def _delays(url: str, seconds: int, busy_per_s: float) -> dict[str, list[float]]:

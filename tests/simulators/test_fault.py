@@ -41,7 +41,7 @@ def test_nothing_goes_wrong() -> None:
     """Without faults every reading arrives once, in order, soon, and says what it said."""
     arrivals, rows = strike(NONE)
     assert rows == []
-    assert arrivals.sent.tolist() == list(range(len(SENT_MS)))
+    assert arrivals.readings.tolist() == list(range(len(SENT_MS)))
     assert arrivals.times_ms.tolist() == (SENT_MS + 7).tolist()
     assert arrivals.values.tolist() == list(range(len(SENT_MS)))
     delays = arrivals.arrived_ms - SENT_MS
@@ -91,12 +91,12 @@ def test_how_often(what: str) -> None:
 def test_what_each_does() -> None:
     """A duplicate says the same again; one out of order comes after the next; a late one after 5 minutes."""
     twice, _ = strike(only("duplicate", 1))
-    assert np.bincount(twice.sent).tolist() == [2] * len(SENT_MS)
+    assert np.bincount(twice.readings).tolist() == [2] * len(SENT_MS)
     assert (twice.times_ms == twice.sent_ms + 7).all()
     overtaken, rows = strike(only("reorder", 0.1))
     struck = np.isin(overtaken.sent_ms, [row.sent_ms for row in rows])
     assert ((overtaken.arrived_ms - overtaken.sent_ms >= OVERTAKEN_MS) == struck).all()
-    assert (np.diff(overtaken.sent) < 0).any()
+    assert (np.diff(overtaken.readings) < 0).any()
     late, _ = strike(only("late", 1))
     assert 5 <= (late.arrived_ms - late.sent_ms).min() / 60_000 < 6
     assert 29 < (late.arrived_ms - late.sent_ms).max() / 60_000 <= 30.1

@@ -52,7 +52,7 @@ class PageWorld:
         self.descriptor = describe(config.terms(self.stream))
         stream_view = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
-        self.view = page.View([stream_view], self._glance, self._left, self.counts, self._problems)
+        self.view = page.View([stream_view], self._glance, self._history, self.counts, self._problems)
 
     @property
     def clock_ms(self) -> int:
@@ -64,7 +64,7 @@ class PageWorld:
         sides = {"source": True, "sink": True}
         return page.Glance(self.now_ms, self.spent, self.last, 0, None, **sides, upcoming=self.upcoming)
 
-    async def _left(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
+    async def _history(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
         return self.history[-limit:]
 
     async def _problems(self) -> Sequence[Problem]:

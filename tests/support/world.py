@@ -135,7 +135,7 @@ class World:
         self.witness = Witness(self.draws)
         self.counts = Counts()
         self.queue: dict[int, Queued] = {}
-        self.sent = 0
+        self.message_count = 0
         self.epoch = 0
         self.model = Model(stream.schedule) if model else None
         self.saved: dict[str, Meter] = {}
@@ -169,9 +169,9 @@ class World:
     def send_pack(self, meter: str, *readings: tuple[int, int]) -> None:
         """Publish a message of several readings, as (time, value)."""
         self._name(meter)
-        self.sent += 1
-        self.queue[self.sent] = Queued(self.sent, meter, readings)
-        self.arrived.append(self._delivery(self.queue[self.sent]))
+        self.message_count += 1
+        self.queue[self.message_count] = Queued(self.message_count, meter, readings)
+        self.arrived.append(self._delivery(self.queue[self.message_count]))
 
     def _name(self, meter: str) -> None:
         key = self.stream.pseudonym_key

@@ -1,8 +1,8 @@
 """Appliances: how often each runs, when, in how many homes, and the runs that follow.
 
-A run belongs to the day on which it starts, even where it lasts over midnight. Its random numbers are keyed
-by (seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts: sums
-are exact, so that no order of adding changes a bit.
+A run belongs to the day on which it starts, even if it lasts past midnight. Its random numbers are keyed by
+(seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts, so that
+sums are exact in any order.
 """
 
 from dataclasses import dataclass
@@ -159,7 +159,7 @@ class Thermostat:
     owners: float = 1.0
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Draw the runs that start on a day: a pure function of time, whoever is home."""
+        """Draw the runs that start on a day: a pure function of time, independent of the people."""
         del absences, activity
         trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
         period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]

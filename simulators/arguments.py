@@ -1,6 +1,6 @@
 """The arguments of the commands that need the analysis extra.
 
-They stand apart from what the commands import, so that `--help` works where the extra is not installed.
+They are separate from the commands' modules, so that `--help` works without the extra.
 """
 
 import argparse

@@ -1,14 +1,13 @@
 """Attack private numbers: how often the worst attacker is right, raw and private, and the bound on all.
 
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
-home whose load is unknown? `check`: do the attackers refute what `meteragent check` says of its events?
-`linkage`: which of N homes is it, under another pseudonym? The last one tries every preset with attackers of
-its own.
+home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`? `linkage`:
+which of N homes is it, under another pseudonym? The last one tries every preset with separate attackers.
 
 MECHANISM is "linf epsilon=1/40", "independent epsilon=1/40", "per-reading epsilon=1/40", "telegraf scale=10",
-"average slots=5", "none", or anybody's "package.module:Name key=value"; ATTACKER is bayes, correlation,
-averaging, edges, features, neighbours, or anybody's with `fit` and `predict_proba`. Exit codes: 3 a promise
-is broken; 2 a name cannot be used.
+"average slots=5", "none", or any "package.module:Name key=value"; ATTACKER is bayes, correlation, averaging,
+edges, features, neighbours, or any class with `fit` and `predict_proba`. Exit codes: 3 a promise is broken;
+2 a name cannot be used.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The demo's broker: amqtt (MQTT 3.1.1) in a process of its own, without a memory.
+"""The demo's broker: amqtt (MQTT 3.1.1) in a separate process, without persistence.
 
 `python -m simulators.broker` listens on a free port of the loopback and prints it, then each topic filter
 that a client subscribes to, as lines on standard output:
@@ -6,8 +6,8 @@ that a client subscribes to, as lines on standard output:
     listening 41235
     subscribed meters/+/power
 
-amqtt keeps nothing for clients that are away, so publishers wait for the second line. It ends when its
-standard input does, so never later than the process that started it.
+amqtt keeps no messages for disconnected clients, so publishers wait for the second line. The program ends
+with its standard input, so never later than the process that started it.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ async def serve() -> None:
     await broker.start()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass a connection to the broker."""
         await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
@@ -51,5 +52,5 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)  # it logs payloads, and every acknowledgement that takes 5 s
+    logging.disable(logging.CRITICAL)  # amqtt logs payloads, and every acknowledgement that takes 5 s
     asyncio.run(serve())

@@ -27,7 +27,7 @@ HOMES, DAYS, STEP_S = 150, 14, 60
 WINDOW, SLOT_S = 30, 10
 _SETS = 60
 _HOLD_S = 60
-"""Longest time for which a reading of a trace counts."""
+"""The longest time for which a reading of a trace counts."""
 
 
 class Row(NamedTuple):
@@ -97,7 +97,7 @@ def _minutes(path: Path, column: str) -> Floats:
 
 
 def _memory(minutes: int) -> Callable[[Floats], float]:
-    """Return the statistic that is the autocorrelation over `minutes`, of what was measured."""
+    """Return a statistic: the autocorrelation of the measured values over `minutes`."""
 
     def statistic(watts: Floats) -> float:
         """Return the autocorrelation."""
@@ -195,7 +195,7 @@ def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
 
 
 def appliance_rows(data: Path) -> Iterator[Row]:
-    """Yield of each kind the duration of a run, its mean power (medians), and the runs a day."""
+    """Yield, for each kind, the median duration and mean power of a run, and the runs per day."""
     for kind in KINDS:
         simulated = [day.events.of(kind.name) for day in _days()]
         real = [runs for runs in _real_runs(data, kind) if len(runs.seconds)]
@@ -267,7 +267,7 @@ def television_rows(data: Path) -> Iterator[Row]:
 
 
 def _windows(path: Path) -> Floats:
-    """Return the windows in which a set is on, shows something that moves, and has no other jumps."""
+    """Return the windows in which a set is on, its picture moves, and there are no other jumps."""
     watts = _seconds(path)
     means = watts[: len(watts) // SLOT_S * SLOT_S].reshape(-1, SLOT_S).mean(axis=1)
     windows = means[: len(means) // WINDOW * WINDOW].reshape(-1, WINDOW)

@@ -1,6 +1,6 @@
-"""The whole chain at work: simulated homes, a broker, the agent, and a receiver with what it can conclude.
+"""The whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
-The simulation is seeded, the noise never: every run shows the same homes and other private numbers.
+The simulation is seeded, the noise is not: every run shows the same homes and different private numbers.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""Faults of meters and networks: which of the readings arrive, when, and with which stamps.
+"""Faults of meters and networks: which readings arrive, when, and with which stamps.
 
-Each reading may be dropped, sent twice, overtaken by the next or late. Besides, a home has episodes, at most
-one of a kind a day: its clock runs at a wrong rate (skew) or is off (jump) until it is set, readings are kept
-and arrive all at once (burst), or none is sent (silence). Whether a fault happens, and how, is a pure
-function of the seed, the home and the reading's true time alone: faults are the same in one batch, in many,
-or in another order.
+Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, at
+most one of a kind a day: its clock runs at a wrong rate (skew) or is wrong (jump) until it is set, readings
+are held back and arrive all at once (burst), or no reading is sent (silence). A fault is a pure function of
+the seed, the home and the reading's true time, so that faults are the same in one batch, in many, or in
+another order.
 
-Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that
-never left has one row, for what lost it; so readings - dropped - silenced + duplicates are the messages that
+Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that was
+never sent has one row, with its cause; so readings - dropped - silenced + duplicates are the messages that
 arrive.
 """
 
@@ -26,7 +26,7 @@ from simulators.meter import Readings
 Flags = NDArray[np.bool_]
 
 NETWORK_MS: Final = 500
-"""Longest delay of a message where nothing is wrong."""
+"""The longest delay of a message without a fault."""
 OVERTAKEN_MS: Final = 90_000
 """Delay of a reading out of order: it arrives after the next of a meter that sends every minute."""
 _COPY_MS: Final = 60_000

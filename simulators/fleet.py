@@ -1,8 +1,8 @@
-"""Fleets: the load of many homes, day by day, and the table of what ran.
+"""Fleets: the load of many homes, day by day, and the table of events.
 
 Every run is a few edges, (home, second, milliwatts more or less). All edges of a day go into one sparse array
-of differences, which is summed once. An edge inside a step counts with the part of the step that it leaves,
-so that a value is the exact mean power over its step: coarse series are the means of fine ones. Energies are
+of differences, which is summed once. An edge inside a step counts with the remaining part of the step, so
+that a value is the exact mean power over its step: coarse series are the means of fine ones. Energies are
 whole milliwatt-seconds below 2⁵³ and their sums exact, in any order: a home's day has the same bits in any
 batch, after any other day, in any process.
 """
@@ -29,7 +29,7 @@ class Events:
     """The ground truth: a row for each event, by home, then name as in `names`, then start.
 
     `home` is its number, `appliance` an index into `names`; `start_s` and `end_s` count from the midnight
-    of day 0; `watts` is the mean power, `channel` what a television showed, and -1 elsewhere.
+    of day 0; `watts` is the mean power, `channel` the channel of a television, and -1 elsewhere.
     """
 
     names: tuple[str, ...]

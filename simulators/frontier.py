@@ -1,7 +1,7 @@
 """Compare error with leakage: the worst attacker on each mechanism, at equal error, with the certificate.
 
-MECHANISM is linf, independent, per-reading, telegraf, average, or anybody's "package.module:Name key=value",
-which gets `epsilon`. Each of ours that adds noise has the error of linf at that level. ATTACKER is as in
+MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
+gets `epsilon`. Each of ours that adds noise has the error of linf at that level. ATTACKER is as in
 `attack`. Exit code 2: a name cannot be used.
 """
 

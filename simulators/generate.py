@@ -1,10 +1,10 @@
-"""Simulated homes: their load and the table of what ran in them, to files or MQTT, a day at a time.
+"""Simulated homes: their load and the table of their events, to files or MQTT, a day at a time.
 
-The series has the columns home, time (UTC) and watts (the mean power of the step that begins then, as the
-meter shows it); the events have home, appliance, start, end, watts (mean) and channel (what a television
-showed). They go to FILE and FILE's name with .events, Parquet or CSV by its ending, or to DIR as Parquet.
-Memory hardly grows with the days or the homes. A home and day is the same in every file of a seed. To MQTT
-the series leaves as `replay` sends a trace, from meters m0, m1 .., as fast as the broker takes it.
+The series has the columns home, time (UTC) and watts (the meter's mean power over the step that begins then);
+the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written
+to FILE and the events to FILE's name with .events, Parquet or CSV by its ending, or both to DIR as Parquet.
+Memory hardly grows with the days or the homes. A home's day is the same in every file of a seed. The series
+is sent over MQTT as `replay` sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
 """
 
 import argparse

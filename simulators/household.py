@@ -47,8 +47,8 @@ class Absences:
 class Households:
     """Homes and their traits, each an array of shape (homes,); `homes` are their numbers.
 
-    `busy` is a factor with mean 1 on how often things are started, `late_s` how much later than others
-    they are, `commutes` whether nobody is home on working days.
+    `busy` is a factor with mean 1 on the number of starts, `late_s` a delay of all starts in a home,
+    `commutes` whether nobody is home on working days.
     """
 
     seed: int
@@ -60,7 +60,7 @@ class Households:
 
     @classmethod
     def of(cls, seed: int, homes: Integers) -> Self:
-        """Draw the traits of these homes; a home's own do not depend on the others."""
+        """Draw the traits of these homes; a home's traits do not depend on the other homes."""
         size, people = uniforms(seed, "size", homes), uniforms(seed, "people", homes)
         standby_w = _STANDBY_W * lognormal(size[0], size[1], _HOME_SPREAD)
         return cls(

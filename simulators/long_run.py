@@ -121,7 +121,7 @@ STOPPED = 143
 class Stopped(KeyboardInterrupt):
     """A signal that asked the run to stop.
 
-    A KeyboardInterrupt: event loops pass it on, and no handler takes it for a failure.
+    A KeyboardInterrupt, which event loops re-raise and handlers of failures do not catch.
     """
 
 

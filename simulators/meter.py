@@ -37,8 +37,8 @@ class Readings:
 class Meter:
     """A meter; the default is a perfect one that shows whole watts and whole watt-hours.
 
-    `gain` is what it measures of a watt; its clock is `ahead_ms` ahead at the start and gains `drift_ppm`
-    millionths from there; its register counts `register_wh` and starts again at `rollover_wh`.
+    `gain` is the measured value of a watt. The clock is `ahead_ms` ahead at the start and then gains
+    `drift_ppm` millionths. The register counts in units of `register_wh` and starts again at `rollover_wh`.
 
     Raises ValueError for a resolution or a rollover that is not above 0.
     """
@@ -68,7 +68,7 @@ class Meter:
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return its clock's times at true times, of which the first is the start."""
+        """Return the times of the meter's clock at true times, of which the first is the start."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
@@ -94,7 +94,7 @@ class Meter:
         return Readings(on_grid.times_ms[indices], on_grid.values[indices])
 
     def register(self, watts: ArrayLike, start_ms: int, step_s: int, start_wh: float = 0.0) -> Readings:
-        """Return its register at the end of each step: whole counts of all energy, rounded down."""
+        """Return the register at the end of each step: whole counts of all energy, rounded down."""
         energy_wh = start_wh + np.cumsum(np.asarray(watts, np.float64)) * (self.gain * step_s / 3600)
         counts = np.floor(energy_wh / self.register_wh + 10.0**-_DIGITS)
         register_wh = np.round(counts * self.register_wh % self.rollover_wh, _DIGITS)

@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A street, and what was received of its homes: in their order, complete, and nothing else."""
+    """A street, and the complete series received from its homes, in the street's order."""
 
     street: Street
     homes: Sequence[Series]
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def true_w(self) -> Floats:
-        """The true mean power of every slot, shape (homes, slots), from what the meters sent."""
+        """The true mean power of every slot, shape (homes, slots), from the meters' readings."""
         return self.street.means_w(self.terms.step_ms)
 
     @property

@@ -1,4 +1,4 @@
-"""A picture of simulated homes: the load of all over a day, and one of them with everything that ran."""
+"""A picture of simulated homes: the load of all over a day, and one home with all its events."""
 
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 Each reading leaves as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
 (they all replay the same trace), in order, with a bounded number unacknowledged. A reading is due at the
-start + its time since the first one / the speed, whatever happened to those before it: delays do not add up.
+start + its time since the first one / the speed, regardless of earlier readings: delays do not add up.
 In a loop the first reading of a lap comes a nominal step after the last one of the lap before. The very last
 reading repeats the value a nominal step after the trace's end; a file leaves it out.
 """

@@ -1,7 +1,7 @@
 """Faults of registers: resets to 0, when a meter is replaced or loses its count, and rollovers.
 
-As in `fault`, whether and when is a pure function of seed, home and day, and the ground truth has a row for
-the first reading after each reset, and after each rollover.
+As in `fault`, faults are a pure function of seed, home and day. The ground truth has a row for the first
+reading after each reset and after each rollover.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Resets:
     def strike(
         self, seed: int, home: int, sent_ms: Integers, readings: Readings
     ) -> tuple[Readings, list[Row]]:
-        """Strike a register that never falls; return what it shows instead, and the faults.
+        """Strike a register that never falls; return its readings after the faults, and the faults.
 
         Raises ValueError when it falls already: rollovers are made here.
         """

@@ -20,7 +20,7 @@ _TIME = pa.timestamp("us", "UTC")
 SERIES = "home bigint, time timestamp, watts float"
 EVENTS = "home bigint, appliance string, start timestamp, end timestamp, watts float, channel tinyint"
 _HOMES_A_TASK = 1000
-"""Homes of a task, about: a week of these takes seconds, and a cluster has enough tasks."""
+"""The approximate number of homes of a task: a week of them takes seconds, and a cluster has enough tasks."""
 
 Table = Callable[[Plan, Fleet, Day], Any]
 

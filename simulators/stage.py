@@ -1,11 +1,11 @@
-"""The demo's stage: meters, broker, agent and receiver, each as it would be in the field.
+"""The demo's stage: meters, broker, agent and receiver, connected as in the field.
 
     street -> aiomqtt -> amqtt -> meteragent run -> amqtt -> aiomqtt -> messages
-    (here)               (a process of its own each)         (here)
+    (here)               (each a separate process)           (here)
 
-The receiver knows only what it receives. amqtt keeps nothing for clients that connect later, so meters start
-to send once both subscriptions are confirmed. It also forgets messages that it has acknowledged but not
-passed on when their sender leaves, so meters stay until everything has arrived.
+The receiver uses only the messages that it receives. amqtt keeps no messages for clients that connect later,
+so meters start to send once both subscriptions are confirmed. When a sender disconnects, amqtt also discards
+messages that it has acknowledged but not forwarded, so meters stay connected until everything has arrived.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 SILENCE_S = 60.0
-"""Time without progress after which the demo gives up."""
+"""The time without progress after which the demo gives up."""
 AHEAD = 4
-"""Slots that may have been sent before anything of them is received: amqtt queues without limit."""
+"""The most slots that are sent ahead of the receiver: amqtt queues without limit."""
 
 CONFIGURATION = """\
 [source]
@@ -55,7 +55,7 @@ path = "{store}"
 
 
 class DemoError(Exception):
-    """A reason why there is nothing to show."""
+    """A failure of the demo, with its reason."""
 
 
 def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
@@ -173,13 +173,13 @@ class _Program:
         raise await self.end()
 
     async def end(self) -> DemoError:
-        """Wait until it ends, which it should not; return an error with the reason."""
+        """Wait until the program ends, although it must not; return an error with the reason."""
         code = await self.process.wait()
         output = self.log.read_text(errors="replace").strip()
         return DemoError(f"the {self.name} ended with {code}\n{output}".strip())
 
     async def watch(self) -> NoReturn:
-        """Raise DemoError when it ends."""
+        """Raise DemoError when the program ends."""
         raise await self.end()
 
     async def stop(self) -> None:

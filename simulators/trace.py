@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class TraceError(ValueError):
-    """A file that is no load trace; the text says what is wrong with it."""
+    """A file that is not a load trace; the text gives the reason."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -60,7 +60,7 @@ class Trace:
     def ended(self) -> "Trace":
         """Append a reading a nominal step after the last one, with the same value.
 
-        It says how long the last reading lasts, so that all time is accounted for.
+        It marks the end of the last reading, so that all time is accounted for.
         """
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))

@@ -44,7 +44,7 @@ def dithered(noise: LInfLaplace) -> DitheredLaplace:
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Homes and what left of them: means of slots in W, (homes, days, slots), and the quanta that left."""
+    """Homes and their releases: means of slots in W, (homes, days, slots), and the released quanta."""
 
     described: TermsDescriptor
     true_w: Floats
@@ -69,7 +69,7 @@ class Street:
 
     @property
     def private_w(self) -> Floats:
-        """The numbers that left, in W."""
+        """The released numbers in W."""
         return np.asarray(self.released * float(self.described.terms.mechanism.quantum))
 
     def promised(self, homes: int, days: int | None) -> float:

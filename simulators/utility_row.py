@@ -1,4 +1,4 @@
-"""One line of what `utility` measures: a promised error beside the measured one."""
+"""One line of `utility`: a promised error and its measurement."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Self

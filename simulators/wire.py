@@ -1,4 +1,4 @@
-"""MQTT for simulations: a client, and publications at QoS 1 of which a bounded number is unacknowledged."""
+"""MQTT for simulations: a client, and publications at QoS 1 with a limited number unacknowledged."""
 
 import asyncio
 import math

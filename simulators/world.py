@@ -1,12 +1,13 @@
 """A world in virtual time: homes, faults, the agent's core and a store; the same files from the same seed.
 
-Meters report every minute, and faults strike the readings on their way. The core takes what arrives, and a
-store on disk keeps what it decides, in the agent's order: one transaction, then the acknowledgements, then
-whatever is due leaves. Virtual time advances by a minute at a time, until every meter has been forgotten and
-all has left. The noise comes from seeded bits, so it hides nothing (though the descriptors read like the
-agent's), and no configuration of the agent can ask for it. At the end everything is checked, see `account`.
+Meters report every minute, and faults strike the readings on their way. The core processes the messages, and
+a store on disk keeps its results, in the agent's order: one transaction, then the acknowledgements, then the
+records that are due. Virtual time advances by a minute at a time, until every meter has been forgotten and
+all records have left. The noise comes from seeded bits, so it hides nothing (although the descriptors read
+like the agent's), and no configuration of the agent can select it. At the end everything is checked, see
+`account`.
 
-DIR gets releases.jsonl (what left, in order), ledger.csv, and the ground truth: events.parquet, faults.csv
+DIR gets releases.jsonl (the releases, in order), ledger.csv, and the ground truth: events.parquet, faults.csv
 (home, true time, what), slots.csv (the exact mean of each slot, and whether a fault may have touched it) and
 summary.json (counters). Times are Unix milliseconds, except where they have a zone.
 """
@@ -54,7 +55,7 @@ from simulators.plan import DAY_0, event_table
 
 STEP_S = 60
 TURN_MS = 60_000
-"""Virtual time between two turns; windows, slots and `lateness` are multiples, so that all open on time."""
+"""The virtual time between two turns; windows, slots and `lateness` are multiples of it, to open on time."""
 KEEP_MS = 365 * DAY_MS
 """Time for which delivered rows are kept: longer than a world lasts."""
 START_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
@@ -228,7 +229,7 @@ class World:
 def _run_turns(
     core: Pipeline, store: Store, messages: list[Message], observations: Observations, terms: Terms
 ) -> None:
-    """Run turn after turn: feed what has arrived, commit, acknowledge, send what is due."""
+    """Run turn after turn: feed the messages that have arrived, commit, acknowledge, send the due rows."""
     now_ms, end, delivered = START_MS, 0, list[int]()
     with tqdm(total=len(messages), unit=" readings", disable=None) as bar:
         while (

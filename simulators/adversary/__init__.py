@@ -1,7 +1,7 @@
-"""The attackers by which every claim of privacy is judged, what they attack, and what bounds them all.
+"""The attackers by which every claim of privacy is judged, their targets, and the bounds on all attackers.
 
-`scene` asks the question, `attackers` answer it, `mechanism` adds the noise, `bound` is what no attacker
-beats if the promise is kept, and `measure` counts how often each was right. `library` makes scenes, `hidden`
-tests the figures of `meteragent check`, `curve` compares error with leakage. Needs scipy
-(`meteragent-simulators[analysis]`).
+`scene` poses the question, `attackers` answer it, and `mechanism` adds the noise. `bound` computes the
+success that no attacker exceeds if the promise is kept, and `measure` counts how often each attacker is
+right. `library` makes scenes, `hidden` tests the figures of `meteragent check`, `curve` compares error with
+leakage. The package needs scipy (`meteragent-simulators[analysis]`).
 """

@@ -1,17 +1,17 @@
-"""The attackers by which a claim of privacy is judged, each with what it knows.
+"""The attackers by which a claim of privacy is judged, each with its knowledge.
 
-| name | what it is | knows |
+| name | method | knows |
 |---|---|---|
-| bayes | names the class of the largest posterior: nobody is right more often | the law, all points |
+| bayes | the class of the largest posterior: no attacker is right more often | the law, all points |
 | correlation | the largest normalised correlation with a signature (Greveler 2012) | all points |
 | averaging | the mean of the m windows, and the nearest signature's: repetitions average out | all points |
-| edges | the largest rise, fall, and rise with a fall after it (Hart 1992) | windows that left |
-| features | a linear discriminant on nine features of a window | windows that left |
-| neighbours | a vote of the 15 nearest of the windows that left | windows that left |
+| edges | the largest rise, fall, and rise with a fall after it (Hart 1992) | released windows |
+| features | a linear discriminant on nine features of a window | released windows |
+| neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three are trained on noised windows: an attacker can noise its own. They are numpy; stronger ones,
-such as random forests, come by `package.module:Name`. None of those can beat `bayes` where that knows the
-law.
+The last three are trained on noised windows, which an attacker can make from its own. They use numpy;
+stronger ones, such as random forests, are named by `package.module:Name`. No attacker beats `bayes` where
+`bayes` knows the law.
 """
 
 from abc import ABC, abstractmethod
@@ -24,10 +24,10 @@ from simulators.adversary.base import Attacker, Releases, log_masses
 from simulators.adversary.scene import Floats, Integers, Scene
 
 NEIGHBOURS = 15
-_RIDGE = 1e-6  # of a variance: what keeps a constant feature from dividing by nothing
+_RIDGE = 1e-6  # of a variance: keeps a constant feature from dividing by zero
 
 
-# Those that know the signatures -------------------------------------------------------------------
+# Attackers that know the signatures ---------------------------------------------------------------
 
 
 class _InformedAttacker:
@@ -48,8 +48,8 @@ class _InformedAttacker:
 class Bayes(_InformedAttacker):
     """The best of all attackers who know mechanism and scene.
 
-    P(window | point) is summed over a class and normalised. Nobody is right more often where the points are
-    equally likely.
+    P(window | point) is summed over a class and normalised. If the points are equally likely, no attacker is
+    right more often.
     """
 
     def predict_proba(self, windows: Integers) -> Floats:
@@ -127,7 +127,7 @@ def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
     return np.asarray(np.maximum(squares, 0), np.float64)
 
 
-# Those that learn from what left ------------------------------------------------------------------
+# Attackers that learn from released windows -------------------------------------------------------
 
 
 class _Discriminant(ABC):
@@ -192,7 +192,7 @@ def _steps(windows: Integers) -> Floats:
 
 
 class Neighbours:
-    """The classes of the nearest windows that left, in the Euclidean distance."""
+    """The classes of the nearest released windows, in the Euclidean distance."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Keep the windows and their classes."""

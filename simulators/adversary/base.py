@@ -14,7 +14,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 
 class Releases(Protocol):
-    """A mechanism to attack: `meteragent.privacy`'s, and anybody's with these two methods.
+    """A mechanism to attack: one of `meteragent.privacy`, or any with these two methods.
 
     Windows are integers in quanta of shape (..., n).
     """
@@ -31,12 +31,11 @@ class Releases(Protocol):
 class Attacker(Protocol):
     """A classifier of released windows.
 
-    `windows` are as they left: whole quanta of shape (trials, m n), the m windows of a trial side by
-    side.
+    `windows` are as released: whole quanta of shape (trials, m n), the m windows of a trial side by side.
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn from windows that left, and the class of each. All classes occur."""
+        """Learn from released windows and their classes. All classes occur."""
         ...
 
     def predict_proba(self, windows: Integers) -> Floats:
@@ -56,7 +55,7 @@ class Informed(Attacker, Protocol):
 def log_masses(mechanism: Releases, scene: Scene, windows: Integers) -> Floats:
     """Return the log of P(windows | point), (trials, K): the m windows of a trial are independent.
 
-    Windows in which the points do not differ say nothing, and are left out.
+    Windows in which the points do not differ carry no information, and are left out.
     """
     trials = windows.reshape(len(windows), scene.windows, scene.slots)
     differing = np.flatnonzero((scene.points != scene.points[0]).any(axis=(0, 2)))

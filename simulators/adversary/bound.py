@@ -1,15 +1,14 @@
-"""Bounds on all attackers of a scene, if a mechanism keeps the promise it makes.
+"""Bounds on all attackers of a scene, if a mechanism keeps its promise.
 
 * A library of N points: `certificate`, the linear program over all mechanisms as private (or the proof by
   hand where N is too large for it). m windows of n slots are one window of m n slots at m times epsilon:
   the losses of windows add, and no window is farther apart than all slots together.
 * With or without an event: `success_bound`. In each window the event moves no load by more than the largest
   d_inf, so each pair is dominated by the same discrete Laplace pairs. Their power B is concave, so the mean
-  over loads, which is what an attacker has who does not know the load, is dominated too. The area under the
-  ROC curve is at most that under B.
+  over loads is dominated too; this is the power of an attacker that does not know the load. The area under
+  the ROC curve is at most the area under B.
 
-The odds need no attacker: |ln P(z | x)/P(z | x')| over outputs z that were released, and those that are
-points.
+The odds need no attacker: |ln P(z | x)/P(z | x')| over outputs z that were released, and over the points.
 """
 
 import numpy as np
@@ -20,7 +19,7 @@ from simulators.adversary.base import Releases, log_masses
 from simulators.adversary.scene import Integers, Scene
 
 CERTIFIED = 20
-"""Points for which the linear program takes a second; for more there is the proof by hand."""
+"""The most points for the linear program, which takes a second; for more, the proof by hand is used."""
 _ROC_STEPS = 1000
 _OUTPUTS = 500
 

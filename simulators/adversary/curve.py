@@ -3,10 +3,10 @@
 It is never drawn against the level: two mechanisms of one level may differ in error by any factor. So at each
 level of the l_inf mechanism (epsilon = level / radius) the independent noises get its error: scale b =
 sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` claims 1/b of the same noise, `telegraf`
-nothing. A mean over slots has no level: all numbers of slots that divide the window are tried. Anybody's
+nothing. A mean over slots has no level: all numbers of slots that divide the window are tried. Any other
 mechanism gets `epsilon`, and is drawn at its own error.
 
-The certificate follows from the mechanism's own promise: if that is kept, no attacker is above it.
+The certificate follows from the mechanism's promise: if the promise is kept, no attacker exceeds it.
 """
 
 import csv
@@ -43,7 +43,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One mechanism, by the name that was asked for, at one error."""
+    """One mechanism, by its name in the arguments, at one error."""
 
     name: str
     outcome: Outcome
@@ -71,7 +71,7 @@ class Point:
 def mechanisms(
     name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """Yield a mechanism's text with its parameters, for each level, and the epsilon offered to anybody's."""
+    """Yield, for each level, a mechanism's text with parameters, and the epsilon for other mechanisms."""
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)
         return

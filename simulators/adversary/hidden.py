@@ -1,9 +1,9 @@
 """Test the claims of `meteragent check`: attack each of its events on homes.
 
-In every trial a home had the event or not, each with a chance of a half. The attackers know the home's load
-without it, when the event would have begun, and the mechanism's law; they have windows that left to learn
-from, and they see all windows that the event touches, on all days on which it happened. That is what `check`
-bounds as "right in at most N of 100". Events begin with the slot that contains 18:00.
+In every trial a home had the event with a probability of a half. The attackers know the home's load without
+the event, the time at which the event would have begun, and the mechanism's law. They learn from released
+windows, and they get all windows that the event touches, on all days on which it happened. `check` bounds the
+success of such an attacker as "right in at most N of 100". Events begin with the slot that contains 18:00.
 """
 
 import json
@@ -29,7 +29,7 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
 
 DAYS = max(guarantee.REPETITIONS) + 1
-"""Days that are needed of each home: an event of the last evening may end on the next day."""
+"""The days needed of each home: an event of the last evening may end on the next day."""
 _BEGINS_MIN = 18 * 60
 _CALENDAR = ("day", "bill", "typical-day")
 _STREAM = """
@@ -42,11 +42,11 @@ sink = {{ topic = "private/{{meter}}/power" }}
 
 @dataclass(frozen=True)
 class Row:
-    """An event on `days` days: `check` says that nobody is right more than `claimed` % of the time.
+    """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
-    The attacker `worst` was right at `rate`. The truth is in [low, high] with a chance of 95 %, for all
-    attackers together. Where not `confirmed`, the attackers refute `check`; a true figure is refuted with
-    a chance of at most `SURE`.
+    The attacker `worst` was right at `rate`. The truth is in [low, high] with a probability of 95 %, for all
+    attackers together. If not `confirmed`, the attackers refute `check`; a true figure is refuted with a
+    probability of at most `SURE`.
     """
 
     event: str
@@ -139,7 +139,7 @@ def _windows(minutes: Floats, terms: Terms) -> Integers:
 
 
 def table(rows: Sequence[Row], preset: str, homes: str, trials: int, seed: int) -> str:
-    """Format the rows as a Markdown table, with what they mean."""
+    """Format the rows as a Markdown table with a heading."""
     lines = [
         f"Preset {preset}, {homes}, {trials:,} trials a row, seed {seed}: right guesses in %.",
         "",

@@ -189,7 +189,7 @@ def log_ratios(old: Floats, new: Floats) -> Floats:
 
 
 def table(rows: Sequence[Row], seed: int) -> str:
-    """Format the rows as a Markdown table, with what they mean."""
+    """Format the rows as a Markdown table with a heading."""
     homes = rows[0].homes
     chance = f"linked in % (by chance {100 / homes:.2g}):"
     lines = [

@@ -1,10 +1,11 @@
-"""Attack a mechanism on a scene: how often is each attacker right, and the worst beside what bounds them all.
+"""Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
 Half of the draws train the attackers, the other half are attacked; everything follows from one seed. An
 interval misses the truth with a chance of its share of the alarm (Clopper and Pearson; Bonferroni over the
 attackers), so all intervals hold together, that of the worst included, with a chance of 1 - alarm. An area
-under the ROC curve has the interval of Hoeffding for a mean over pairs. A promise is called broken by
-intervals of its own, so wide that a true promise is called broken with a chance of at most `SURE`.
+under the ROC curve has the interval of Hoeffding for a mean over pairs. Whether a promise is broken is
+decided by separate intervals, so wide that a true promise is called broken with a probability of at most
+`SURE`.
 """
 
 import math
@@ -49,9 +50,9 @@ class AttackResult:
 class Outcome:
     """The results of all attackers on one mechanism.
 
-    error_w: the root of the mean square of a slot's error. bound, auc_bound: what no attacker beats if
-    the promise is kept. odds: the largest observed change of log-odds, relative to the promise. None
-    where there is no promise, or no bound is known.
+    error_w: the root of the mean square of a slot's error. bound, auc_bound: figures that no attacker exceeds
+    if the promise is kept. odds: the largest observed change of log-odds, relative to the promise. None where
+    there is no promise, or no bound is known.
     """
 
     mechanism: str

@@ -1,16 +1,16 @@
-"""The mechanisms to attack, by name, each with the promise that is made for it.
+"""The mechanisms to attack, by name, each with its claimed promise.
 
 | name | parameter | noise of a slot | the promise |
 |---|---|---|---|
 | linf | epsilon | the l_inf Laplace mechanism | epsilon d_inf |
-| independent | epsilon | Laplace, scale n/epsilon, each its own | epsilon d_inf |
-| per-reading | epsilon | Laplace, scale 1/epsilon, each its own | claimed: epsilon d_inf; true: n times it |
-| telegraf | scale | Laplace of a scale that somebody has chosen | none |
+| independent | epsilon | Laplace, scale n/epsilon, independent | epsilon d_inf |
+| per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n times it |
+| telegraf | scale | Laplace of any given scale | none |
 | average | slots | none: the mean of that number of slots, in place of each | none |
 | none | | none | none |
 
-`independent`, `per-reading` and `telegraf` are one and the same noise, with different claims: at equal error
-the attackers find the same, and only the promise of the first one holds.
+`independent`, `per-reading` and `telegraf` are the same noise with different claims: at equal error the
+attackers have the same success, and only the promise of `independent` holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism by its name, claimed to be as private as `promise`. None: nothing is claimed."""
+    """A mechanism and its name, claimed to be as private as `promise`; None: without a claim."""
 
     name: str
     mechanism: Releases
@@ -68,7 +68,7 @@ class Average:
 
 @dataclass(frozen=True)
 class SlotBySlot:
-    """Anybody's mechanism of single numbers, applied to each slot of a window independently."""
+    """A mechanism of single numbers, applied to each slot of a window independently."""
 
     mechanism: Any
 
@@ -121,10 +121,10 @@ MECHANISMS: Mapping[str, Callable[..., tuple[Releases, LInfLaplace | None]]] = {
 def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     """Make a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
-    `quantum` and `n` are the scene's. Anybody's mechanism takes and gives quanta; if it has a `loss` of a
-    distance, that is its promise, taken as one under d_inf. A mechanism of single numbers (its `log_mass` has
-    a value for each slot) is applied to each slot, and promises n times its loss. Raises Unusable for an
-    unknown name, for other parameters, and for a mechanism that does not take windows.
+    `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
+    `loss` of a distance, that is its promise, understood under d_inf. A mechanism of single numbers (its
+    `log_mass` has a value for each slot) is applied to each slot, and promises n times its loss. Raises
+    Unusable for an unknown name, for other parameters, and for a mechanism that does not take windows.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):

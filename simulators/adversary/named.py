@@ -1,4 +1,4 @@
-"""Mechanisms and attackers by name: one of ours, or anybody's as `package.module:Name`, with key=value."""
+"""Mechanisms and attackers by name: one of ours, or another as `package.module:Name`, with key=value."""
 
 import importlib
 import inspect
@@ -12,17 +12,18 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 class Unusable(ValueError):
-    """A name that cannot be used; the text says why, and what can."""
+    """A name that cannot be used; the text gives the reason and the alternatives."""
 
 
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
     """Make the object of "name key=value .." or "package.module:Name key=value ..".
 
-    Values are exact strings; integers without a fraction or a point are ints. Of `offered` it gets the
-    parameters that it has and that the text does not set. Modules are also searched in the current directory.
+    Values are exact strings; integers without a fraction or a point are ints. The object gets those of the
+    `offered` parameters that it has and that the text does not set. Modules are also searched in the current
+    directory.
 
     Raises:
-        Unusable: the name is unknown, its keywords are not key=value, or it refuses them.
+        Unusable: the name is unknown, its keywords are not key=value, or the object refuses them.
     """
     name, *keywords = shlex.split(text) or [""]
     pairs = dict(keyword.split("=", 1) for keyword in keywords if "=" in keyword)

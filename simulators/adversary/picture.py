@@ -15,7 +15,7 @@ _COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#
 """The colours of Okabe and Ito, which colour-blind readers can distinguish."""
 _MARKS = "osx^Dv*"
 _FEW = 0.1
-"""Chance of a guess below which the upward axis is logarithmic."""
+"""The success of a guess below which the upward axis is logarithmic."""
 _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
@@ -50,7 +50,7 @@ def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
 
 
 def _line(axes: Axes, name: str, points: Sequence[Point], index: int) -> None:
-    """Draw what was measured, with intervals, and the bound that follows from the promise."""
+    """Draw the measurements with intervals, and the bound that follows from the promise."""
     colour, mark = _COLOURS[index % len(_COLOURS)], _MARKS[index % len(_MARKS)]
     error_w = [point.outcome.error_w for point in points]
     worst = [point.outcome.worst for point in points]

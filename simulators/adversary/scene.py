@@ -1,7 +1,7 @@
 """The question that an attacker answers: which class of load was released with noise?
 
-A scene is a set of points, each as likely, and the class of each. A point is m windows of n slots, in whole
-quanta; each window is released on its own. Three kinds are used:
+A scene is a set of equally likely points, and the class of each. A point is m windows of n slots, in whole
+quanta; each window is released separately. Three kinds are used:
 
 * a library: each class is one point (which of N programmes was it?);
 * with or without: a load, and the same load with an event on it (was the kettle on? was somebody home?);

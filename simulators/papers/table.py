@@ -1,4 +1,4 @@
-"""Tables of numbers: each as computed, as the paper prints it, and as it was verified before."""
+"""Tables of numbers: each as computed, as the paper prints it, and as verified earlier."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 class Table(NamedTuple):
-    """An item of a paper: its title, its numbers, and what a reader has to know about them."""
+    """An item of a paper: its title, its numbers, and a note."""
 
     title: str
     lines: Sequence[Line]

@@ -9,13 +9,13 @@ Theory of operation
     unchanged, with the simulation's `Environment` (`agent_process`). The event loop (`loop`) is virtual: it
     never waits. When nothing is ready, its time jumps to the next timer.
 
-    **What surrounds the process is simulated**, each in a module of its own:
+    **The surroundings of the process are simulated**, each in a separate module:
 
         network         connections, in bytes: pieces, delays, cuts, silence
         brokers         the source's and the sink's broker; `mqtt_server` is their MQTT
         disk, power     the store's thread and device; SQLite and its files are real
         surroundings    meters, clocks, disk space, and when each of them fails
-        store_versions  the store's folders: what a crash leaves, and what an operator puts back
+        store_versions  the store's folders, after a crash and after a restoration by an operator
 
     A crash stops the process at a chosen point, keeps the files as they are at that moment, and the next
     process starts from them.

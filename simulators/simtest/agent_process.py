@@ -1,4 +1,4 @@
-"""A process of the agent: `meteragent.agent` as it is, in an environment that a world watches."""
+"""A process of the agent: `meteragent.agent` unchanged, in an environment that a world observes."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -51,7 +51,7 @@ class ProcessWorld(Protocol):
 
 
 class CheckedPipeline(Pipeline):
-    """The core with the model beside it: both get the same messages."""
+    """The core with a model that gets the same messages."""
 
     def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *arguments: Any) -> None:
         super().__init__(stream, *arguments)

@@ -83,7 +83,7 @@ class InvariantChecker:
     # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
-        """Begin a core: nothing of a topic may leave before the rows of it that wait."""
+        """Begin a core: no record of a topic may leave before the topic's waiting rows."""
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
@@ -338,7 +338,7 @@ class InvariantChecker:
     # --- lost stores ---------------------------------------------------------------------------
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin an empty store, or a copy put back: windows that were open never close."""
+        """Begin an empty or restored store: windows that were open never close."""
         self.expected = expected
         rows = {
             id_: MessageKey(row.outgoing.topic, row.outgoing.payload) for id_, row in expected.rows.items()

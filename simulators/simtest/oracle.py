@@ -57,8 +57,8 @@ class ProcessRecord:
     started_ms       wall-clock time of its start
     counts           its counters
     models           the model of each stream
-    acknowledgeable  packet ids that it may acknowledge
-    uncommitted      packet ids by stream that it may acknowledge after the next commit
+    acknowledgeable  packet ids that the process may acknowledge
+    uncommitted      packet ids by stream that the process may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
     confirmed        messages whose arrival the agent was told
     orderly          whether it ended in an orderly way
@@ -141,7 +141,7 @@ class Oracle:
         self.checker.drop_retired(store, streams)
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin a store that replaces the old one: nothing that was open goes on."""
+        """Begin a store that replaces the former one: no open window continues."""
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
         check(max(ends_ms, default=0) <= expected.floor_ms, "a new store may open what the lost one released")
         self.checker.replace_store(expected)
@@ -232,7 +232,7 @@ class Oracle:
             outcomes += model.outcomes
         for reason in _REASONS:
             check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
-        # Which of the three it is depends on what the core remembers of time that is decided.
+        # The choice among the three depends on the core's memory of decided time.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
         check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
         fates = sum(n for name, n in outcomes.items() if name not in ("over_budget", "forgotten"))

@@ -152,7 +152,7 @@ class World:
         self._configuration_number = end.then
         if self._files is not None:
             store = end.store if isinstance(end, s.Crash) else ""
-            if store:  # a clock set back *and* a lost store: no agent could know what it has released
+            if store:  # with a clock set back *and* a lost store, no agent could know its releases
                 self._faults.correct_clock()
             self._versions.leave(self._files, store)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
@@ -161,7 +161,7 @@ class World:
     # --- environment of a process -----------------------------------------------------------------
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store of a process; it must hold what was committed."""
+        """Open the store of a process, which must have all commits."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )

@@ -15,8 +15,9 @@ FOLDERS = ("meteragent", "simulators", "benchmarks", "deploy")
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 VAGUE = frozenset(
     [
-        *("again", "asked", "both", "each", "found", "given", "least", "many", "most", "one", "own"),
-        *("said", "some", "told", "what", "which", "whole"),
+        *("again", "all_", "asked", "both", "each", "found", "given", "gone", "heard", "here", "kept"),
+        *("least", "made", "many", "most", "much", "next", "now_", "one", "own", "said", "some"),
+        *("there", "these", "thing", "those", "told", "way", "what", "which", "whole"),
     ]
 )
 """Pronouns, participles and adverbs, which say nothing about the value that they are bound to."""

@@ -188,6 +188,7 @@ def _at_least(minimum: int) -> Callable[[str], int]:
     """Return a parser of whole numbers from `minimum` on."""
 
     def parse(text: str) -> int:
+        """Parse a number."""
         if not text.isdecimal() or not minimum <= int(text) < 1 << 64:
             raise argparse.ArgumentTypeError(f"{text} is not a whole number from {minimum} to 2**64 - 1")
         return int(text)

@@ -58,6 +58,7 @@ async def replay(
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
 
     async def messages() -> AsyncIterator[tuple[str, bytes]]:
+        """Yield each payload for every meter."""
         async for payload in paced(trace, speed, loops):
             for name in topics:
                 yield name, payload

@@ -73,6 +73,7 @@ def _tables(plan: Plan, table: Table) -> Callable[[Iterator[RecordBatch]], Itera
     """Return the function of a task, which turns batches of homes into the tables of their days."""
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield the tables of the homes in the batches."""
         for batch in batches:
             for fleet in plan.parts(batch.column(0).to_pylist()):
                 for day in fleet.days(plan.first, plan.days, plan.step_s):

@@ -20,7 +20,7 @@ VAGUE = frozenset(
         *("there", "these", "thing", "those", "told", "way", "what", "which", "whole"),
     ]
 )
-"""Pronouns, participles and adverbs, which say nothing about the value that they are bound to."""
+"""Pronouns, participles, adverbs and empty nouns, which do not describe a value."""
 EXEMPT = frozenset({"property", "cached_property", "overload", "setter"})
 """Decorators of functions that read as a noun, or that have no docstring of their own."""
 

@@ -141,6 +141,7 @@ class Line:
         """Run the sink until the block ends, with a broker that confirms everything."""
 
         async def confirm() -> None:
+            """Confirm each publication."""
             while True:
                 publication = await self.session.published.get()
                 self.sink.on_delivered(self.session.answered(publication), 0)

@@ -348,10 +348,10 @@ MUTANTS = [
         (leaves_with_the_last_reading, "another time than the public schedule", 3),
         (stands_at_the_oldest, "energy that was not measured", 59),
         (takes_every_jump_for_time, "a resumed copy goes on", 0),
-        (keeps_what_it_has, "before all that it says is decided", 0),
+        (keeps_what_it_has, "before all that it says is decided", 200),
         (sends_more_than_the_broker_takes, "more at once than it takes", 0),
         (never_pings, "does not keep its connection alive", 0),
-        (reads_whole_packets_only, "never acknowledged", 0),
+        (reads_whole_packets_only, "never acknowledged", 2),
         (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
     )

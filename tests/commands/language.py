@@ -16,8 +16,9 @@ VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split
 VAGUE = frozenset(
     [
         *("again", "all_", "asked", "both", "each", "found", "given", "gone", "heard", "here", "kept"),
-        *("least", "made", "many", "most", "much", "next", "now_", "one", "own", "said", "some"),
-        *("there", "these", "thing", "those", "told", "way", "what", "which", "whole"),
+        *("least", "less", "made", "many", "most", "much", "needed", "next", "now_", "one", "own"),
+        *("said", "seen", "some", "there", "these", "thing", "those", "told", "used", "way", "what"),
+        *("which", "whole"),
     ]
 )
 """Pronouns, participles, adverbs and empty nouns, which do not describe a value."""

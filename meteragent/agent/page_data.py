@@ -124,6 +124,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
 
     async def figures() -> tuple[int, str, bytes]:
+        """Return the vitals in the format of Prometheus."""
         text = metrics.as_metrics(await watch.vitals())
         return 200, "text/plain; version=0.0.4", text.encode()
 

@@ -342,7 +342,7 @@ class Pipeline:
     def _window(
         self, start_ms: int, terms: Terms, sink_topic: str, public_id: str, integrated_until_ms: int
     ) -> Window:
-        """Return a new window whose first slot is drawn; in l1 all, whose noise is independent."""
+        """Return a new window whose first slot is drawn; in l1 all slots are, with independent noise."""
         terms_id = self._formats.register(terms)
         mechanism = self._formats.mechanism(terms_id)
         noise_bound, noise = self._noise.open(terms_id, mechanism)

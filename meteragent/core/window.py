@@ -107,8 +107,8 @@ class Window:
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
         """Open the next slot with its noise and dither; the part of its time already integrated is gap.
 
-        The last one drops R; in l1 there is none. Raises MeteragentError if all n slots were drawn (rule 4
-        of `timeline`) or the dither is missing; half-up windows have none.
+        The draw of the last slot drops R; l1 windows have no R. Raises MeteragentError if all n slots were
+        drawn (rule 4 of `timeline`), or if the dither is missing; half-up windows have no dither.
         """
         if self.drawn >= self.terms.n:
             raise MeteragentError("more draws than slots from one noise bound")
@@ -167,10 +167,10 @@ class Window:
     def _slots_of(
         self, value: int | RegisterUse | None, from_ms: int, to_ms: int
     ) -> Iterable[tuple[int, int, int]]:
-        """Return the slots that a value adds to over a stretch of the window: (index, from, to).
+        """Return the slots to which a value adds over a stretch of the window, as (index, from, to).
 
-        The energy of a long span that touches several bands goes to the unknown one, all of it: which times
-        a register was read at is public, so this does not depend on what was used.
+        All energy of a long span that touches several bands goes to the unknown band. This depends only on
+        the times at which the register was read, which are public, and not on the use.
         """
         split_ms = self.terms.split_ms
         if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
@@ -182,7 +182,7 @@ class Window:
         return ((self.terms.n - 1, from_ms, to_ms),)
 
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether no reading has added to a slot, which has hours."""
+        """Return whether no reading has added to a slot; False for the unknown band, which has no hours."""
         return slot_index not in self.slots_with_reading and self.terms.slot_ms(slot_index) > 0
 
     def _touched(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int, int]]:

@@ -19,9 +19,9 @@ Shape = Callable[[int, tuple[Band, ...]], Terms]
 
 @dataclass(frozen=True, slots=True)
 class BandRules:
-    """The rules of a window's bands: `rest` takes the time that no rule covers.
+    """The rules of a window's bands; `rest` is the name of the band for the time that no rule covers.
 
-    With `has_unknown` there is a band for energy whose time is not known.
+    With `has_unknown`, there is a band for energy whose time of use is unknown.
     """
 
     rules: tuple[BandRule, ...] = ()
@@ -29,7 +29,7 @@ class BandRules:
     has_unknown: bool = False
 
     def bands(self, calendar: Calendar, start_ms: int) -> tuple[Band, ...]:
-        """Return the bands of a window in the order in which they begin, without those that do not occur."""
+        """Return the bands of a window in the order in which they begin; skip bands that do not occur."""
         length_ms = calendar.end_ms(start_ms) - start_ms
         bands = [Band(rule.name, calendar.stretches(start_ms, rule)) for rule in self.rules]
         if self.rest is not None:

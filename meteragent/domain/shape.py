@@ -27,7 +27,7 @@ class Metric(StrEnum):
 
 
 UNKNOWN_BAND = "unknown"
-"""The band of energy that was used at a time which no reading tells."""
+"""The name of the band for energy whose time of use is unknown."""
 
 
 class Band(NamedTuple):

@@ -101,7 +101,7 @@ class Terms:
 
     @property
     def slots_per_bound(self) -> int:
-        """The number of slots whose noise shares a noise bound: all of a window, in l1 one."""
+        """The number of slots whose noise shares a noise bound: all slots of a window, or in l1 one slot."""
         return 1 if self.metric is Metric.L1 else self.n
 
     @cached_property
@@ -162,9 +162,9 @@ class Terms:
 
     @cached_property
     def split_ms(self) -> int | None:
-        """The longest span of energy that is split at a band's boundary; None: all are.
+        """The longest span of energy that is split at a band's boundary, in ms; None if all spans are split.
 
-        When the energy of a longer one was used is not known, and it counts in the unknown band.
+        The energy of a longer span counts in the unknown band, because its time of use is unknown.
         """
         if self.space is not Space.BANDS or not any(band.name == UNKNOWN_BAND for band in self.bands):
             return None
@@ -185,15 +185,16 @@ class Terms:
     def epsilon_per_w(self) -> Fraction:
         """The charge of one window in 1/W, the unit in which the charges of all streams add up.
 
-        In l1 it is the sum of the charges of its slots: a change of the power by 1 W moves all of them.
+        In l1 the charge is the sum over the slots, because a change of the power by 1 W moves all of them.
         """
         return self.level / self.radius_w
 
     @cached_property
     def reach_of_power(self) -> Fraction:
-        """The most by which 1 unit of power, all the time, moves a window's values: one slot, in l1 all.
+        """The largest distance by which one unit of power throughout a window moves its values.
 
-        That is 1 for means and the hours of an energy; in l1 the sum over slots, for bands over the window.
+        For one slot this is 1 if values are means, and the slot's hours if they are energies. In l1 it is the
+        sum over all slots, which for bands is the window's hours.
         """
         in_all = self.metric is Metric.L1
         if not self.is_energy:
@@ -205,7 +206,7 @@ class Terms:
 
     @property
     def level_per_wh(self) -> Fraction:
-        """The level for each Wh that is moved within the window: level / hide."""
+        """The level for each Wh that moves within the window: level / hide."""
         return self.level / self.hides_wh
 
     @property

@@ -61,9 +61,8 @@ async def keep_connected(  # noqa: PLR0913 -- the caller decides each of them
 
     `serve` is cancelled when its connection is lost. If `serve` returns, the connection stays open. If it
     raises LinkError, the connection is closed and another one is made. Any other exception from `serve` or a
-    callback is raised here. A cancelled connection ends with a DISCONNECT; the broker keeps its side of the
-    session for `session_expiry_s` (0: no session), and publishes the `will` after each connection, however it
-    ended.
+    callback is raised here. A cancelled connection ends with a DISCONNECT. The broker keeps its side of the
+    session for `session_expiry_s` (0: no session), and publishes the `will` after every connection.
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `timeout_s`
     each wait for an answer. `on_refused` is called for each publication that the broker refuses (MQTT 5

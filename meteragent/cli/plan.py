@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from meteragent.cli import common
 from meteragent.report import plan
-from meteragent.report.plan import ask
+from meteragent.report.plan import ask, nested
 from meteragent.report.plan.solve import Question
 
 _FORMATS = (".png", ".pdf", ".svg")
@@ -25,6 +25,8 @@ T = TypeVar("T")
 def run(options: argparse.Namespace) -> int:
     """Print the third quantity, and plot it on request; a question without an answer is a usage error."""
     try:
+        if isinstance(options.share, list):
+            return _run_nested(options)
         answer = plan.solve(question(options))
     except ValueError as error:
         options.refuse(str(error))
@@ -36,8 +38,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _run_nested(options: argparse.Namespace) -> int:
+    """Print the shares of nested streams; raises ValueError for a question without an answer."""
+    if options.hide is None or options.homes is not None or options.plot is not None:
+        raise ValueError("give --hide, and neither --homes nor --plot: shares are planned for one home")
+    lengths, goals = tuple(options.share), options.error
+    goals = tuple(goals) if isinstance(goals, list) else (goals,) * len(lengths)
+    answer = nested.solve(
+        nested.NestedQuestion(options.hide, lengths, goals, options.level, options.timezone)
+    )
+    print(nested.as_json(answer) if options.json else nested.as_text(answer))
+    return 0
+
+
 def question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask."""
+    """Return the question that the arguments ask; raises ValueError for several errors of one share."""
+    if isinstance(options.error, list):
+        expected = "one error, or as many shares as errors, such as --share day,month"
+        raise ValueError(expected)  # noqa: TRY004 -- a wrong question, not a wrong type
     return Question(
         options.hide, options.share, options.homes, options.error, options.level, options.timezone
     )
@@ -89,6 +107,6 @@ def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_argument
 
 
-parse_hide, parse_share = _argument(ask.hide), _argument(ask.share)
-parse_homes, parse_error = _argument(ask.homes), _argument(ask.goal)
+parse_hide, parse_share = _argument(ask.hide), _argument(ask.shares)
+parse_homes, parse_error = _argument(ask.homes), _argument(ask.goals)
 parse_level, parse_timezone, parse_plot = _argument(_level), _argument(_zone), _argument(_plot)

@@ -42,7 +42,7 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
     privacy = {
         "shares": None,
         "level": share * level(stream),
-        "hide": stream.privacy.hide or preset(stream).hide_wh,
+        "hide": _hide_wh(stream),
         "quantum": _quantum(stream, usual_ms(length)),
     }
     window = {"length": parsed, "timezone": stream.window.timezone if follows_calendar else None}
@@ -64,14 +64,20 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
     """Return the lattice of a stream's values: the preset's as an energy, which is the same for all lengths.
 
-    The lattice of a power is at most that energy over the window, so the radius is rounded up no more than
-    that of the preset.
+    If less is hidden than by the preset, the lattice is finer in proportion. So the radius is rounded up by
+    no larger part than the preset's.
     """
-    quantum_wh = preset(stream).quantum * Fraction(_preset_ms(preset(stream)), HOUR_MS)
+    numbers, hide_wh = preset(stream), _hide_wh(stream)
+    quantum_wh = numbers.quantum * Fraction(_preset_ms(numbers), HOUR_MS) * min(1, hide_wh / numbers.hide_wh)
     quantum = quantum_wh / UNIT_FACTOR[stream.source.unit]
     if stream.source.kind is Kind.POWER:
         quantum = quantum * HOUR_MS / window_ms
     return quantum if (quantum * MICRO).denominator == 1 else finer_step(quantum)
+
+
+def _hide_wh(stream: Stream) -> Fraction:
+    """Return the energy that all streams hide: the configured one, or else the preset's."""
+    return stream.privacy.hide or preset(stream).hide_wh
 
 
 def _preset_ms(numbers: Preset) -> int:

@@ -219,3 +219,18 @@ def test_lines_and_floors_are_drawn_where_they_are(
         assert line[len(line) // 2] == pytest.approx([110, error_w], rel=1e-4)
     for point, error_w in ((chosen, 311.13), (many_chosen, 311.13 / 3)):
         assert point[0] == pytest.approx([110, error_w], rel=1e-4)
+
+
+def test_several_shares_are_planned_as_nested_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    """In words and as JSON; without what to hide, or with several errors of one share, the line is wrong."""
+    question = ("--hide", "kettle", "--share", "half-hour,day")
+    assert "privacy.shares = {" in said(capsys, *question, "--error", "any,0.7kWh")
+    assert json.loads(said(capsys, *question, "--json"))["nested_is_better"] is True
+    for arguments in (
+        ("--share", "half-hour,day"),
+        (*question, "--homes", "5"),
+        ("--hide", "kettle", "--share", "day", "--error", "1kWh,2kWh"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["plan", *arguments])
+        assert ended.value.code == 2

@@ -89,6 +89,12 @@ def test_hide_and_level_may_be_written() -> None:
     assert terms[0].kind is Kind.REGISTER
 
 
+def test_a_small_energy_has_a_finer_lattice() -> None:
+    """One tenth of the preset's energy is hidden to about 1 in 200, too."""
+    for part in nested(f"{SHARES}\nhide = '11Wh'"):
+        assert 11 <= config.terms(part).hides_wh <= Fraction(112, 10)
+
+
 def test_shares_may_leave_some_of_the_level_unused() -> None:
     """Three thirds, or less: what is not shared is not spent."""
     parts = nested("shares = { '30min' = '1/3', '1d' = '1/3', '1mo' = '1/3' }")

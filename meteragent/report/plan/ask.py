@@ -163,6 +163,28 @@ def share(text: str) -> Share:
     raise ValueError("half-hour, day, month or typical-day; also 15min, hour or curve")
 
 
+def shares(text: str) -> Share | list[Share]:
+    """Read what to share: one word as `share`, or several for nested streams: ``half-hour,day,month``.
+
+    Raises:
+        ValueError: one of them is not a share.
+    """
+    words = text.split(",")
+    return share(text) if len(words) == 1 else list(map(share, words))
+
+
+def goals(text: str) -> Goal | list[Goal | None]:
+    """Read the error to reach, or one for each share: ``any,0.7kWh,1.5kWh``, where any is no goal.
+
+    Raises:
+        ValueError: one of them is not an error.
+    """
+    words = text.split(",")
+    if len(words) == 1:
+        return goal(text)
+    return [None if word.strip() == "any" else goal(word) for word in words]
+
+
 def _forms(word: str) -> tuple[str, ...]:
     """Return the words of a name, in the singular and the plural."""
     plain = " ".join(_WORDS.findall(word))

@@ -19,7 +19,7 @@ from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.guarantee import success_percent
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, Share
 
-_HEAD = """\
+HEAD = """\
 source.topic = "meters/{meter}/power"    # where the readings of your meters arrive
 source.kind = "power"
 source.unit = "W"
@@ -121,7 +121,7 @@ def _grid(setting: Setting) -> tuple[int | str, int, Space]:
 
 
 def _configuration(keys: dict[str, str]) -> str:
-    return _HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+    return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
 
 
 def _window(share: Share, slots: int) -> dict[str, str]:

@@ -1,0 +1,255 @@
+"""Plans of nested streams: the shares of a level under which several lengths are accurate enough together.
+
+A question names two or more lengths, such as half hours, days and months, and perhaps an error for each. All
+streams hide the same energy, and their shares of the level add up to one, so the promise is that of one
+stream (THEORY 3.8). A grid of shares in steps of 1/20 is tried. The best shares have the least largest error
+relative to its goal. Without goals, an error is relative to that of a stream of that length alone.
+
+One stream of the finest length alone is tried, too: its sums are the days and months. Shares are proposed
+only if they are better than that.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from meteragent import config
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import format_duration
+from meteragent.domain.shape import Space
+from meteragent.privacy import LInfLaplace, nested, sd
+from meteragent.privacy.nested import Kind
+from meteragent.report.format import energy
+from meteragent.report.plan.ask import Goal, Hide, Share
+from meteragent.report.plan.render import NEXT, error
+from meteragent.report.plan.setting import HEAD
+from meteragent.wire.number import figure
+
+STEPS = 20
+"""The number of equal parts into which the grid divides a level."""
+_NO_SHARE = Fraction(1, 10**6)
+_QUANTA = 220
+"""Quanta in a radius on the grid of shares; errors of the real lattice differ by less than 1 in 1000."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Lengths from fine to coarse, the share of the level of each, and the energy that each number hides.
+
+    A length whose share is 0 has no stream: its numbers are sums of those of finer lengths.
+    """
+
+    lengths: tuple[Share, ...]
+    shares: tuple[Fraction, ...]
+    hide_wh: Fraction
+    level: Fraction
+
+    @cached_property
+    def errors_w(self) -> tuple[float, ...]:
+        """One standard deviation of each length's best estimate, as a power over its time."""
+        kinds = [self._kind(length, share) for length, share in zip(self.lengths, self.shares, strict=True)]
+        counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
+        path = nested.regular(kinds, counts)
+        return tuple(
+            1000 * nested.sd(path[: len(path) - place]) / float(length.hours)
+            for place, length in enumerate(self.lengths)
+        )
+
+    def _kind(self, length: Share, share: Fraction) -> Kind:
+        """Return the noise of a length's numbers, in kWh; without a share it is so large that none count."""
+        mechanism = noise(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
+        return Kind(mechanism, "dithered", float(length.hours / 1000))
+
+
+@dataclass(frozen=True)
+class NestedQuestion:
+    """A question: what to hide, which lengths to share, from fine to coarse, and the goal of each, if any."""
+
+    hide: Hide
+    lengths: tuple[Share, ...]
+    goals: tuple[Goal | None, ...] = ()
+    level: Fraction = Fraction(1)
+    timezone: str = "UTC"
+
+    def limits_w(self) -> tuple[float, ...]:
+        """Return the error that each length is compared with: its goal, else that of a stream alone.
+
+        If some lengths have goals, those without one are not compared.
+        """
+        if any(self.goals):
+            pairs = zip(self.lengths, self.goals, strict=True)
+            return tuple(goal.watts(length) if goal else math.inf for length, goal in pairs)
+        return tuple(sd(noise(self.hide.energy_wh / length.hours, self.level)) for length in self.lengths)
+
+
+@dataclass(frozen=True)
+class NestedAnswer:
+    """The best shares, and one stream of the finest length; `possible` if all goals are met.
+
+    `is_better` if shares beat the one stream.
+    """
+
+    question: NestedQuestion
+    best: Division
+    alone: Division
+    is_better: bool
+    possible: bool
+
+    @property
+    def text(self) -> str:
+        """The configuration to paste."""
+        question, chosen = self.question, self.best if self.is_better else self.alone
+        keys = {"privacy.hide": f'"{_energy_text(question.hide.energy_wh)}"'}
+        keys["privacy.level"] = (
+            f'"{question.level}"' if question.level.denominator > 1 else str(question.level)
+        )
+        pairs = [
+            (name_of(length), share)
+            for length, share in zip(chosen.lengths, chosen.shares, strict=True)
+            if share
+        ]
+        if len(pairs) > 1:
+            table = ", ".join(f'"{name}" = {exact(share)}' for name, share in pairs)
+            keys["privacy.shares"] = f"{{ {table} }}"
+        else:
+            keys["window.length"] = f'"{pairs[0][0]}"'
+        if any(length.unit for length, share in zip(chosen.lengths, chosen.shares, strict=True) if share):
+            keys["window.timezone"] = f'"{question.timezone}"'
+        return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
+    """Return the noise of one number with a fine lattice."""
+    return LInfLaplace(level / radius_w, radius_w / _QUANTA, 1)
+
+
+def name_of(length: Share) -> str:
+    """Return a length as in a configuration."""
+    return length.unit or format_duration(length.step_ms)
+
+
+def solve(question: NestedQuestion) -> NestedAnswer:
+    """Find the shares of least error, and compare them with one stream of the finest length.
+
+    Raises:
+        ValueError: the lengths are fewer than two or do not nest, there are not as many goals as lengths, or
+            a goal is no error of its length.
+    """
+    _check(question)
+    limits_w = question.limits_w()
+
+    def excess(division: Division) -> float:
+        """Return the largest error of a division relative to its limit."""
+        return max(watts / limit for watts, limit in zip(division.errors_w, limits_w, strict=True))
+
+    parts = [
+        Division(question.lengths, shares, question.hide.energy_wh, question.level)
+        for shares in _grid(len(question.lengths))
+    ]
+    alone = next(division for division in parts if division.shares[0] == 1)
+    best = min(parts, key=excess)
+    answer = NestedAnswer(
+        question,
+        best,
+        alone,
+        is_better=excess(best) < excess(alone),
+        possible=not any(question.goals) or excess(best) <= 1,
+    )
+    try:
+        config.parse(answer.text)
+    except ConfigError as refusal:
+        raise ValueError(f"lengths that nest in {question.timezone}: {refusal.text}") from None
+    return answer
+
+
+def _check(question: NestedQuestion) -> None:
+    """Refuse a question that has no answer; raises ValueError."""
+    if len(question.lengths) < 2 or any(length.space is not Space.LINF for length in question.lengths):
+        raise ValueError("two or more of 15min, half-hour, hour, day and month, such as half-hour,day,month")
+    if any(fine.step_ms >= coarse.step_ms for fine, coarse in pairwise(question.lengths)):
+        raise ValueError("lengths from fine to coarse, such as half-hour,day,month")
+    if question.goals and len(question.goals) != len(question.lengths):
+        raise ValueError("an error for each length, such as any,0.7kWh,1.5kWh")
+
+
+def _grid(lengths: int) -> Iterator[tuple[Fraction, ...]]:
+    """Yield all shares in whole steps that add up to one, of which the finest length has one at least."""
+
+    def divisions(places: int, steps: int) -> Iterator[tuple[int, ...]]:
+        """Yield all ways to give steps to places."""
+        if places == 1:
+            yield (steps,)
+            return
+        for given_steps in range(steps + 1):
+            for others in divisions(places - 1, steps - given_steps):
+                yield (given_steps, *others)
+
+    for steps in divisions(lengths, STEPS):
+        if steps[0]:
+            yield tuple(Fraction(step, STEPS) for step in steps)
+
+
+def _energy_text(wh: Fraction) -> str:
+    return f"{exact(wh)}Wh"
+
+
+# In words and as JSON -------------------------------------------------------------------------------
+
+
+def as_text(answer: NestedAnswer) -> str:
+    """Write the answer with its errors, its configuration, and what to do next."""
+    question = answer.question
+    names = ", ".join(length.name for length in question.lengths)
+    verdict = "possible" if answer.possible else "NOT possible; these are the nearest shares"
+    chosen = "nested streams" if answer.is_better else "one stream is as good"
+    lines = [
+        f"To hide {question.hide.name}, share {names}: {verdict}, {chosen}.",
+        "",
+        "What it costs: one standard deviation of one home, all streams combined by the receiver",
+        f"  {'':<16}{'share':>8}{'nested':>12}{'one stream':>14}{'goal':>12}",
+    ]
+    goals = question.goals or (None,) * len(question.lengths)
+    rows = zip(
+        question.lengths, answer.best.shares, answer.best.errors_w, answer.alone.errors_w, goals, strict=True
+    )
+    for length, share, error_w, alone_w, goal in rows:
+        cells = f"{exact(share):>8}{error(error_w, length):>12}{error(alone_w, length):>14}"
+        lines.append(f"  {length.name:<16}{cells}{goal.text if goal else '-':>12}")
+    level = exact(question.level)
+    hidden = f"Together they hide {energy(question.hide.energy_wh)} at level {level}, in all slots."
+    return "\n".join([*lines, "", hidden, "", "Paste this", "", *answer.text.splitlines(), "", NEXT])
+
+
+def as_json(answer: NestedAnswer) -> str:
+    """Return the same facts as JSON; errors in W over a number's time, exact numbers as text."""
+    question = answer.question
+    document: dict[str, Any] = {
+        "hides_wh": str(question.hide.energy_wh),
+        "level": str(question.level),
+        "possible": answer.possible,
+        "nested_is_better": answer.is_better,
+        "lengths": _rows(answer),
+        "configuration": answer.text,
+    }
+    return json.dumps(document, indent=2)
+
+
+def _rows(answer: NestedAnswer) -> Sequence[dict[str, Any]]:
+    best, alone = answer.best, answer.alone
+    return [
+        {
+            "share": length.name,
+            "part_of_level": str(share),
+            "error_w": figure(error_w),
+            "error_of_one_stream_w": figure(alone_w),
+        }
+        for length, share, error_w, alone_w in zip(
+            best.lengths, best.shares, best.errors_w, alone.errors_w, strict=True
+        )
+    ]

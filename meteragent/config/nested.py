@@ -68,7 +68,9 @@ def _quantum(stream: Stream, window_ms: int) -> Fraction:
     no larger part than the preset's.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
-    quantum_wh = numbers.quantum * Fraction(_preset_ms(numbers), HOUR_MS) * min(1, hide_wh / numbers.hide_wh)
+    quantum_wh = (
+        numbers.quantum * Fraction(_preset_ms(numbers), HOUR_MS) * min(Fraction(1), hide_wh / numbers.hide_wh)
+    )
     quantum = quantum_wh / UNIT_FACTOR[stream.source.unit]
     if stream.source.kind is Kind.POWER:
         quantum = quantum * HOUR_MS / window_ms

@@ -1,8 +1,20 @@
 """The promise for loads: the level of a change of the load when readings are sparse or coarse counts.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds by how much a change of the load
-can grow in the readings; this module applies these bounds to a stream's terms. Facts about a source that are
-unknown (`unknown`) are left out, so the true level is then at least the stated level.
+can grow in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
+Facts about a source that are unknown (`unknown`) are left out, so the true level is then at least the stated
+level.
+
+In all. A change that moves X over any number of slots has a loss of at most kappa level X / hide where the
+readings follow the load (THEORY T.7). Elsewhere the m slots from the change on add up to more:
+
+* An energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
+* Power with a dead band b: X + m 2 b T, T the slot. The last reports may differ for ever.
+* Sampled power: X + p H, p the range and H the longest hold, whatever m is.
+* Slot values that are rounded half up to quanta q (archives): X + m q T, and no kappa.
+
+This holds for a change that only adds or only removes and, where power is sampled, rises and falls once. For
+k rises add (k - 1) s and (k - 1) p H (`privacy.loads`).
 """
 
 from fractions import Fraction
@@ -11,7 +23,8 @@ from math import ceil
 from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
-from meteragent.privacy.loads import counted, sampled
+from meteragent.privacy.in_all import A_LIMIT, kappa
+from meteragent.privacy.loads import counted, counted_in_all, sampled, sampled_in_all
 from meteragent.privacy.stream import reported_radius
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
@@ -59,10 +72,14 @@ def as_reported(terms: Terms, move: Fraction) -> Fraction:
         return move
     if terms.kind is Kind.POWER:
         return reported_radius(move, step * terms.reach_of_power)
-    largest = None
-    if terms.kind is Kind.REGISTER and terms.every_ms:
-        largest = width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / UNIT_FACTOR[terms.unit]
-    return counted(move, step, counts(terms), largest)
+    return counted(move, step, counts(terms), _step_limit(terms))
+
+
+def _step_limit(terms: Terms) -> Fraction | None:
+    """Return the largest energy that the range allows a register between two readings, in the unit."""
+    if terms.kind is not Kind.REGISTER or not terms.every_ms:
+        return None
+    return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / UNIT_FACTOR[terms.unit]
 
 
 def level(terms: Terms, moved_wh: Fraction) -> Fraction:
@@ -74,6 +91,60 @@ def level(terms: Terms, moved_wh: Fraction) -> Fraction:
 def factor(terms: Terms) -> Fraction:
     """Compute the level for a move of the hidden energy as a multiple, at least 1, of the stream's level."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
+
+
+def step_wh(terms: Terms) -> Fraction:
+    """Bound by how much a slot may differ for ever after a change, in Wh: its steps, or two dead bands.
+
+    In l1 it is the bound of a window, for all slots together.
+    """
+    step = terms.dead_band or Fraction(0)
+    if terms.kind is Kind.POWER:
+        return reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
+    limit = _step_limit(terms)
+    return counts(terms) * (step if limit is None else min(step, limit)) * wh_per_unit(terms)
+
+
+def wh_per_unit(terms: Terms) -> Fraction:
+    """Return the energy of a slot for each unit of its value, in Wh; of bands, that of the shortest."""
+    return terms.hides_wh / terms.radius
+
+
+def in_all_wh(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
+    """Bound by how much a change that moves `moved_wh` in all moves slot values in all, as energy.
+
+    Args:
+        terms: The stream's terms.
+        moved_wh: The energy that the change adds and removes, over any number of slots.
+        slots: The slots that are counted, from the first that the change touches to the last that is seen.
+        rises: How often the change rises and falls.
+    """
+    if not moved_wh:
+        return moved_wh
+    places = ceil(Fraction(slots * terms.slots_per_bound, terms.n))  # in l1, windows
+    if terms.kind is Kind.POWER:
+        hold_h = Fraction(longest_hold_ms(terms), HOUR_MS)
+        return sampled_in_all(moved_wh, width_w(terms), hold_h, rises) + places * step_wh(terms)
+    return counted_in_all(moved_wh, step_wh(terms), places, rises)
+
+
+def level_in_all(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
+    """Bound the level of a change that moves `moved_wh` in all, over any number of slots (THEORY T.7).
+
+    The arguments are those of `in_all_wh`. With dithered rounding it is kappa level / hide for each Wh, or
+    that of values rounded up to quanta in each slot if that is less: without a dither it is the latter.
+    """
+    moved = in_all_wh(terms, moved_wh, slots, rises)
+    a, per_wh = terms.mechanism.a, terms.level_per_wh
+    rounded = per_wh * (moved + slots * rounding_wh(terms)) if moved else moved
+    if terms.rounding == "half-up" or a > A_LIMIT:
+        return rounded
+    return min(rounded, kappa(a) * per_wh * moved)
+
+
+def rounding_wh(terms: Terms) -> Fraction:
+    """Return one quantum of a slot as energy, the most that rounding half up adds to a difference."""
+    return terms.quantum * wh_per_unit(terms)
 
 
 def level_of_curves(terms: Terms) -> Fraction:

@@ -16,7 +16,7 @@ Modules:
     query                             queries and their sensitivity
     mechanism                         mechanisms: they add noise and state their privacy loss
     channel                           finite mechanisms as exact matrices
-    adversary, inference              what a Bayesian learns, and how often an attacker can be right
+    adversary, inference, in_all      what a Bayesian learns, and how often an attacker can be right
     composition, divergence           the privacy loss of several releases together
     floor                             lower bounds on the error of every mechanism
     accuracy, totals, usefulness      a mechanism's errors, predicted

@@ -30,6 +30,7 @@ from .floor import (
     metric_floor,
     two_point_floor,
 )
+from .in_all import kappa, loss_in_all, success_in_all
 from .inference import identification_bound, success_bound
 from .keyed import KeyedRows
 from .mechanism import (
@@ -204,8 +205,10 @@ __all__ = [
     "identification_bound",
     "is_maximally_tight",
     "is_metric",
+    "kappa",
     "least_alpha",
     "levels",
+    "loss_in_all",
     "maximal_expected_error",
     "metric_floor",
     "noise_bound",
@@ -226,6 +229,7 @@ __all__ = [
     "sd_of_total",
     "steps",
     "success_bound",
+    "success_in_all",
     "total",
     "two_point_floor",
     "typical_day",

@@ -43,6 +43,25 @@ are rounded separately, tariffs or phases that are summed, stretches of a band) 
 because the left side, in steps, is a whole number below X / s + m. Both bounds are reached. A step larger
 than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
 clamped: no reading lies within a step of the top of the range.
+
+**In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the moves of all
+slots add up. The proof for samples bounds their sum over all slots. A difference that rises and falls k
+times, from 0 to either side and back, moves them by at most
+
+    X + k p T                                                                          (`sampled_in_all`)
+
+Counts, over m slots, from the first that the difference touches to the last that is seen: at most
+
+    X + (m + k - 1) s                                                                  (`counted_in_all`)
+
+where k - 1 bounds how often the difference turns from adding to removing or back; k = 1 for one that only
+adds or only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers differ
+by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after
+interpolation, B moves by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
+moves by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B.
+e moves by X / s in all. Intervals that are each rounded on their own forget the difference, and each one that
+it touches moves by less than s more. A move within one slot attains the bound but for a step: s ceil(X / s)
+in that slot, and s in each later one.
 """
 
 from fractions import Fraction
@@ -84,3 +103,38 @@ def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None
         return energy
     largest_step = size if step_limit is None else min(size, not_negative("step_limit", step_limit))
     return largest_step * (ceil(energy / size) + counts - 1)
+
+
+def sampled_in_all(moved: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
+    """Return the largest energy by which a change can move samples of power in all: X + k p T.
+
+    `moved` is X of all slots, and `rises` is k, how often the change rises and falls. The other arguments are
+    those of `sampled`.
+
+    Raises:
+        TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
+    """
+    return sampled(moved, power, _times(rises) * not_negative("period", period))
+
+
+def counted_in_all(moved: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
+    """Return the largest energy by which a change can move counted energy in all: X + (m + k - 1) s.
+
+    Args:
+        moved: X, the energy that the change adds and removes, over any number of slots.
+        step: s, the step of a slot's count; of several counts in a slot, the sum of their steps.
+        slots: m, the slots from the first that the change touches to the last that is seen.
+        rises: k, how often the change rises and falls; 1 for one that only adds or only removes.
+
+    Raises:
+        TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
+    """
+    energy, size = not_negative("moved", moved), not_negative("step", step)
+    steps = not_negative("slots", slots) + _times(rises) - 1
+    return energy + steps * size if energy else energy
+
+
+def _times(rises: int) -> int:
+    if rises < 1:
+        raise ValueError(f"a change rises at least once, not {rises} times")
+    return rises

@@ -8,6 +8,7 @@ from typing import Any
 from meteragent.domain import loads
 from meteragent.domain.figures import exact
 from meteragent.report import wording
+from meteragent.report.format import rounded_up
 from meteragent.report.guarantee import Exposure, Guarantee
 from meteragent.wire.number import figure
 
@@ -45,7 +46,26 @@ def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
     levels = {str(wh): figure(float(loads.level(terms, Fraction(wh)))) for wh in loads.MOVES_WH.values()}
     factor, unknown = figure(float(loads.factor(terms))), [*guarantee.unknown_of_loads]
-    return facts | {"loads": {"factor": factor, "levels_of_wh": levels, "unknown": unknown}}
+    in_all = _in_all(guarantee)
+    return facts | {"loads": {"factor": factor, "levels_of_wh": levels, "unknown": unknown, "in_all": in_all}}
+
+
+def _in_all(guarantee: Guarantee) -> dict[str, Any]:
+    """Return what a change of the hidden energy costs in all; levels are rounded up.
+
+    `without_limits`: it holds over any number of slots. `step_wh` is what each later slot may differ by.
+    """
+    periods = [
+        {
+            "days": period.days,
+            "slots": period.slots,
+            "level": figure(float(rounded_up(period.level))),
+            "right_of_100": period.success_percent,
+        }
+        for period in guarantee.in_all
+    ]
+    step_wh = str(loads.step_wh(guarantee.terms))
+    return {"without_limits": guarantee.is_in_all, "step_wh": step_wh, "periods": periods}
 
 
 def _of_the_fleet(guarantee: Guarantee) -> dict[str, str]:

@@ -11,6 +11,7 @@ MEAN_W = 330
 """The mean power of an average home (about 8 kWh a day), with which errors are compared; our assumption."""
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
+_LIMIT_FIGURES = 4
 _ODDS_IN_FULL = 10**6
 _LEVEL_MAX = 99
 
@@ -37,6 +38,14 @@ def energy(wh: float | Fraction) -> str:
 def rate(level: Fraction) -> str:
     """Return a level: in full if it has at most three decimal places, else in three figures."""
     return full(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
+
+
+def rounded_up(level: Fraction) -> Fraction:
+    """Return a level in four figures that is not below it."""
+    if not level:
+        return level
+    place = Fraction(10) ** (math.floor(math.log10(level)) + 1 - _LIMIT_FIGURES)
+    return math.ceil(level / place) * place
 
 
 def odds_factor(level: Fraction) -> float:

@@ -17,6 +17,7 @@ from meteragent.domain.identity import Shard
 from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
+from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
 from meteragent.report.catalogue import say
@@ -32,6 +33,8 @@ REPETITIONS = (1, 14, 30)
 """Days on which an event happens: one day, every day for two weeks, every day for a month."""
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
+IN_ALL_SHARE = Fraction(1, 100)
+"""The share of the hidden energy that readings may add in a month, for a promise in all without limits."""
 LEARNT_AT_PERCENT = 95
 """An event counts as learnt once an attacker may be right this often, in per cent."""
 _ROUNDING = 1e-6
@@ -55,6 +58,19 @@ class Exposure(NamedTuple):
     success_percent: Mapping[int, int]
 
 
+class InAll(NamedTuple):
+    """What a change of the hidden energy in all, over any number of slots, costs in the numbers of some days.
+
+    `slots` is how many numbers there are, `level` the level that the change costs in all of them, and
+    `success_percent` an attacker's success limit on such a change within one slot.
+    """
+
+    days: int
+    slots: int
+    level: Fraction
+    success_percent: int
+
+
 class Fleet(NamedTuple):
     """The meters of one agent of a fleet: those on a topic filter, or a part of them, `by_hash` of names."""
 
@@ -76,6 +92,7 @@ class Guarantee:
     descriptor: TermsDescriptor
     errors: Mapping[str, Error]
     exposures: tuple[Exposure, ...]
+    in_all: tuple[InAll, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -123,6 +140,14 @@ class Guarantee:
         return self.terms.epsilon * self.step
 
     @property
+    def is_in_all(self) -> bool:
+        """Whether the promise in all needs no limits: readings add at most `IN_ALL_SHARE` in a month."""
+        terms, slots = self.terms, self.in_all[-1].slots
+        rounding_wh = loads.rounding_wh(terms) if terms.rounding == "half-up" else 0
+        added_wh = loads.in_all_wh(terms, terms.hides_wh, slots) - terms.hides_wh + slots * rounding_wh
+        return added_wh <= IN_ALL_SHARE * terms.hides_wh
+
+    @property
     def follows_loads(self) -> bool:
         """Whether the promise holds for the load as it does for the readings."""
         is_exact = not self.unknown_of_loads and self.level_of_curves is None
@@ -151,6 +176,7 @@ def of(
         describe(terms, archive=archived),
         dict(_errors(terms)),
         exposures,
+        tuple(_in_all(terms)),
         (*warn.of_stream(stream, stored_streams, archived=archived), *_habits(exposures)),
     )
 
@@ -212,17 +238,55 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
 
     Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
     instead of one; a further quantum in its last window covers that, or with the metric l1 one for each slot.
-    If a window holds several days, the distances of its days add up.
+    If a window holds several days, the distances of its days add up. If slots have dithered noise of their
+    own, the sum of all distances bounds the chance too (THEORY T.7); off the grid the event can touch one
+    more window a day, which adds a step of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
+    step = loads.step_wh(terms) / loads.wh_per_unit(terms)
+    windows_days, repetitions = (1, days) if terms.length_ms < DAY_MS else (days, 1)
+    alignments = distances(event, terms, windows_days)
     if terms.length_ms < DAY_MS:
-        moves = [(*alignment[:-1], alignment[-1] + off_grid) for alignment in distances(event, terms)]
-        chance = max(success_bound(terms.mechanism, move, days) for move in moves)
+        moves = [(*alignment[:-1], alignment[-1] + off_grid) for alignment in alignments]
     else:
-        alignments = distances(event, terms, days)
         moves = [tuple(distance + off_grid for distance in alignment) for alignment in alignments]
-        chance = max(success_bound(terms.mechanism, move) for move in moves)
+    chance = max(success_bound(terms.mechanism, move, repetitions) for move in moves)
+    in_all = repetitions * max(map(sum, alignments)) + days * step
+    return _percent(_least(chance, terms, in_all))
+
+
+def _least(chance: float, terms: Terms, in_all: Fraction) -> float:
+    """Return the smaller of a limit and that of a change of `in_all`, in the unit, where the latter holds."""
+    if terms.slots_per_bound > 1 or terms.rounding == "half-up":
+        return chance
+    return min(chance, success_in_all(terms.mechanism, in_all))
+
+
+def _percent(chance: float) -> int:
     return math.ceil(100 * chance - _ROUNDING)
+
+
+def _in_all(terms: Terms) -> Iterator[InAll]:
+    """Yield what a change of the hidden energy costs in a day and in a month, or in a longer window."""
+    for days in (1, MONTH_DAYS):
+        if terms.length_ms <= days * DAY_MS:
+            yield _in_all_of(terms, days, days * DAY_MS // terms.length_ms)
+    if terms.length_ms > MONTH_DAYS * DAY_MS:
+        yield _in_all_of(terms, terms.length_ms // DAY_MS, 1)
+
+
+def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
+    """Work out what a change of the hidden energy costs in so many windows.
+
+    Within one slot it moves its window by `loads.distance`, and later ones by a step.
+    """
+    slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
+    step = loads.step_wh(terms) / per_unit
+    first = max(loads.distance(terms, terms.hides_wh), step)
+    chance = success_bound(terms.mechanism, [first, *[step] * (windows - 1)])
+    level = loads.level_in_all(terms, terms.hides_wh, slots)
+    moved = loads.in_all_wh(terms, terms.hides_wh, slots) / per_unit
+    return InAll(days, slots, level, _percent(_least(chance, terms, moved)))
 
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:

@@ -237,6 +237,7 @@ def _guarantee(part: Part) -> list[str]:
     return [
         _text(f"{wording.hidden(promise)} {odds} That holds against {whom}."),
         _text(loads.strip()),
+        _text(wording.in_all(promise)),
         "Exactly: for all readings x and y of a window, and every set S of possible outputs,",
         "    P(output of x is in S) <= exp(epsilon d(x, y)) P(output of y is in S)",
         _text(

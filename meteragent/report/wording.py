@@ -3,13 +3,16 @@
 Each function fills in one text of the catalogue. Nothing is computed here: numbers come from `guarantee`.
 """
 
+from collections.abc import Iterator, Mapping
+
+from meteragent.domain import loads
 from meteragent.domain.figures import figures
 from meteragent.domain.grid import duration_text
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
-from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, rate
+from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, rate, rounded_up
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
 
 PROMISE = say("promise.title")
@@ -95,6 +98,7 @@ def promise(guarantee: Guarantee) -> list[str]:
         hidden(guarantee),
         indistinguishable(guarantee),
         exactly(guarantee),
+        in_all(guarantee),
         windows_add(guarantee),
         streams_add(guarantee),
         of_curves(guarantee),
@@ -130,6 +134,50 @@ def exactly(guarantee: Guarantee) -> str:
     return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
 
 
+def in_all(guarantee: Guarantee) -> str:
+    """Return the sentences on the cost of the hidden energy in all, over many slots, and on their limits."""
+    terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
+    if guarantee.is_in_all:
+        key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
+        return say(key, energy=hidden_energy, odds=odds(rounded_up(guarantee.in_all[-1].level)))
+    levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
+    chances = {limit.days: f"{limit.success_percent} %" for limit in guarantee.in_all}
+    sentences = (
+        say("in_all.limited", energy=hidden_energy, limits=_over(levels)),
+        *_reasons(terms),
+        say("in_all.success", limits=_over(chances)),
+        say("in_all.table") if terms.dead_band else "",
+    )
+    return " ".join(filter(None, sentences))
+
+
+def _over(limits: Mapping[int, str]) -> str:
+    """Join limits by days; equal limits are stated once."""
+    if len(set(limits.values())) == 1:
+        return next(iter(limits.values()))
+    texts = (
+        say("in_all.over", limit=limit, duration=duration_text(days * DAY_MS))
+        for days, limit in limits.items()
+    )
+    return say("and").join(texts)
+
+
+def _reasons(terms: Terms) -> Iterator[str]:
+    """Yield a sentence for each reason why a change can cost more in all than the energy that it moves."""
+    step_wh = loads.step_wh(terms)
+    if step_wh:
+        key = "in_all.dead_band" if terms.kind is Kind.POWER else "in_all.step"
+        place = say("in_all.slot" if terms.metric is Metric.LINF else "in_all.window")
+        step = amount(float(step_wh / loads.wh_per_unit(terms)), terms.value_unit)
+        yield say(key, place=place, step=step)
+    hold_ms = loads.longest_hold_ms(terms)
+    if terms.kind is Kind.POWER and hold_ms:
+        more_wh = loads.width_w(terms) * hold_ms / HOUR_MS
+        yield say("in_all.sampled", period=duration_text(hold_ms), energy=energy(more_wh))
+    if terms.rounding == "half-up":
+        yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
+
+
 def windows_add(guarantee: Guarantee) -> str:
     """Return the sentence on the sum of the levels of windows."""
     terms = guarantee.terms
@@ -158,10 +206,10 @@ def of_loads(guarantee: Guarantee) -> str:
     if guarantee.unknown_of_loads:
         return say("promise.loads_unknown", keys=say("and").join(guarantee.unknown_of_loads))
     terms = guarantee.terms
-    loads = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
+    text = say("promise.loads", energy=energy(terms.hides_wh), odds=odds(guarantee.level_of_loads))
     if terms.kind is not Kind.POWER and terms.dead_band:
-        return say("promise.loads_step", loads=loads, level=figures(guarantee.level_of_step))
-    return loads
+        return say("promise.loads_step", loads=text, level=figures(guarantee.level_of_step))
+    return text
 
 
 # What it costs ------------------------------------------------------------------------------------

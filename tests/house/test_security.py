@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from fractions import Fraction
 from math import ceil, exp
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from meteragent.domain import loads
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS
+from meteragent.report.format import rounded_up
 from meteragent.report.guarantee import REPETITIONS
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -87,6 +89,31 @@ def test_what_readings_make_of_a_kettle(row: tuple[str, ...]) -> None:
 def test_readings_of_each_kind_are_in_the_table() -> None:
     """The table has sampled power, power on change and registers."""
     assert len(LOADS) == 8
+
+
+IN_ALL = re.findall(
+    r"\| (power|register) [a-z ,]+(\d+) (?:W|Wh) \| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) \|", TEXT
+)
+
+
+@pytest.mark.parametrize("row", IN_ALL, ids=" ".join)
+def test_what_readings_make_of_110_wh_in_all(row: tuple[str, ...]) -> None:
+    """The table of levels in all is that of `check`, over a day and a month."""
+    kind, step, *figures = row
+    every = "\nevery = '0s'" if kind == "power" else ""
+    source = f"kind = '{kind}'\nunit = '{'W' if kind == 'power' else 'Wh'}'\ndead_band = {step}{every}"
+    in_all = facts_of(config.parse(written(source=source)).stream[0])["loads"]["in_all"]
+    assert figures == [str(period[key]) for key in ("level", "right_of_100") for period in in_all["periods"]]
+    assert in_all["without_limits"] is (step == "0")
+
+
+def test_what_110_wh_cost_in_all() -> None:
+    """The level of 110 Wh and of a TV evening is that of the library, rounded up."""
+    assert len(IN_ALL) == 5
+    terms = config.terms(stream("appliance"))
+    levels = [rounded_up(loads.level_in_all(terms, Fraction(wh), 1440)) for wh in (110, 300)]
+    assert f"by a factor of at most e^{float(levels[0])}, and a TV evening" in TEXT
+    assert f"over six slots by at most e^{float(levels[1])} " in TEXT
 
 
 @pytest.mark.parametrize("preset", PRESETS)

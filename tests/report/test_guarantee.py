@@ -7,6 +7,7 @@ import pytest
 
 from meteragent import config
 from meteragent.domain import loads
+from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import guarantee, wording
 from meteragent.report.event import EVENTS, parse
@@ -37,13 +38,24 @@ def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
 
 
 def test_an_event_off_the_grid_is_covered() -> None:
-    """100 W for 30 minutes, in multiples of 50 W, is rounded up twice off the grid: a quantum covers it."""
+    """100 W for 30 minutes, in multiples of 50 W, is rounded up twice off the grid: a quantum covers it.
+
+    With a dither nothing is rounded up, and what moves in all is a smaller bound.
+    """
     terms = config.terms(config.parse(written(privacy="radius = 100\nquantum = 50")).stream[0])
     splits = [(Fraction(100),), (Fraction(60), Fraction(40)), (Fraction(90), Fraction(10))]
     percent = success_percent(parse("100W 30min"), terms, 1)
     on_grid, *off_grid = (math.ceil(100 * success_bound(terms.mechanism, split)) for split in splits)
-    assert on_grid < min(off_grid) <= max(off_grid) <= percent
-    assert percent == math.ceil(100 * success_bound(terms.mechanism, (Fraction(150),)))
+    assert on_grid < min(off_grid) <= max(off_grid)
+    assert percent == math.ceil(100 * success_in_all(terms.mechanism, 100))
+    assert percent < math.ceil(100 * success_bound(terms.mechanism, (Fraction(150),)))
+    rounded = guarantee.terms_of(
+        config.parse(written(privacy="radius = 100\nquantum = 50")).stream[0], archived=True
+    )
+    assert max(off_grid) <= success_percent(parse("100W 30min"), rounded, 1)
+    assert success_percent(parse("100W 30min"), rounded, 1) == math.ceil(
+        100 * success_bound(terms.mechanism, (Fraction(150),))
+    )
 
 
 @pytest.mark.parametrize(

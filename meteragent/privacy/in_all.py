@@ -1,0 +1,78 @@
+"""The loss of a change by all that it moves, over any number of slots (THEORY T.7).
+
+Theory of operation
+-------------------
+Slot values leave with dithered rounding and discrete Laplace noise, l_inf noise over the n slots of a window.
+As a function of one slot value, in quanta, the probability of an output is linear between whole quanta, where
+its neighbours differ by a factor of at most e^a. So its logarithm changes by at most e^a - 1 for each quantum
+by which *any* slot of *any* window moves, and the loss between two series of slot values is at most
+
+    (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
+
+d_1 the sum of all differences: whatever moves, in however many slots. By the same argument the logarithm of
+the probability of every event changes by no more, and d_1 is a geodesic metric. So THEORY 5.1 holds at
+X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a chance of at
+most (1 + TV)/2, TV = 1 - e^(-X/2). One pair bounds every attacker and every split.
+
+kappa is needed: changes of a small part of a quantum in many slots attain it in the limit.
+
+All values are rounded up: a bound is never below its formula, and above it by about 2^-60 of it.
+"""
+
+import math
+from fractions import Fraction
+
+from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positive
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+
+A_LIMIT = 64
+"""The largest a for which kappa is computed; above 1 it is of little use."""
+_BITS = 64
+
+
+def kappa(a: Exact) -> Fraction:
+    """Return (e^a - 1)/a, rounded up by less than 2^-60 of it: 1.0023 for a = 1/220.
+
+    Raises:
+        TypeError: a is not exact.  ValueError: a is not above zero, or above `A_LIMIT`.
+    """
+    loss = positive("a", a)
+    if loss > A_LIMIT:
+        raise ValueError(f"a must be at most {A_LIMIT}, not {float(loss):g}")
+    # e^-a has to be resolved beside 1 for a small a, and beside 0 for a large one.
+    bits = _BITS + 2 * math.ceil(loss) + loss.denominator.bit_length()
+    low, _ = exp_neg_bounds(loss.numerator, loss.denominator, bits)
+    factor = (Fraction(1 << bits, low) - 1) / loss
+    return Fraction(math.ceil(factor * (1 << _BITS)), 1 << _BITS)
+
+
+def loss_in_all(mechanism: LInfLaplace, moved: Exact) -> Fraction:
+    """Return the privacy loss of a change that moves slot values by `moved` in all, kappa epsilon d_1.
+
+    `moved` is the sum of the differences of all slots of all windows, in the unit of the quantum and before
+    the rounding, which has to be dithered.
+
+    Raises:
+        TypeError: `moved` is not exact.  ValueError: it is negative, or a is above `A_LIMIT`.
+    """
+    return kappa(mechanism.a) * mechanism.epsilon * not_negative("moved", moved)
+
+
+def success_in_all(mechanism: LInfLaplace, moved: Exact) -> float:
+    """Return the largest chance of success of any attacker on a change of `moved` in all, rounded up.
+
+    The attacker distinguishes two equally likely series of slot values and sees all that leaves. The chance
+    is 1 - e^(-X/2)/2, X = `loss_in_all`, and 1 where a is above `A_LIMIT`.
+
+    Raises:
+        TypeError: `moved` is not exact.  ValueError: it is negative.
+    """
+    if not not_negative("moved", moved):
+        return 0.5
+    if mechanism.a > A_LIMIT:
+        return 1.0
+    half = loss_in_all(mechanism, moved) / 2
+    low, _ = exp_neg_bounds(half.numerator, half.denominator, _BITS)
+    chance = 1 - Fraction(low, 2 << _BITS)
+    nearest = float(chance)
+    return nearest if nearest >= chance else math.nextafter(nearest, 1.0)

@@ -18,7 +18,9 @@ DEFAULT_MECHANISM = "linf epsilon=1/40"
 def attack(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators attack`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("scene", choices=("programmes", "presence", "check", "linkage"), help="the question")
+    parser.add_argument(
+        "scene", choices=("programmes", "presence", "check", "register", "linkage"), help="the question"
+    )
     add = parser.add_argument
     add(
         "--mechanism",
@@ -51,7 +53,7 @@ def scene(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=option.positive,
         metavar="N",
-        help="number of programmes (default 100) or homes (100; for check 20, for linkage 200)",
+        help="number of programmes (default 100) or homes (100; for check and register 20, for linkage 200)",
     )
     add(
         "--slots",

@@ -1,8 +1,9 @@
 """Attack private numbers: how often the worst attacker is right, raw and private, and the bound on all.
 
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
-home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`? `linkage`:
-which of N homes is it, under another pseudonym? The last one tries every preset with separate attackers.
+home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`?
+`register`: was a little more energy used, once, by a register in whole steps? `linkage`: which of N homes is
+it, under another pseudonym? The last two have separate attackers.
 
 MECHANISM is "linf epsilon=1/40", "independent epsilon=1/40", "per-reading epsilon=1/40", "telegraf scale=10",
 "average slots=5", "none", or any "package.module:Name key=value"; ATTACKER is bayes, correlation, averaging,
@@ -16,12 +17,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from simulators.adversary import hidden, library, linkage, report
+from simulators.adversary import hidden, library, linkage, register, report
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.measure import measure
 from simulators.adversary.mechanism import rival
 from simulators.adversary.named import Unusable
-from simulators.adversary.scene import Scene
+from simulators.adversary.scene import Floats, Scene
 from simulators.arguments import DEFAULT_MECHANISM
 
 BROKEN, UNUSABLE = 3, 2
@@ -63,12 +64,8 @@ def _attack(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    stream, size, seed = hidden.stream_of(arguments.preset), arguments.size or 20, arguments.seed
-    if arguments.data is None:
-        loads, homes = library.simulated_days(size, hidden.DAYS, seed), f"{size} simulated homes"
-    else:
-        loads = library.real_days(arguments.data, size, hidden.DAYS)
-        homes = f"{size} months of real homes"
+    stream, seed = hidden.stream_of(arguments.preset), arguments.seed
+    loads, homes = _homes(arguments, hidden.DAYS)
     names = arguments.attackers or list(ATTACKERS)
     rows = hidden.confirm(stream, loads, names, arguments.trials, seed)
     _report(
@@ -79,6 +76,25 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0 if all(row.confirmed for row in rows) else BROKEN
 
 
+def _register(arguments: argparse.Namespace) -> int:
+    loads, homes = _homes(arguments, register.DAYS)
+    rows = register.confirm(loads, arguments.trials, arguments.seed)
+    _report(
+        arguments,
+        register.table(rows, homes, arguments.trials, arguments.seed),
+        {"homes": homes, "seed": arguments.seed, "registers": [asdict(row) for row in rows]},
+    )
+    return 0 if all(row.confirmed for row in rows) else BROKEN
+
+
+def _homes(arguments: argparse.Namespace, days: int) -> tuple[Floats, str]:
+    """Return homes by the minute in W, (homes, days, 1440), and what they are."""
+    size = arguments.size or 20
+    if arguments.data is None:
+        return library.simulated_days(size, days, arguments.seed), f"{size} simulated homes"
+    return library.real_days(arguments.data, size, days), f"{size} months of real homes"
+
+
 def _linkage(arguments: argparse.Namespace) -> int:
     rows = linkage.confirm(arguments.size or 200, arguments.seed)
     figures = {"seed": arguments.seed, "presets": [asdict(row) for row in rows]}
@@ -86,7 +102,11 @@ def _linkage(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_SCENES: Mapping[str, Callable[[argparse.Namespace], int]] = {"check": _check, "linkage": _linkage}
+_SCENES: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "check": _check,
+    "register": _register,
+    "linkage": _linkage,
+}
 
 
 def _report(arguments: argparse.Namespace, text: str, figures: object) -> None:

@@ -1,0 +1,151 @@
+"""Measure what a register in whole steps tells of a change, by an attacker who has the exact trace.
+
+A home uses a little more energy, once, or does not. Its register shows whole steps, so the change shifts the
+count for ever, and about every second later slot may differ by a step. The attacker knows the energy that
+the home uses without the change, to the last digit, when the change happens, and the mechanism; a
+likelihood-ratio test on all slots of a month is the best one there is.
+
+The energy is taken at the ends of the slots, where the register is read. The levels that the change costs are
+the sum of epsilon |difference| over all slots: the largest log-odds that an output can show. Beside it stands
+the bound of `meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Self
+
+import numpy as np
+
+from meteragent import config
+from meteragent.domain import loads
+from meteragent.domain.figures import exact
+from meteragent.domain.terms import Terms
+from meteragent.privacy import SeededBits, success_bound, success_in_all
+from meteragent.privacy.statistics import clopper_pearson
+from simulators.adversary.measure import ALARM, SURE
+from simulators.adversary.scene import Floats, Integers
+
+DAYS = 30
+SLOT_MIN = 30
+CHANGES_WH = {Fraction(1): Fraction("110.5"), Fraction(10): Fraction(115)}
+"""The change that is looked for, by the step of the register: half a step more than whole steps."""
+_STREAM = """
+source = {{ topic = "meters/{{meter}}/energy", kind = "register", unit = "Wh", dead_band = {step} }}
+window = {{ lateness = "1min" }}
+privacy = {{ accept = ["coarse_register"] }}
+sink = {{ topic = "private/{{meter}}/energy" }}
+"""
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a register of a step shows of a change: on average over homes, and in the worst home.
+
+    `slots` is how many slots differ, `levels` what they cost in all; `bound` bounds the levels. The attacker
+    was right at `rate` (95 %: `low` to `high`); `limit` is the success limit of one slot that moves by the
+    change, `limit_of_month` the one that counts all slots of the month. Where not `confirmed`, the bound or
+    the limit of the month is refuted; a true limit is refuted with a chance of at most `SURE`.
+    """
+
+    step_wh: str
+    moved_wh: str
+    slots: float
+    levels: float
+    worst_levels: float
+    bound: float
+    rate: float
+    low: float
+    high: float
+    limit: int
+    limit_of_month: int
+    confirmed: bool
+
+    @classmethod
+    def of(cls, step: Fraction, energy_wh: Floats, trials: int, seed: int) -> Self:
+        """Attack a register of one step; `energy_wh` is the use of homes by slot, (homes, slots)."""
+        moved_wh, terms = CHANGES_WH[step], terms_of(step)
+        shifts = [shift(home_wh, step, moved_wh) for home_wh in energy_wh]
+        levels = [float(terms.level_per_wh * int(np.abs(home_wh).sum())) for home_wh in shifts]
+        trials_each = max(2, 2 * (trials // (2 * len(shifts))))
+        count = trials_each * len(shifts)
+        right = sum(_right(terms, home_wh, trials_each, seed + i) for i, home_wh in enumerate(shifts))
+        low, high = clopper_pearson(right, count, ALARM)
+        surely, _ = clopper_pearson(right, count, SURE)
+        slots = energy_wh.shape[1]
+        bound = float(loads.level_in_all(terms, moved_wh, slots))
+        limits = (
+            success_in_all(terms.mechanism, moved_wh),
+            success_bound(terms.mechanism, [loads.distance(terms, moved_wh), *[step] * (slots - 1)]),
+        )
+        limit, limit_of_month = (ceil(100 * chance) for chance in limits)
+        return cls(
+            step_wh=str(step),
+            moved_wh=str(moved_wh),
+            slots=float(np.mean([np.count_nonzero(home_wh[1:]) for home_wh in shifts])),
+            levels=float(np.mean(levels)),
+            worst_levels=max(levels),
+            bound=bound,
+            rate=right / count,
+            low=float(low),
+            high=float(high),
+            limit=limit,
+            limit_of_month=limit_of_month,
+            confirmed=max(levels) <= bound and bool(100 * surely <= limit_of_month),
+        )
+
+
+def terms_of(step: Fraction) -> Terms:
+    """Return the terms of a register in steps of so many Wh, with the default preset."""
+    return config.terms(config.parse(_STREAM.format(step=exact(step))).stream[0])
+
+
+def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
+    """Attack each register; `loads_w` are homes by the minute in W, (homes, days, 1440)."""
+    energy_wh = loads_w.reshape(len(loads_w), -1, SLOT_MIN).sum(axis=2) / 60
+    return [Row.of(step, energy_wh, trials, seed) for step in CHANGES_WH]
+
+
+def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
+    """Return by how many Wh each slot moves, if the first one uses `moved_wh` more: (slots,)."""
+    totals_wh = np.cumsum(energy_wh)
+    shown, shown_changed = (
+        np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))
+    )
+    return np.diff(shown_changed - shown, prepend=0) * int(step)
+
+
+def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
+    """Count the right answers of the likelihood-ratio test, with and without the change in turns."""
+    quanta = (shift_wh[shift_wh != 0] / float(terms.quantum)).astype(np.int64)
+    bits, right = SeededBits(seed), 0
+    for first in range(0, trials, _BATCH):
+        count = min(_BATCH, trials - first)
+        noise = terms.mechanism.release(np.zeros((count * quanta.size, 1), np.int64), bits=bits)
+        changed = (np.arange(first, first + count) % 2 == 1)[:, np.newaxis]
+        values = noise.reshape(count, quanta.size) + changed * quanta
+        score = (np.abs(values) - np.abs(values - quanta)).sum(axis=1)
+        right += int(np.count_nonzero((score > 0) == changed[:, 0]))
+    return right
+
+
+def table(rows: Sequence[Row], homes: str, trials: int, seed: int) -> str:
+    """Format the rows as a Markdown table, with what they mean."""
+    heads = "step", "moved once", "later slots that differ", "levels", "in the worst home", "bound"
+    heads_of_guesses = "right in % (95 %)", "limit of one slot", "limit of the month"
+    lines = [
+        f"{homes}, a month of half hours that hide 110 Wh each, {trials:,} trials a row, seed {seed}.",
+        "",
+        f"| {' | '.join((*heads, *heads_of_guesses))} |",
+        "|" + "---|" * len((*heads, *heads_of_guesses)),
+    ]
+    for row in rows:
+        interval = f"{100 * row.rate:.1f} ({100 * row.low:.1f} to {100 * row.high:.1f})"
+        mark = "" if row.confirmed else " **more than claimed**"
+        levels = f"{row.levels:.1f} | {row.worst_levels:.1f} | {row.bound:.1f}"
+        limits = f"{row.limit} | {row.limit_of_month}{mark}"
+        moved = f"{float(Fraction(row.moved_wh)):g} Wh"
+        lines.append(f"| {row.step_wh} Wh | {moved} | {row.slots:.0f} | {levels} | {interval} | {limits} |")
+    return "\n".join(lines)

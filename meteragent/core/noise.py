@@ -12,6 +12,9 @@ virtual machine: the copy and the original would then give two windows the same 
 `forget`, which drops the unused pairs and dithers, and the bits.
 """
 
+from meteragent.core.window import Window
+from meteragent.domain.errors import MeteragentError
+from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import SecretBits
@@ -37,6 +40,23 @@ class Noise:
         self._dither_counts: dict[int, int] = {}
         self._dithers: dict[int, list[int]] = {}
 
+    def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
+        """Draw the first slot of a new window, and R if more follow; in l1, draw all of its slots."""
+        noise_bound, noise = self.open(window.terms_id, mechanism)
+        in_all = window.terms.metric is Metric.L1
+        window.noise_bound = None if in_all else noise_bound
+        window.draw(noise, integrated_until_ms, self.dither(window.terms, 0))
+        while in_all and window.drawn < window.terms.n:
+            _, noise = self.open(window.terms_id, mechanism)
+            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+
+    def draw_next(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
+        """Draw the next slot of a window from its noise bound; raises MeteragentError if it has none."""
+        if window.noise_bound is None:
+            raise MeteragentError("a slot without a noise bound")
+        noise = mechanism.draw(window.noise_bound, self._bits)
+        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Draw R and the first slot's noise for a window of these terms, from their mechanism."""
         count = self._pair_counts.get(terms_id, 0)
@@ -51,10 +71,6 @@ class Noise:
         noise = mechanism.slots(noise_bounds, self._bits)
         pairs = self._pairs[terms_id] = list(zip(noise_bounds, noise, strict=True))[::-1]
         return pairs.pop()
-
-    def slot(self, noise_bound: int, mechanism: LInfLaplace) -> int:
-        """Draw the noise of a further slot of a window."""
-        return mechanism.draw(noise_bound, self._bits)
 
     def dither(self, terms: Terms, slot_index: int) -> int | None:
         """Draw the dither u of a slot, uniform on {0, ..., L - 1}; return None for half-up terms."""

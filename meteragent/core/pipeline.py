@@ -44,8 +44,7 @@ from meteragent.domain.commit import Commit, Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Message, Observer
-from meteragent.domain.shape import Metric
-from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
@@ -308,10 +307,9 @@ class Pipeline:
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
         """Open the next slot, and its window if the slot is the first."""
         windows = timeline.windows
-        if windows and (noise_bound := windows[-1].noise_bound) is not None:
-            window = windows[-1]
-            noise = self._noise.slot(noise_bound, self._formats.mechanism(window.terms_id))
-            window.draw(noise, timeline.integrated_until_ms, self._noise.dither(window.terms, window.drawn))
+        if windows and windows[-1].noise_bound is not None:
+            mechanism = self._formats.mechanism(windows[-1].terms_id)
+            self._noise.draw_next(windows[-1], mechanism, timeline.integrated_until_ms)
             return
         start_ms = timeline.next_ms
         if start_ms is None or self._is_forgotten(timeline):
@@ -333,26 +331,13 @@ class Pipeline:
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("over_budget")
             return
-        window = self._window(start_ms, terms, sink_topic, public_id, timeline.integrated_until_ms)
+        window = Window(start_ms, terms, self._formats.register(terms), sink_topic, public_id)
+        mechanism = self._formats.mechanism(window.terms_id)
+        self._noise.begin(window, mechanism, timeline.integrated_until_ms)
         windows.append(window)
         self._counts.add("opened")
         self._effects.commit.terms[window.terms_id] = terms
         self._claims.announce(self._formats[window.terms_id].descriptor, window, now_ms, self._effects.commit)
-
-    def _window(
-        self, start_ms: int, terms: Terms, sink_topic: str, public_id: str, integrated_until_ms: int
-    ) -> Window:
-        """Return a new window whose first slot is drawn; in l1 all slots are, with independent noise."""
-        terms_id = self._formats.register(terms)
-        mechanism = self._formats.mechanism(terms_id)
-        noise_bound, noise = self._noise.open(terms_id, mechanism)
-        shared_bound = None if terms.metric is Metric.L1 else noise_bound
-        window = Window(start_ms, terms, terms_id, sink_topic, public_id, shared_bound)
-        window.draw(noise, integrated_until_ms, self._noise.dither(terms, 0))
-        while terms.metric is Metric.L1 and window.drawn < terms.n:
-            _, noise = self._noise.open(terms_id, mechanism)
-            window.draw(noise, integrated_until_ms, self._noise.dither(terms, window.drawn))
-        return window
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
         """Return whether `forget` has passed in whole windows without a reading (wall clock only).

@@ -73,7 +73,7 @@ class Window:
     terms_id: str
     topic: str
     public_id: str
-    noise_bound: int | None
+    noise_bound: int | None = None
     drawn: int = 0
     slots: dict[int, int] = field(default_factory=dict)
     slots_with_reading: set[int] = field(default_factory=set)

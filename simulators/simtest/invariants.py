@@ -172,11 +172,8 @@ class InvariantChecker:
         window, drawn = self.windows[key], on_disk.drawn
         has_bound = on_disk.noise_bound is not None
         is_shared = window.terms.metric is Metric.LINF
-        check(
-            has_bound == (is_shared and drawn < window.terms.n),
-            "a noise bound is kept that nothing needs, or one is missing",
-            key,
-        )
+        is_needed = is_shared and drawn < window.terms.n
+        check(has_bound == is_needed, "a noise bound is kept that nothing needs, or one is missing", key)
         window.noise_bound = on_disk.noise_bound if window.noise_bound is None else window.noise_bound
         check(on_disk.noise_bound in (None, window.noise_bound), "a window has two noise bounds", key)
         starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]

@@ -273,9 +273,9 @@ def again(self: Noise, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]
     """Wrong: every second window has its predecessor's secret."""
     if not SECRETS:
         SECRETS.append(REAL_OPEN(self, terms_id, mechanism)[0])
-        return SECRETS[0], self.slot(SECRETS[0], mechanism)
+        return SECRETS[0], mechanism.draw(SECRETS[0], self._bits)
     radius = SECRETS.pop()
-    return radius, self.slot(radius, mechanism)
+    return radius, mechanism.draw(radius, self._bits)
 
 
 REAL_DRAW, REAL_CLOSE, REAL_OPEN = Window.draw, Window.close, Noise.open

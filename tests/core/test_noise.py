@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from meteragent.core.noise import BATCH, SINGLE_DRAWS, Noise
+from meteragent.core.window import Window
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.sampling import Bits, below, below_array, uniform_rows
@@ -161,5 +162,7 @@ def test_a_further_slot_is_drawn_when_it_opens() -> None:
     noise = Noise(bits)
     noise_bound, _ = noise.open("a", FINE)
     FINE.draw(FINE.noise_bound(plain), plain)
-    assert noise.slot(noise_bound, FINE) == FINE.draw(noise_bound, plain)
+    window = Window(0, TERMS, TERMS.id, "topic", "m1", noise_bound)
+    noise.draw_next(window, FINE, 0)
+    assert window.slots[0] // TERMS.lattice(0) == FINE.draw(noise_bound, plain)
     assert bits.integer(64) == plain.integer(64)

@@ -172,9 +172,8 @@ def test_what_is_kept_and_what_leaves_add_up(moved: list[int], seed: int) -> Non
     known = schedule(REGISTER, privacy="")
     start_ms = parse_time("2026-11-30T23:00:00Z")
     terms, noise = known.terms(start_ms), Noise(SeededBits(seed))
-    window = Window(start_ms, terms, terms.id, "topic", "m1", None)
-    for index in range(terms.n):
-        window.draw(noise.open(terms.id, terms.mechanism)[1], start_ms, noise.dither(terms, index))
+    window = Window(start_ms, terms, terms.id, "topic", "m1")
+    noise.begin(window, terms.mechanism, start_ms)
     before = sum(window.slots.values())
     step_ms = terms.length_ms // len(moved)
     for number, units in enumerate(moved):
@@ -203,12 +202,12 @@ def test_one_noise_for_each_band() -> None:
     """
     known = schedule(REGISTER, privacy="", length="1d")
     start_ms, count = parse_time("2026-12-04T23:00:00Z"), 4000
-    rows = []
+    noise, rows = Noise(SeededBits(11)), []
     terms = known.terms(start_ms)
     assert terms.n == 3
-    pipeline = Pipeline(stream(known), Snapshot({}, {}, {}), Spending(), SeededBits(11), Counts())
     for _ in range(count):
-        window = pipeline._window(start_ms, terms, "topic", "m1", start_ms)
+        window = Window(start_ms, terms, terms.id, "topic", "m1")
+        noise.begin(window, terms.mechanism, start_ms)
         rows.append([window.close(index) for index in range(terms.n)])
     sizes = [[abs(row[index]) for row in rows] for index in range(terms.n)]
     for first, second in ((0, 1), (0, 2), (1, 2)):

@@ -12,6 +12,7 @@ import pytest
 from meteragent import cli
 from meteragent.domain import presets
 from meteragent.domain.grid import parse_time
+from meteragent.domain.shape import Space
 from meteragent.report.format import MEAN_W
 from meteragent.report.guarantee import MONTH_DAYS, REPETITIONS
 from meteragent.wire.descriptor import describe
@@ -167,6 +168,11 @@ def test_what_is_hidden_is_that_of_check() -> None:
     assert f"about {ratio:.1f} times the energy hidden" in README
 
 
+BANDS = """window.rest = "night"
+window.band = [{ name = "day", days = "mon-fri", hours = ["07:00/23:00"] }]
+"""
+
+
 def test_the_presets_are_those_of_check() -> None:
     """The table of presets has them all, with what `check` gives for each; the default is the default."""
     names = [re.findall(r"`(.+)`", row[0])[0] for row in PRESETS[1:]]
@@ -176,12 +182,14 @@ def test_the_presets_are_those_of_check() -> None:
         zone = (
             'window.timezone = "Europe/Amsterdam"\n' if isinstance(presets.PRESETS[name].length, str) else ""
         )
-        found = facts(f'privacy.preset = "{name}"\n{zone}')
+        bands = BANDS if presets.PRESETS[name].space is Space.BANDS else ""
+        found = facts(f'privacy.preset = "{name}"\n{zone}{bands}')
         unit, per = ("kWh", 1000) if zone else ("Wh", 1)
         assert_shows(hides, float(Fraction(found["hides_wh"])) / per, unit)
-        assert_shows(number, found["errors"]["number"], "W")
+        value_unit, scale = ("kWh", 1000) if bands else ("W", 1)
+        assert_shows(number, found["errors"]["number"] / scale, value_unit)
         assert_shows(month, found["errors"]["month_kwh"], "kWh")
-        assert_shows(thousand, found["errors"]["mean_of_1000"], "W")
+        assert_shows(thousand, found["errors"]["mean_of_1000"] / scale, value_unit)
         assert (found["id"] == facts()["id"]) == label.endswith("(default)")
 
 

@@ -134,8 +134,9 @@ def routes(watch: Watch) -> tuple[Route, ...]:
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
     """Return the stream under an unchanged preset; None if this configuration is refused."""
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
-    shape = {"length": None, "step": None, "blocks": None, "bands": None, "timezone": zone}
-    window = stream.window.model_copy(update=shape)
+    slots = {"length": None, "step": None, "blocks": None, "bands": None}
+    no_tariff = {"band": (), "rest": None, "holidays": ()}
+    window = stream.window.model_copy(update={**slots, **no_tariff, "timezone": zone})
     preset_stream = stream.model_copy(update={"window": window, "privacy": Privacy(preset=preset)})
     try:
         refuse(settings.Config(stream=(preset_stream,)), flat=True)

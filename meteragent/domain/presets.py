@@ -33,6 +33,8 @@ PRESETS = {
     "typical-day": Preset("1mo", Fraction(1500), Fraction("0.01"), space=Space.PROFILE, blocks=4),
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
+COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is not Space.BANDS}
+"""Presets that determine the slots of a window; with the others, a configuration names its bands."""
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:

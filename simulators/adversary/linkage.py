@@ -32,7 +32,7 @@ from simulators.adversary.measure import ALARM
 from simulators.adversary.scene import Floats, Integers
 from simulators.fleet import Fleet
 
-PRESETS = "television", "appliance", "street", "day", "bill", "typical-day"
+COMPLETE = "television", "appliance", "street", "day", "bill", "typical-day"
 POPULATIONS = 3
 """Number of separate populations of homes that are attacked."""
 MONTHS, MONTH_DAYS = 2, 30
@@ -92,7 +92,7 @@ class Row:
 def confirm(homes: int, seed: int) -> list[Row]:
     """Attack every preset; everything follows from the seed."""
     populations = [street(homes, seed, number) for number in range(POPULATIONS)]
-    return [Row.of(preset, populations, seed) for preset in PRESETS]
+    return [Row.of(preset, populations, seed) for preset in COMPLETE]
 
 
 def street(homes: int, seed: int, number: int) -> Floats:

@@ -28,7 +28,7 @@ from meteragent.store import Store, outbox, transaction
 
 START_MS = parse_time("2026-06-01T00:00:00Z")
 EVERY_MS = 10_000
-PRESETS = {"appliance": "", "day": 'timezone = "Europe/Amsterdam"', "bill": 'timezone = "Europe/Amsterdam"'}
+COMPLETE = {"appliance": "", "day": 'timezone = "Europe/Amsterdam"', "bill": 'timezone = "Europe/Amsterdam"'}
 FLUSHES_MS = (0, 60_000, 900_000)
 METERS = (1, 20)
 MANY = min(1000 // 2, BATCH)
@@ -44,7 +44,7 @@ def stream(preset: str) -> config.Stream:
     sink.topic = "private/{{meter}}/power"
     privacy.preset = "{preset}"
     [window]
-    {PRESETS[preset]}
+    {COMPLETE[preset]}
     """
     return config.parse(text).stream[0]
 
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--device", help="its name in /sys/block, if nothing else writes to it")
     options = parser.parse_args()
     print("| preset | meters | flush | MB a day | commits a day |\n|---|---|---|---|---|")
-    for preset in PRESETS:
+    for preset in COMPLETE:
         for meters in METERS:
             for flush_ms in FLUSHES_MS:
                 with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent import config
-from meteragent.domain.presets import PRESETS
-from meteragent.domain.shape import Space
+from meteragent.domain.presets import COMPLETE
 from meteragent.domain.units import DAY_MS, MINUTE_MS
 from meteragent.privacy.curve.resolution import BoundedVariation, error_bound
 from meteragent.report import plan
@@ -179,10 +178,10 @@ def test_nothing_less_hides_it(event: Event) -> None:
         assert not setting.hides(replace(one, hide_wh=one.hide_wh * 98 / 100), event)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].space is not Space.BANDS])
+@pytest.mark.parametrize("name", COMPLETE)
 def test_presets_are_called_by_their_names(name: str) -> None:
     """What a preset hides in what it shares is that preset, to the quantum."""
-    preset = PRESETS[name]
+    preset = COMPLETE[name]
     share = {"30min": "half-hour", "1d": "day", "1mo": "month"}.get(str(preset.length), "half-hour")
     share = "typical-day" if preset.blocks > 1 else share
     one = found(hide=f"{preset.hide_wh}Wh", share=share)

@@ -15,7 +15,7 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Scene
 from tests.support.guarantees import facts_of
 
-PRESETS = ["television", "appliance", "street", "day"]
+COMPLETE = ["television", "appliance", "street", "day"]
 
 
 def loads(homes: int) -> Floats:
@@ -28,7 +28,7 @@ def moved(event: Event, days: int, preset: str) -> Scene:
     return hidden._scene(event, days, config.terms(hidden.stream_of(preset)), loads(1)[0])
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", COMPLETE)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
 def test_what_is_played_is_what_check_speaks_of(event: Event, preset: str) -> None:
     """An event moves its windows by the distances of the worst way to lie on the grid, to a quantum."""

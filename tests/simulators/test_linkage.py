@@ -109,7 +109,7 @@ def test_the_command(
     assert main(arguments) == 0
     told = capsys.readouterr().out
     assert [line.split("`")[1] for line in told.splitlines() if line.startswith("| `")] == list(
-        linkage.PRESETS
+        linkage.COMPLETE
     )
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -33,16 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = importlib.import_module(f"meteragent.cli.{options.command}").run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has closed the pipe, so a verdict would go unread
+    except BrokenPipeError:  # the reader has closed the pipe and cannot see a verdict
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CRASH
-    except Exception as error:  # noqa: BLE001  whatever it is, the process ends with a code
+    except Exception as error:  # noqa: BLE001  every failure ends the process with a code
         return _failed(error, options)
     return code
 
 
 def _failed(error: BaseException, options: argparse.Namespace) -> int:
-    """Print why a command failed; return its exit code."""
+    """Print the reason of a failure; return the exit code."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, ConfigError):
@@ -62,7 +62,7 @@ def _failed(error: BaseException, options: argparse.Namespace) -> int:
 def _open_standard_streams() -> None:
     """Open the null device in place of standard streams that are closed, as by `>&-`.
 
-    Otherwise the next file or socket takes the stream's descriptor, and what is printed goes there.
+    Otherwise the next file or socket would get the stream's descriptor, and receive the printed text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,6 +1,6 @@
-"""Which streams may run: those whose promise holds for loads, those accepted, and those that have run before.
+"""The decision which streams may run: those whose promise holds for loads or that are accepted, and old ones.
 
-A stream that the store knows continues with a warning, so that neither an update nor a damaged store can
+A stream that is in the store continues with a warning, so that neither an update nor a damaged store can
 stop it.
 """
 
@@ -15,7 +15,7 @@ from meteragent.store import ledger, read_only
 
 
 def stored_streams(path: Path) -> set[str]:
-    """Return the streams that a store knows; none if the store does not exist or cannot be read."""
+    """Return the names of the streams in a store; none if the store does not exist or cannot be read."""
     if not os.access(path, os.R_OK):
         return set()
     with read_only(path) as connection:
@@ -23,13 +23,13 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return the refusals, and apart from them those that only warn because their stream has run before."""
-    lacking = config.missing_extras(settings)
+    """Return the refusals, and the refusals that are only warnings because their stream has run before."""
+    missing_extras = config.missing_extras(settings)
     if not config.refusals(settings):
-        return lacking, []
+        return missing_extras, []
     running = _running(settings)
-    others = {stream.name for stream in settings.stream} - running
-    return [*config.refusals(settings, running), *lacking], config.refusals(settings, others)
+    new_streams = {stream.name for stream in settings.stream} - running
+    return [*config.refusals(settings, running), *missing_extras], config.refusals(settings, new_streams)
 
 
 def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
@@ -40,14 +40,14 @@ def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
     refusals, warnings = admit(settings)
     for warning in warnings:
         place = config.locate(warning, path).place
-        print(f"{place}warning, since it has run before: {warning.text}", file=out)
+        print(f"{place}warning (not refused, because the stream has run before): {warning.text}", file=out)
     for refusal in refusals:
         print(config.locate(refusal, path), file=out)
     return bool(refusals)
 
 
 def _running(settings: config.Config) -> set[str]:
-    """Return the streams that have run, according to the store; all of them if it cannot be read."""
+    """Return the streams that have run, according to the store; all streams if the store cannot be read."""
     names = {stream.name for stream in settings.stream}
     path = settings.store.path
     try:

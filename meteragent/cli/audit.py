@@ -7,7 +7,7 @@ from meteragent import config
 from meteragent.cli import common
 
 _SAMPLES_MIN = 100
-"""Fewer windows would show next to nothing."""
+"""The smallest number of windows; fewer would detect next to nothing."""
 
 
 def run(options: argparse.Namespace) -> int:

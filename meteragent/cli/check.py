@@ -1,4 +1,4 @@
-"""The command `check`: say what a configuration promises, hides and costs."""
+"""The command `check`: show what a configuration promises, hides and costs."""
 
 import argparse
 import os
@@ -18,13 +18,13 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     events = (*event.EVENTS, *options.event)
     if options.statement:
-        from meteragent.report import markdown  # noqa: PLC0415  for a page that few runs request
+        from meteragent.report import markdown  # noqa: PLC0415  few runs request the statement
 
-        print(markdown.page(settings, events, _known_terms(settings.store.path)), end="")
+        print(markdown.page(settings, events, _stored_terms(settings.store.path)), end="")
     else:
-        known, archived = admission.stored_streams(settings.store.path), settings.archive is not None
+        names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
         guarantees = [
-            guarantee.of(stream, events, known, config.others_per_day(settings, stream), archived=archived)
+            guarantee.of(stream, events, names, config.others_per_day(settings, stream), archived=archived)
             for stream in settings.stream
         ]
         if not options.json:
@@ -49,8 +49,8 @@ def parse_event(text: str) -> event.Event:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _known_terms(path: Path) -> dict[str, list[Terms]] | None:
-    """Return the terms that a store knows, by stream; None if there is no store that may be read."""
+def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
+    """Return the terms in a store, by stream; None if there is no store that may be read."""
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:

@@ -1,4 +1,4 @@
-"""What several commands share: exit codes, the argument CONFIG, the time, and hints about extras."""
+"""Shared parts of several commands: exit codes, the argument CONFIG, the time, and hints about extras."""
 
 import argparse
 import sys
@@ -25,7 +25,7 @@ def now_ms() -> int:
 
 
 def lacks(extra: str, purpose: str) -> bool:
-    """Return whether a module of an extra is missing; if so, say which, and how to install the extra."""
+    """Return whether a module of an extra is missing; if so, print its name and how to install the extra."""
     module = extras.missing(extra)
     if module is not None:
         print(f"meteragent: {purpose} needs {module}: {extras.hint(extra)}", file=sys.stderr)

@@ -10,7 +10,7 @@ from meteragent.cli.common import EXIT_USAGE
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demonstration in a process of its own: the agent never imports the simulators.
+    """Run the demonstration in a separate process, because the agent never imports the simulators.
 
     If they or their broker are missing, print what to install and return 2.
     """
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
         hint = extras.hint("demo", extras.SIMULATORS)
         print(f"meteragent: the demonstration needs the simulators: {hint}", file=sys.stderr)
         return EXIT_USAGE
-    chosen = {"--homes": options.homes, "--days": options.days, "--out": options.out}
-    typed = [text for flag, value in chosen.items() if value is not None for text in (flag, value)]
-    command = [sys.executable, "-m", "simulators", "demo", *typed]
+    flags = {"--homes": options.homes, "--days": options.days, "--out": options.out}
+    arguments = [text for flag, value in flags.items() if value is not None for text in (flag, value)]
+    command = [sys.executable, "-m", "simulators", "demo", *arguments]
     return subprocess.run(command, check=False).returncode  # noqa: S603  our own module, no shell

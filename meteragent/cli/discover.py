@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _failed(reason: str) -> int:
-    """Print why nothing can be proposed; return the exit code."""
+    """Print the reason why nothing can be proposed; return the exit code."""
     print(f"meteragent: {reason}", file=sys.stderr)
     return 1
 
@@ -71,14 +71,14 @@ def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """Return how the broker was reached, for use in the proposed configurations."""
+    """Return the address and login of the broker, for use in the proposed configurations."""
     names = ("username", "password_file", "ca_file", "cert_file", "key_file")
     logins = tuple((name, str(value)) for name in names if (value := getattr(options, name)) is not None)
     return Access(options.url, logins)
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen until the time is up or Ctrl-C is pressed; return how many seconds it listened.
+    """Listen until the time is up or Ctrl-C is pressed; return for how many seconds.
 
     Raises LinkError.
     """
@@ -98,5 +98,5 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
         return listened_s
     stopped.cancel()
     await asyncio.wait({stopped})
-    watching.result()  # it never returns: this raises the error that ended it
+    watching.result()  # raises the error that ended the task, which has no other end
     return listened_s

@@ -1,4 +1,4 @@
-"""The command `health`: ask the running agent how it is."""
+"""The command `health`: show the state of the running agent."""
 
 import argparse
 import os
@@ -10,13 +10,13 @@ from meteragent.cli import common
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the agent reports; return 1 if there is a problem or no agent answers."""
+    """Print the agent's report; return 1 if there is a problem or no agent answers."""
     path = config.load(options.config).store.path
     answer = watch.ask(path)
     if answer is None:
-        known = os.access(path, os.F_OK)
-        why = "it runs as another user, or not at all" if known else "the store does not exist yet"
-        print(f"meteragent: no agent answers for the store {path}: {why}.", file=sys.stderr)
+        exists = os.access(path, os.F_OK)
+        reason = "it runs as another user, or not at all" if exists else "the store does not exist yet"
+        print(f"meteragent: no agent answers for the store {path}: {reason}.", file=sys.stderr)
         print(f"Start the agent: meteragent run {options.config}", file=sys.stderr)
         return common.EXIT_CRASH
     vitals = metrics.from_json(answer)

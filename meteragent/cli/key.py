@@ -9,8 +9,8 @@ from meteragent.archive import key as keys
 from meteragent.domain import grid
 
 _FORGOTTEN = """\
-{path}: begins with {begins}. With this file, no earlier window can be released or have its noise taken off.
-The old file was overwritten, copies were not: look in backups, snapshots, flash and on other machines."""
+{path}: begins with {begins}. With this file, no earlier window can be released, and no earlier noise removed.
+The old file was overwritten, but not its copies: look in backups, snapshots, flash and on other machines."""
 
 _EPOCH = date(1970, 1, 1)
 Now = Callable[[], datetime]
@@ -34,10 +34,10 @@ def _new(options: argparse.Namespace, now: Now) -> int:
 def _show(options: argparse.Namespace, now: Now) -> int:
     """Show a key."""
     key = keys.Key.load(options.file)
-    present = key.without(_start_ms(now().date()))
+    key_today = key.without(_start_ms(now().date()))
     begins = f"begins with {key.begins}" if key.first else "for windows of any age"
     print(f"{options.file}: tenant {key.tenant}, an epoch a {key.every}, {begins}")
-    print(f"id of {present.begins}: {present.epoch(present.first).id}")
+    print(f"id of {key_today.begins}: {key_today.epoch(key_today.first).id}")
     return 0
 
 
@@ -49,12 +49,12 @@ def _forget(options: argparse.Namespace, now: Now) -> int:
             file=sys.stderr,
         )
         return 1
-    present = keys.Key.load(options.file)
-    if present.without(_start_ms(options.before)).first == present.first:
-        print(f"{options.file}: nothing to forget: begins with {present.begins}")
+    key = keys.Key.load(options.file)
+    if key.without(_start_ms(options.before)).first == key.first:
+        print(f"{options.file}: nothing to forget: begins with {key.begins}")
         return 0
-    key = keys.forget(options.file, _start_ms(options.before))
-    print(_FORGOTTEN.format(path=options.file, begins=key.begins))
+    remaining_key = keys.forget(options.file, _start_ms(options.before))
+    print(_FORGOTTEN.format(path=options.file, begins=remaining_key.begins))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The command `ledger`: show the privacy spent, or mend a store that was restored or moved."""
+"""The command `ledger`: show the privacy spent, or repair a store that was restored or moved."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from meteragent.store import ledger, moved, read_only, restored_at
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the privacy spent, or mend the store."""
+    """Print the privacy spent, or repair the store."""
     path = config.load(options.config).store.path
     if options.restored_at is not None:
         restored_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
-        rows = [_row(spent) for spent in ledger.report(connection, meter=options.meter)]
+        rows = [_row(charges) for charges in ledger.report(connection, meter=options.meter)]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
         print(json.dumps({"unknown_before": unknown, "opened_to": opened_to, "spent": rows}, indent=2))
@@ -34,11 +34,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _row(spent: ledger.Spent) -> dict[str, str | int]:
+def _row(charges: ledger.Spent) -> dict[str, str | int]:
     """Return a line of the ledger in its JSON form."""
     names = ("meter", "day", "stream", "windows", "epsilon_per_w")
-    day, epsilon = grid.iso_time(spent.start_ms)[:10], str(spent.epsilon_per_w)
-    return dict(zip(names, (spent.meter, day, spent.stream, spent.windows, epsilon), strict=True))
+    day, epsilon = grid.iso_time(charges.start_ms)[:10], str(charges.epsilon_per_w)
+    return dict(zip(names, (charges.meter, day, charges.stream, charges.windows, epsilon), strict=True))
 
 
 def parse_time_ms(text: str) -> int:

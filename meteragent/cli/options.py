@@ -15,6 +15,7 @@ def _parsed_by(command: str, function: str) -> Callable[[str], Any]:
     """Return a parser of an argument that calls a function of a command's module, imported only then."""
 
     def parse(text: str) -> Any:
+        """Parse an argument with the command's function."""
         return getattr(importlib.import_module(f"meteragent.cli.{command}"), function)(text)
 
     return parse
@@ -66,7 +67,7 @@ def audit(parser: argparse.ArgumentParser) -> None:
         "--samples",
         metavar="N",
         type=_parsed_by("audit", "parse_samples"),
-        help="windows for each statistic; default: what takes a few seconds",
+        help="windows for each statistic; default: as many as take a few seconds",
     )
     _json(parser.add_argument_group("output"))
 
@@ -77,15 +78,15 @@ def ledger(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--meter", metavar="M", help="show this meter only")
     _json(output)
-    mending = parser.add_argument_group("a store that was restored or moved")
-    mending = mending.add_mutually_exclusive_group()
-    mending.add_argument(
+    repair = parser.add_argument_group("a store that was restored or moved")
+    repair = repair.add_mutually_exclusive_group()
+    repair.add_argument(
         "--restored-at",
         metavar="TIME",
         type=_parsed_by("ledger", "parse_time_ms"),
         help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
     )
-    mending.add_argument(
+    repair.add_argument(
         "--moved", action="store_true", help="accept a store that you have moved with the files beside it"
     )
 

@@ -18,7 +18,7 @@ from meteragent.report.plan.solve import Question
 _FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
 _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
-"""The bounds of a level. Above the upper one a guess is nearly always right, and nothing is hidden."""
+"""The bounds of a level. Above the upper bound a guess is nearly always right, and nothing is hidden."""
 T = TypeVar("T")
 
 
@@ -96,9 +96,10 @@ def _plot(text: str) -> Path:
 
 
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser of an argument whose refusal says what was found and what would be right."""
+    """Return a parser of an argument whose errors have the text found and the text expected."""
 
     def parse_argument(text: str) -> T:
+        """Parse an argument; raises ArgumentTypeError."""
         try:
             return parse(text)
         except ValueError as error:

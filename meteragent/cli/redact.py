@@ -19,7 +19,7 @@ LIMIT = 16 * 2**20
 _KINDS = {
     "number": "numbers",
     "text": "texts",
-    "key": "keys that are no known words",
+    "key": "keys that are not known words",
     "time": "times (moved)",
 }
 _WITH_TOPIC = re.compile(rb"[^\s{\[\"]*/[^\s{\[\"]* (.+)", re.DOTALL)
@@ -57,29 +57,30 @@ def parse_profile(name: str) -> Profile:
     """Parse the name of a device profile."""
     if name not in PROFILES:
         close = difflib.get_close_matches(name, PROFILES, n=1)
-        right = f"did you mean {close[0]!r}? Expected" if close else "expected"
-        raise argparse.ArgumentTypeError(f"found {name!r}; {right} one of {', '.join(PROFILES)}")
+        hint = f"did you mean {close[0]!r}? Expected" if close else "expected"
+        raise argparse.ArgumentTypeError(f"found {name!r}; {hint} one of {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
 def _report(redactor: Redactor, profile: Profile | None, recorded: bytes, redacted: bytes) -> list[str]:
-    """Return what was replaced, and whether the profile reads the result as before."""
-    done = [f"{_KINDS[kind]} {count}" for kind, count in sorted(redactor.replaced.items())]
-    lines = [f"replaced: {', '.join(done) or 'nothing'}"]
+    """Return the lines on what was replaced, and on how the profile reads the result."""
+    counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
+    lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced["key"]:
-        lines.append("a key that names nobody and matters for the report stays with --keep NAME")
+        lines.append("to keep a key that names nobody and matters for the report, use --keep NAME")
     if profile is not None:
         lines += _compared(profile, recorded, redacted)
-    lines.append("Look at it before you post it: no program knows every name.")
+    lines.append("Read the result before you post it: no program knows every name.")
     return lines
 
 
 def _compared(profile: Profile, recorded: bytes, redacted: bytes) -> Iterator[str]:
-    """Yield what the profile reads in the result, by quantity."""
+    """Yield a line on each quantity that the profile reads in the result."""
     for name, quantity in profile.quantities.items():
-        before, after = (_summary(quantity.read, payloads(recording)) for recording in (recorded, redacted))
-        same = "as before" if before == after else f"before: {before}"
-        yield f"{profile.name}, {name}: {after} ({same})"
+        recorded_summary = _summary(quantity.read, payloads(recorded))
+        summary = _summary(quantity.read, payloads(redacted))
+        difference = "as before" if recorded_summary == summary else f"before: {recorded_summary}"
+        yield f"{profile.name}, {name}: {summary} ({difference})"
 
 
 def payloads(recorded: bytes) -> list[bytes]:
@@ -102,7 +103,7 @@ def _summary(read: Callable[[bytes], object], recorded: list[bytes]) -> str:
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
-    """Return how many readings a payload holds, or the name of the counter under which it falls."""
+    """Return the number of readings in a payload as text, or the counter of its refusal."""
     try:
         readings = read(payload)
     except PayloadError as error:

@@ -16,12 +16,12 @@ from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
 
 COLLECT_AFTER = 10_000
-"""The number of objects allocated before Python looks for cycles: readings make none, and with many meters
-the search takes long."""
+"""The number of objects allocated before Python looks for reference cycles. Readings create none, and with
+many meters the search takes long."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the agent; return the exit code. Raises what ended it."""
+    """Run the agent; return the exit code. Raises the error that ended the agent."""
     _log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _log_to_stderr(level: int) -> None:
-    """Log from `level` up; for other packages from INFO up, since their messages might hold anything."""
+    """Log from `level` up; for other packages from INFO up, because their messages might hold readings."""
     logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("meteragent").setLevel(level)
 

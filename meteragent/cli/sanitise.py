@@ -1,4 +1,4 @@
-"""The command `sanitise`: release an archive once, or say what a run would do."""
+"""The command `sanitise`: release an archive once, or show what a run would do."""
 
 import argparse
 import importlib
@@ -12,16 +12,15 @@ from meteragent.archive.policy import Policy
 from meteragent.cli.common import EXIT_CRASH, EXIT_INTERRUPTED, lacks
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError
-from meteragent.domain.figures import exact
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
-from meteragent.report.format import amount
+from meteragent.report.format import amount, full
 from meteragent.report.wording import windows
 
 _COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
-"""Fractions of the windows' time. If readings cover less or more, a setting is probably wrong."""
+"""Bounds of the fraction of time that readings cover; beyond them a setting is probably wrong."""
 _SMALL_SHARE = 0.9
-"""If a larger fraction of the numbers is small, they are probably in another unit."""
+"""The fraction of small numbers above which the numbers are probably in another unit."""
 _ALL_REFUSED = "every window overlaps one that was released before"
 _ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
 _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
@@ -29,7 +28,7 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Release an archive, or say what a run would do; return the exit code. Raises ConfigError."""
+    """Release an archive, or show what a run would do; return the exit code. Raises ConfigError."""
     if options.dry_run and options.engine != "local":
         print("meteragent: --dry-run needs --engine local, which accounts the same way", file=sys.stderr)
         return EXIT_CRASH
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _perform(policy: Policy, options: argparse.Namespace) -> str:
-    """Release or preview; return the summary. The modules it needs are loaded here, off the agent's path."""
+    """Release or preview; return the summary. The modules are imported only here, never by the agent."""
     if options.dry_run:
         preview = importlib.import_module("meteragent.archive.preview")
         return preview_summary(preview.preview(policy, options.input, options.output, show))
@@ -70,7 +69,7 @@ def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
 
 
 def summary(result: Any) -> str:
-    """Say what a run did (`archive.run.RunResult`), for whoever ran it: its counts of numbers are private."""
+    """Return the summary of an `archive.run.RunResult` for its operator; its counts are private."""
     account = result.account
     lines = [
         f"{result.out}: {_windows(result)} released, run {account.run}",
@@ -85,7 +84,7 @@ def summary(result: Any) -> str:
 
 
 def preview_summary(preview: Any) -> str:
-    """Say what a run would do (`archive.preview.Preview`), for whoever would run it."""
+    """Return a summary of what a run would do (`archive.preview.Preview`), for its operator."""
     account, counts = preview.account, preview.counts
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
@@ -95,13 +94,13 @@ def preview_summary(preview: Any) -> str:
         *_small(preview),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
-        f"dry run, nothing was written: {_next(preview)}",
+        f"dry run, nothing was written: {_consequence(preview)}",
     ]
     return "\n".join(lines)
 
 
-def _next(preview: Any) -> str:
-    """Say what the same command would do without --dry-run."""
+def _consequence(preview: Any) -> str:
+    """Return what the same command would do without --dry-run."""
     if preview.complete:
         return "this run is complete already"
     if preview.debited:
@@ -114,15 +113,15 @@ def _next(preview: Any) -> str:
 
 
 def _windows(result: Any) -> str:
-    """Say how many windows are released, and how many numbers they have."""
-    numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n} numbers"
+    """Return the number of windows released, and the number of numbers in each."""
+    numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
     return f"{result.account.released:,} windows of {numbers}"
 
 
 def _terms(result: Any) -> list[str]:
-    """State the promise, the error and the keys."""
+    """Return the lines on the promise, the error and the keys."""
     usual = result.policy.usual
-    promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {exact(usual.level)}"
+    promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {full(usual.level)}"
     return [
         f"  epsilon        {promise}",
         f"  noise          {amount(usual.sd, usual.unit)} in each number (one standard deviation)",
@@ -132,7 +131,7 @@ def _terms(result: Any) -> list[str]:
 
 
 def _own_names(result: Any) -> list[str]:
-    """Warn if meters are published under their own names."""
+    """Return a warning if meters leave under their own names."""
     if result.policy.stream.sink.pseudonym_key_file is not None:
         return []
     return [
@@ -141,42 +140,44 @@ def _own_names(result: Any) -> list[str]:
 
 
 def _numbers(result: Any) -> list[str]:
-    """Describe the input's numbers, if the engine counts them."""
+    """Return the lines on the input's numbers, if the engine counts them."""
     if result.existing_parts and not result.new_parts:
-        return [f"  numbers        not counted: the output was complete, with {result.existing_parts} parts"]
+        return [
+            f"  numbers        not counted: the output was complete, with {result.existing_parts:,} parts"
+        ]
     if result.counts is None:
         return []
     lines = _counted(result.counts)
     if result.existing_parts:
         return [
             *lines,
-            f"                 (without those of {result.existing_parts} parts that were written before)",
+            f"                 (without those of {result.existing_parts:,} parts that were written before)",
         ]
     released, refused = result.account.released, result.account.refused
     return [*lines, *_covered(result, released if result.layout == "wide" else released + refused)]
 
 
 def _counted(counts: Any) -> list[str]:
-    """Say how many numbers there are, and what was wrong with them."""
+    """Return the line on the count of numbers, of missing and of clamped ones."""
     return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"]
 
 
 def _covered(result: Any, windows: int) -> list[str]:
-    """Say what the numbers of `windows` windows were taken to mean."""
+    """Return the lines on how the numbers of `windows` windows were interpreted."""
     return _rows(result, windows) if result.layout == "wide" else _readings(result, windows)
 
 
 def _rows(result: Any, rows: int) -> list[str]:
-    """Say how long each number of a row was taken to hold."""
+    """Return the line on the time that was assumed for each number of a row."""
     numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []
     number_s = result.policy.usual.length_ms * rows / numbers / 1000
-    return [f"                 {numbers // rows} in each row, for {number_s:g} s each"]
+    return [f"                 {numbers // rows:,} in each row, for {number_s:g} s each"]
 
 
 def _readings(result: Any, windows: int) -> list[str]:
-    """Warn if the readings, with the configured hold or interval, do not cover the windows' time."""
+    """Return a warning if readings, with the configured hold or interval, do not cover the windows' time."""
     policy = result.policy
     usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
     share = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
@@ -194,7 +195,7 @@ def _readings(result: Any, windows: int) -> list[str]:
 
 
 def _small(preview: Any) -> list[str]:
-    """Warn if the numbers look as if they were in another unit, such as kW for W."""
+    """Return a warning if the numbers are probably in another unit, such as kW for W."""
     usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
     if preview.small <= _SMALL_SHARE * numbers:
         return []

@@ -1,4 +1,4 @@
-"""Keep this process's memory to itself: raw readings and keys are in it."""
+"""Protection of this process's memory, which holds raw readings and keys."""
 
 import contextlib
 import ctypes
@@ -8,7 +8,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def forbid_dumps() -> None:
-    """Let nobody dump this process: neither to a core file nor to a program to which the kernel pipes it.
+    """Forbid dumps of this process, both to a core file and to a program to which the kernel pipes them.
 
     The limit alone does not suffice: the kernel ignores it if `core_pattern` is a pipe. A process that may
     not be dumped cannot be traced or read by its user's other processes either. On a system without such a

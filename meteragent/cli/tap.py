@@ -19,7 +19,7 @@ from meteragent.tools.tap.view import StreamView, View
 
 _NO_TERMINAL = (
     "meteragent: tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
-    "For what has left: meteragent export CONFIG"
+    "To print the records that have left: meteragent export CONFIG"
 )
 
 
@@ -53,8 +53,8 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     logging.getLogger("meteragent").addHandler(log_lines)
     sides = [
         side
-        for stream, shown in zip(config.stream, streams, strict=True)
-        for side in _sides(stream, shown, view)
+        for stream, stream_view in zip(config.stream, streams, strict=True)
+        for side in _sides(stream, stream_view, view)
     ]
     view.begin()
     try:
@@ -81,27 +81,27 @@ def _key(stream: settings.Stream) -> bytes | None:
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
 
-def _sides(stream: settings.Stream, shown: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
+def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
     """Return the coroutines that listen to a stream's source and its sink; raises ConfigError."""
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
-    into, out = shown.filters
+    source_filter, sink_filter = stream_view.filters
     return [
-        mqtt.watch(source, "tap", [into], partial(view.raw, shown), entropy=os.urandom),
-        mqtt.watch(sink, "tap", [out], partial(view.released, shown), entropy=os.urandom),
+        mqtt.watch(source, "tap", [source_filter], partial(view.raw, stream_view), entropy=os.urandom),
+        mqtt.watch(sink, "tap", [sink_filter], partial(view.released, stream_view), entropy=os.urandom),
     ]
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all sides until SIGINT or SIGTERM; raises whatever one of them raises."""
+    """Run all sides until SIGINT or SIGTERM; raises the error of a side that fails."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = {asyncio.ensure_future(side) for side in sides}
     stopped = asyncio.ensure_future(stop.wait())
-    done, left = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    for task in left:
+    finished, pending = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
         task.cancel()
-    await asyncio.wait(left or {stopped})
-    for task in done - {stopped}:
+    await asyncio.wait(pending or {stopped})
+    for task in finished - {stopped}:
         task.result()

@@ -1,4 +1,4 @@
-"""The command line: what each command is for, its arguments, an example and its exit codes.
+"""The command line: the purpose of each command, its arguments, an example and its exit codes.
 
 Nothing here imports a command, so that `--help` is quick and the agent starts without the libraries that
 other commands need. A command's module is `meteragent.cli.NAME`, which has `run(options)`; `options` declares
@@ -20,9 +20,9 @@ CODES = {
     0: "done",
     1: "failed: the message says why",
     2: "the command line is wrong",
-    78: "the configuration is refused: the message names each line and key, and what would be right",
+    78: "the configuration is refused: the message names each line and key, and the value expected",
 }
-"""What exit codes mean, unless a command says otherwise."""
+"""The meanings of exit codes, unless a command has another."""
 
 _BAD_STORE = "failed: there is no store, or it cannot be used; the message says what to do"
 
@@ -46,7 +46,7 @@ class Command:
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal, up to a limit, with example and exit codes laid out as they are."""
+    """A formatter of help as wide as the terminal, up to a limit, that keeps the lines of the epilog."""
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
@@ -54,7 +54,7 @@ class Format(argparse.RawDescriptionHelpFormatter):
 
 
 def parser(version: str) -> argparse.ArgumentParser:
-    """Return the parser of all commands; the options that it parses have the command's name in `command`."""
+    """Return the parser of all commands; its result has the command's name in `command`."""
     codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in CODES.items())
     program = argparse.ArgumentParser(
         "meteragent",
@@ -71,18 +71,18 @@ def parser(version: str) -> argparse.ArgumentParser:
 
 def _subparser(parsers: Any, name: str, command: Command) -> argparse.ArgumentParser:
     """Add the parser of a command, or of one of its actions."""
-    added: argparse.ArgumentParser = parsers.add_parser(
+    subparser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=command.sentence,
         description=command.sentence,
         epilog=command.epilog,
         formatter_class=Format,
     )
-    return added
+    return subparser
 
 
 def _key(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions of `key`, which are commands of their own."""
+    """Declare the actions of `key`, which are subcommands."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
     for name, action in _KEY_ACTIONS.items():
         action.declare(_subparser(actions, name, action))
@@ -135,7 +135,7 @@ COMMANDS = {
         "audit home.toml --samples 100000",
         options.audit,
         (0, 1, 2, 3, 78),
-        {1: "failed: scipy is missing, or for a reason that the message gives", 3: "a promise is broken"},
+        {1: "failed: scipy is missing, or another reason that the message gives", 3: "a promise is broken"},
     ),
     "ledger": Command(
         "Show the privacy spent by meter, day and stream, or repair a store that was restored or moved.",

@@ -1,7 +1,7 @@
 """Export of the delivered records that the store still keeps, as CSV.
 
-It reads only bytes that the broker has acknowledged, so an export contains nothing that has not left; waiting
-records are not in it. Numbers are written as they stand in the record, digit for digit.
+An export reads only messages that the broker has acknowledged, so it contains nothing that has not left;
+waiting records are not exported. Numbers are written as in the record, digit for digit.
 """
 
 import csv
@@ -23,7 +23,7 @@ VIEW = "nonnegative"
 
 
 class ExportedRecord(NamedTuple):
-    """A record that has left: its stream, its payload as it was sent, and when the broker confirmed it."""
+    """A record that has left: its stream, its payload, and the time when the broker confirmed it."""
 
     stream: str
     payload: bytes
@@ -37,44 +37,44 @@ class ExportedRecord(NamedTuple):
 
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
-    """Return the fields of a message, its numbers as they were written."""
+    """Return the fields of a message, with numbers as text, digit for digit."""
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
 def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
     """Yield the records that have left and are still kept, in the order of their commits."""
     for row in outbox.export(connection):
-        if "for" in _fields(row.payload):  # the others are descriptors and running totals
+        if "for" in _fields(row.payload):  # descriptors and running totals have no such field
             yield ExportedRecord(row.stream, row.payload, row.delivered_ms)
 
 
-def write(connection: sqlite3.Connection, out: IO[str]) -> int:
-    """Write all records as CSV with a header, line by line; return 0, since no total changes."""
-    table = csv.writer(out, lineterminator="\n")
+def write(connection: sqlite3.Connection, file: IO[str]) -> int:
+    """Write all records as CSV with a header, line by line; return 0, because no total changes."""
+    table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
     table.writerows(record.row() for record in records(connection))
     return 0
 
 
-def write_nonnegative(connection: sqlite3.Connection, out: IO[str]) -> int:
-    """Write one more column, the view of `consume.nonnegative`; return how many totals it cannot keep.
+def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
+    """Write one more column, the view of `consume.nonnegative`; return the number of totals it cannot keep.
 
-    The view has up to six decimals. If some records of a day have not left yet, the view is that of the
-    others, and changes once they have left.
+    The view has up to six decimals. If some records of a day have not left yet, the view is computed without
+    them, and changes once they have left.
 
     Raises:
-        StoreError: the store no longer knows the terms of a record.
+        StoreError: the store no longer has the terms of a record.
     """
     exported = list(records(connection))
     views, raised = _views(exported, _descriptors(connection))
-    table = csv.writer(out, lineterminator="\n")
+    table = csv.writer(file, lineterminator="\n")
     table.writerow((*COLUMNS, VIEW))
     table.writerows([*row.row(), _decimal(view)] for row, view in zip(exported, views, strict=True))
     return raised
 
 
 def _descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
-    """Return the descriptors of all terms that the store has ever known."""
+    """Return the descriptors of all terms that the store has ever had."""
     described = (describe(row) for rows in terms(connection).values() for row in rows)
     return {shared.id: Descriptor.parse(shared.message("", 0)) for shared in described}
 

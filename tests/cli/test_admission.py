@@ -129,7 +129,9 @@ def test_what_has_run_goes_on_with_a_warning(tmp_path: Path, capsys: pytest.Capt
     run_before(tmp_path)
     assert main(["check", str(path)]) == 0
     told = capsys.readouterr().err
-    assert told.startswith(f"{path}: warning, since it has run before: privacy.hide: found 110 Wh")
+    assert told.startswith(
+        f"{path}: warning (not refused, because the stream has run before): privacy.hide: found 110 Wh"
+    )
 
 
 def test_only_the_stream_that_has_run_goes_on(tmp_path: Path) -> None:
@@ -158,7 +160,10 @@ def test_run_starts_a_stream_that_has_run_before(tmp_path: Path) -> None:
     run_before(tmp_path)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
-        assert "warning, since it has run before: privacy.hide" in running.stderr.readline()
+        assert (
+            "warning (not refused, because the stream has run before): privacy.hide"
+            in running.stderr.readline()
+        )
         running.terminate()
         assert running.wait(60) in (0, -15)
     with sqlite3.connect(tmp_path / "store.db") as connection:

@@ -24,7 +24,7 @@ def test_the_command(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) 
         "replaced: numbers 1, texts 1",
         "shelly-gen2-em, power: 1 reading (as before)",
         "import: refused_missing (as before)",
-        "Look at it before you post it",
+        "Read the result before you post it",
     ):
         assert part in said.decode()
     assert b"Anna" not in said
@@ -39,7 +39,7 @@ def test_the_command_reads_standard_input(
     assert main(["redact", "-"]) == 0
     out, said = capfdbinary.readouterr()
     assert b"Huber" not in out
-    assert b"keys that are no known words 1" in said
+    assert b"keys that are not known words 1" in said
     assert b"--keep NAME" in said
 
 

@@ -99,7 +99,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     within = wording.within(error(setting.terms.half_width(0.95), share))
     lines.append(f"  One home's number: {within}.")
     counts = [f"{float(100 * goal):g} %: {homes_needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
-    lines.append(f"  Homes homes_needed for the mean to have an error of {'; '.join(counts)}.")
+    lines.append(f"  Homes needed for the mean to have an error of {'; '.join(counts)}.")
     lines += _slack(answer, setting)
     lines.append(
         f"  Lower bound: no noise that keeps this promise has an error below {error(setting.floor_w, share)};"

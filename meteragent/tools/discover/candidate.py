@@ -33,8 +33,8 @@ class Candidate:
     """One way to read some topics.
 
     `template` has {meter} if there are `meters`; `value` and `time` are for the configuration. `numbers` has
-    the numbers of each topic; `scale` is the worth of 1 in W or Wh (None: unknown). `rank`: 0 for a known
-    family on its usual topic, 1 for one recognised by its payload, 2 for a guess by names.
+    the numbers of each topic; `scale` is the value of 1 in W or Wh (None: unknown). `rank` is 0 for a known
+    family on its usual topic, 1 for a family recognised by its payload, 2 for a guess by names.
     """
 
     rank: int

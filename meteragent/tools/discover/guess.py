@@ -1,4 +1,4 @@
-"""Guesses where no known family fits: bare numbers and JSON fields whose names suggest power or energy."""
+"""Guesses for topics of no known family: bare numbers and JSON fields whose names suggest power or energy."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,11 +24,11 @@ _BY_NAME = "guessed from the names: no known family sends this"
 
 
 class Field(NamedTuple):
-    """A number in a document: its path, and the strings and numbers beside it."""
+    """A number in a document: its path, and the strings and numbers in the same object."""
 
     path: tuple[str, ...]
     number: Decimal
-    beside: dict[str, Any]
+    siblings: dict[str, Any]
 
 
 def guess(topics: Iterable[TopicLog]) -> list[Candidate]:
@@ -63,8 +63,8 @@ def _json(log: TopicLog) -> Candidate | None:
     if not kinds:
         return None
     path = min(kinds, key=lambda p: (kinds[p] is not Kind.POWER, "total" not in words(p[-1]), len(p)))
-    kind, first = kinds[path], fields[path][-1]
-    unit = unit_in(path[-1], kind) or _unit_beside(first, kind)
+    kind, newest = kinds[path], fields[path][-1]
+    unit = unit_in(path[-1], kind) or _unit_beside(newest, kind)
     candidate = Candidate(
         rank=2,
         title="JSON with a field that may be a meter's",
@@ -75,8 +75,10 @@ def _json(log: TopicLog) -> Candidate | None:
         topics=[log],
         numbers=[[PayloadNumber(None, field.number) for field in fields[path]]],
         value=_expression(path),
-        time=_time(first, path),
-        also=[f"{_expression(other)} ({kinds[other]})" for other in kinds if other != path][:6],
+        time=_time(newest, path),
+        also=[
+            f"{_expression(field_path)} ({kinds[field_path]})" for field_path in kinds if field_path != path
+        ][:6],
     )
     candidate.timed = candidate.time is not None
     _doubt(candidate, unit)
@@ -104,13 +106,13 @@ def _fields(node: Any, path: tuple[str, ...] = ()) -> Iterator[Field]:
         return
     for key, child in node.items():
         if isinstance(child, Decimal):
-            beside = {name: other for name, other in node.items() if isinstance(other, str | Decimal)}
-            yield Field((*path, key), child, beside)
+            siblings = {name: value for name, value in node.items() if isinstance(value, str | Decimal)}
+            yield Field((*path, key), child, siblings)
         yield from _fields(child, (*path, key))
 
 
 def _kind(path: tuple[str, ...]) -> Kind | None:
-    """Return the kind that a field's name suggests; if that is only `value`, the name around it decides."""
+    """Return the kind that a field's name suggests; if that is only `value`, the object's name decides."""
     kind = implied(path[-1])
     if kind is None and path[-1].lower() in {"value", "val", "total"} and len(path) > 1:
         return implied(path[-2])
@@ -118,16 +120,16 @@ def _kind(path: tuple[str, ...]) -> Kind | None:
 
 
 def _unit_beside(field: Field, kind: Kind) -> str | None:
-    texts = [field.beside.get(key) for key in _UNIT_KEYS]
+    texts = [field.siblings.get(key) for key in _UNIT_KEYS]
     return next((unit for unit in texts if isinstance(unit, str) and unit in UNITS[kind]), None)
 
 
 def _time(field: Field, path: tuple[str, ...]) -> str | None:
-    """Return the path of a time beside a field that can be read."""
+    """Return the path of a readable time in the same object as a field."""
     for key in _TIME_KEYS:
-        if key in field.beside:
+        if key in field.siblings:
             with suppress(PayloadError):
-                time_of(field.beside[key])
+                time_of(field.siblings[key])
                 return _expression((*path[:-1], key))
     return None
 
@@ -147,15 +149,15 @@ def _quoted(name: str) -> str:
 
 
 def together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge candidates read alike, on topics that differ in one segment only, as meters of one candidate."""
+    """Merge candidates that are read in the same way, on topics that differ in one segment, into one each."""
     remaining, merged = list(candidates), []
     while remaining:
         groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
         for candidate in remaining:
-            alike = (candidate.profile, candidate.kind, candidate.unit, candidate.value, candidate.time)
+            reading = (candidate.profile, candidate.kind, candidate.unit, candidate.value, candidate.time)
             parts = candidate.template.split("/")
             for index in range(len(parts)):
-                groups[(*alike, index, *parts[:index], None, *parts[index + 1 :])].append(candidate)
+                groups[(*reading, index, *parts[:index], None, *parts[index + 1 :])].append(candidate)
         largest = max(groups.values(), key=len)
         merged.append(_merged(largest))
         ids = {id(candidate) for candidate in largest}
@@ -165,13 +167,13 @@ def together(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _merged(group: Sequence[Candidate]) -> Candidate:
     """Merge a group into one candidate with several meters."""
-    first = group[0]
+    merged = group[0]
     if len(group) == 1:
-        return first
+        return merged
     rows = [candidate.template.split("/") for candidate in group]
     index = next(i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1)
-    first.template = "/".join([*rows[0][:index], PLACEHOLDER, *rows[0][index + 1 :]])
-    first.meters = tuple(sorted(row[index] for row in rows))
-    first.topics = [log for candidate in group for log in candidate.topics]
-    first.numbers = [numbers for candidate in group for numbers in candidate.numbers]
-    return first
+    merged.template = "/".join([*rows[0][:index], PLACEHOLDER, *rows[0][index + 1 :]])
+    merged.meters = tuple(sorted(row[index] for row in rows))
+    merged.topics = [log for candidate in group for log in candidate.topics]
+    merged.numbers = [numbers for candidate in group for numbers in candidate.numbers]
+    return merged

@@ -1,4 +1,4 @@
-"""A log of each topic heard: the number of messages, their times, and the last few payloads."""
+"""A log of each topic: the number of messages, their times, and the last few payloads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ class TopicLog:
 
 
 class Listener:
-    """Logs messages by topic, within bounds; `now_ms` stamps their arrival."""
+    """A log of messages by topic, within bounds; `now_ms` returns the time of their arrival."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.topics: dict[str, TopicLog] = {}
@@ -49,7 +49,7 @@ class Listener:
         return sum(log.count for log in self.topics.values()) + self.shed
 
     def on_message(self, topic: str, payload: bytes, retain: bool) -> None:
-        """Log a message; beyond the bounds it is only counted."""
+        """Log a message; a message beyond the bounds is only counted."""
         if topic not in self.topics and len(self.topics) >= TOPICS_MAX:
             self.shed += 1
             return
@@ -66,7 +66,7 @@ class Listener:
 
 
 def cadence_ms(topics: Iterable[TopicLog]) -> int | None:
-    """Return the median time between messages of a topic; None if no topic had two."""
+    """Return the median time between messages of a topic; None if no topic had two messages."""
     gaps = [b - a for log in topics for a, b in pairwise(log.times_ms)]
     return median_low(gaps) if gaps else None
 

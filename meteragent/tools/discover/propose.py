@@ -1,4 +1,4 @@
-"""A candidate in words: what was heard, a configuration to start with, and what is uncertain."""
+"""A candidate in words: its messages, a configuration to start with, and what is uncertain."""
 
 import json
 import textwrap
@@ -43,13 +43,13 @@ def candidates(listener: Listener) -> list[Candidate]:
         and not any(f"{log.topic}/".startswith(f"{topic}/") for topic in ours)
     ]
     recognised = recognise(topics)
-    theirs = {id(log) for candidate in recognised for log in candidate.topics}
+    recognised_ids = {id(log) for candidate in recognised for log in candidate.topics}
     usual = [candidate for candidate in recognised if candidate.rank == 0]
     families = {candidate.profile for candidate in usual}
-    rest = [log for log in topics if id(log) not in theirs and not _is_of_family(log, families)]
+    unknown = [log for log in topics if id(log) not in recognised_ids and not _is_of_family(log, families)]
     by_payload = together([candidate for candidate in recognised if candidate.rank])
     return sorted(
-        usual + by_payload + guess(rest),
+        usual + by_payload + guess(unknown),
         key=lambda candidate: (candidate.rank, candidate.kind is not Kind.POWER, -candidate.count),
     )
 
@@ -60,25 +60,25 @@ def private_streams(listener: Listener) -> list[str]:
 
 
 def _is_of_family(log: TopicLog, families: Iterable[str]) -> bool:
-    """Return whether a topic is beside those of a known family: it has their first fixed segment."""
+    """Return whether a topic has the first fixed segment of a known family's topics."""
     parts = log.topic.split("/")
     for name in families:
         for template in PROFILES[name].topics:
-            fixed = [(i, part) for i, part in enumerate(template.split("/")) if "{" not in part][:1]
-            if all(i < len(parts) and parts[i] == part for i, part in fixed) and fixed:
+            segments = [(i, part) for i, part in enumerate(template.split("/")) if "{" not in part][:1]
+            if all(i < len(parts) and parts[i] == part for i, part in segments) and segments:
                 return True
     return False
 
 
 def report(listener: Listener, access: Access, seconds: int) -> str:
-    """Write everything that was heard, each candidate with its configuration, and what to do next."""
+    """Return the report: the messages, each candidate with its configuration, and what to do next."""
     meters = candidates(listener)
     lines = [f"Heard {listener.messages:,} messages on {len(listener.topics):,} topics in {seconds} s."]
     if listener.shed:
         lines.append(f"{listener.shed:,} of them came on further topics and were only counted: use --topic.")
     ours = private_streams(listener)
     if ours:
-        lines.append(f"{len(ours)} topics are private streams of meteragent and were left out.")
+        lines.append(f"{len(ours):,} topics are private streams of meteragent and were left out.")
     if not meters:
         lines += [
             "",
@@ -133,7 +133,7 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    """Wrap a text for a terminal; names are not broken."""
+    """Wrap a text for a terminal, without breaking names."""
     return textwrap.wrap(
         text,
         width=79,
@@ -149,20 +149,20 @@ def _kind_text(candidate: Candidate) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    remainder = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + remainder
 
 
 def _heard_text(candidate: Candidate) -> str:
     every_ms = cadence_ms(candidate.topics)
-    text = f"{candidate.count} messages"
+    text = f"{candidate.count:,} messages"
     if candidate.retained:
-        text += f", {candidate.retained} of them retained"
+        text += f", {candidate.retained:,} of them retained"
     return text + (f"; about one every {_rough(every_ms)}" if every_ms is not None else "")
 
 
 def _rough(duration_ms: int) -> str:
-    """Write a duration in whole seconds or minutes."""
+    """Return a duration in whole seconds or minutes."""
     if duration_ms < 1000:
         return f"{max(duration_ms, 1)} ms"
     seconds = round(duration_ms / 1000)
@@ -186,7 +186,7 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
     if candidate.device is not None and candidate.scale is None:
         yield f"the payload does not state the unit: {candidate.unit} is an assumption"
     if candidate.device is not None and not candidate.device.dead_band_known and candidate.kind is Kind.POWER:
-        yield "by how much the power may change before the device reports it: set source.dead_band to that"
+        yield "how far the power may change before the device reports it: set source.dead_band to that"
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
         yield "the interval that a reading covers: source.interval is the time between messages"
     parts = sorted({part for log in candidate.topics for part in _parts_beside(log)})
@@ -245,7 +245,7 @@ def _about_values(candidate: Candidate) -> Iterator[str]:
     if candidate.kind is Kind.POWER and any(number < 0 for number in numbers):
         yield "values below zero: is power fed in? the proposed window.range reaches as far below 0 as above"
     if candidate.kind is Kind.POWER and any(abs(number) > _HIGHEST_W for number in numbers):
-        yield "values above 100 kW in this unit: is it another unit, or not a home?"
+        yield "values above 100 kW in this unit: is the unit another one, or is this not a home?"
     if candidate.kind is Kind.REGISTER and any(b < a for row in candidate.watts for a, b in pairwise(row)):
         yield "a register that fell: two meters on one topic, a reset, or not a register"
 
@@ -254,18 +254,19 @@ def _about_values(candidate: Candidate) -> Iterator[str]:
 
 
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
-    """Write a configuration that is accepted as it stands; a single meter gets a neutral `name`.
+    """Return a configuration that is accepted without changes; a single meter gets a neutral `name`.
 
-    Several meters need a key file. Readings too sparse or too coarse for half hours get monthly windows.
+    Several meters need a key file. Readings that are too sparse or too coarse for half hours get monthly
+    windows.
     """
     text = _toml(candidate, access, name, coarse=False)
     return _toml(candidate, access, name, coarse=True) if config.refusals(config.parse(text)) else text
 
 
 def _toml(candidate: Candidate, access: Access, name: str, *, coarse: bool) -> str:
-    """Write a configuration with half hours; with days for slow readings, and months for `coarse` ones."""
-    several = len(candidate.meters) > 1
-    source = {"url": access.url, **dict(access.keys), **_place(candidate, None if several else name)}
+    """Return a configuration of half hours, of days for slow readings, or of months if `coarse`."""
+    has_many = len(candidate.meters) > 1
+    source = {"url": access.url, **dict(access.keys), **_place(candidate, None if has_many else name)}
     source |= {"profile": candidate.profile}
     source |= {
         key: text for key, text in (("value", candidate.value), ("time", candidate.time)) if text is not None
@@ -276,7 +277,7 @@ def _toml(candidate: Candidate, access: Access, name: str, *, coarse: bool) -> s
     if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
         source["interval"] = _interval(candidate)
     sink = {"topic": f"private/{PLACEHOLDER}/{'power' if candidate.kind is Kind.POWER else 'energy'}"}
-    if several:
+    if has_many:
         sink["pseudonym_key_file"] = _KEY_FILE
     tables = {
         "source": _lines(source),
@@ -286,7 +287,7 @@ def _toml(candidate: Candidate, access: Access, name: str, *, coarse: bool) -> s
     }
     if candidate.phases:
         tables["source"].insert(-2, f"phases = {json.dumps(list(candidate.phases))}")
-    if several:
+    if has_many:
         tables["sink"].append(f"# make the key once: {_MAKE_KEY}")
     return "\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in tables.items() if lines)
 
@@ -298,8 +299,8 @@ def _place(candidate: Candidate, name: str | None) -> dict[str, str]:
     segments = candidate.topics[0].topic.split("/")
     free = {PLACEHOLDER} if candidate.phases else {PLACEHOLDER, PHASE}
     parts = zip(candidate.template.split("/"), segments, strict=True)
-    fixed = [segment if part in free else part for part, segment in parts]
-    return {"topic": "/".join(fixed), "meter": name}
+    topic = "/".join(segment if part in free else part for part, segment in parts)
+    return {"topic": topic, "meter": name}
 
 
 def _lines(table: dict[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Recognise known families, by the topic's template and by the profiles that can read the payload."""
+"""Recognition of known families, by the topic's template and by the profiles that can read the payload."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -18,9 +18,9 @@ from meteragent.tools.discover.listener import TopicLog
 _PLAIN = (b"1", b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}')
 """A profile that can read one of these is recognised only by its topic."""
 _DOCUMENTS = (b"{", b"[", b"/")
-"""The beginnings of payloads that can be told apart from others: JSON, and P1 telegrams."""
+"""The beginnings of distinctive payloads: JSON, and P1 telegrams."""
 _FEW = 4
-"""Up to this many bare numbers on topics with uninformative names may be a meter's; more than that are
+"""The largest number of bare numbers on topics with uninformative names that may be a meter's; more are
 assumed to be the sensors of a whole house."""
 _BACK = "returned return ret export exported received produced production"
 _RETURNED = frozenset(_BACK.split())
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 def recognise(topics: Iterable[TopicLog]) -> list[Candidate]:
     """Recognise the known families.
 
-    Topics that match a family's template are not also tried by their payload.
+    The payloads of topics that match a family's template are not compared with other families.
     """
     logs, candidates = list(topics), []
     for profile in PROFILES.values():
@@ -53,16 +53,16 @@ def recognise(topics: Iterable[TopicLog]) -> list[Candidate]:
 
 
 def _place(template: str, log: TopicLog) -> Place | None:
-    parts, named = log.topic.split("/"), dict[str, str]()
-    expected = template.split("/")
-    if len(parts) != len(expected):
+    parts, names = log.topic.split("/"), dict[str, str]()
+    segments = template.split("/")
+    if len(parts) != len(segments):
         return None
-    for part, want in zip(parts, expected, strict=True):
-        if want in (PLACEHOLDER, PHASE):
-            named[want] = part
-        elif part != want:
+    for part, segment in zip(parts, segments, strict=True):
+        if segment in (PLACEHOLDER, PHASE):
+            names[segment] = part
+        elif part != segment:
             return None
-    return Place(log, named.get(PLACEHOLDER), named.get(PHASE))
+    return Place(log, names.get(PLACEHOLDER), names.get(PHASE))
 
 
 def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
@@ -79,7 +79,7 @@ def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
 def _candidate(profile: Profile, template: str, places: Sequence[Place], rank: int = 0) -> Candidate | None:
     """Find the first quantity of a profile on the topics of a template, power before energy."""
     by_kind = sorted(profile.quantities.items(), key=lambda item: item[1].kind is not Kind.POWER)
-    matches = {name: _read(quantity, template, places) for name, quantity in by_kind}
+    matches = {name: _rows(quantity, template, places) for name, quantity in by_kind}
     name = next((name for name, rows in matches.items() if rows), None)
     if name is None:
         return None
@@ -103,21 +103,21 @@ def _candidate(profile: Profile, template: str, places: Sequence[Place], rank: i
         scale=quantity.scale,
     )
     candidate.also = [
-        f"{other} ({profile.quantities[other].kind})" for other in matches if matches[other] and other != name
+        f"{key} ({profile.quantities[key].kind})" for key in matches if matches[key] and key != name
     ]
     _doubt_bare(candidate, rows)
     return candidate
 
 
-def _read(
+def _rows(
     quantity: Quantity, template: str, places: Sequence[Place]
 ) -> list[tuple[Place, list[PayloadNumber]]]:
     """Find the topics that hold a quantity; a bare number counts if its topic names its kind."""
     rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
     bare = {id(place) for place, _ in rows if _is_bare(place.log)}
     unnamed = [place for place, _ in rows if id(place) in bare and _named_kind(template, place) is None]
-    few = len(unnamed) <= _FEW and all(not words(place.log.topic) & _SAYS_OTHER for place in unnamed)
-    accepted = {id(place) for place in unnamed} if few else set()
+    is_meter = len(unnamed) <= _FEW and all(not words(place.log.topic) & _SAYS_OTHER for place in unnamed)
+    accepted = {id(place) for place in unnamed} if is_meter else set()
     return [
         (place, numbers)
         for place, numbers in rows
@@ -126,7 +126,7 @@ def _read(
 
 
 def _named_kind(template: str, place: Place) -> Kind | None:
-    """Return the kind that a bare number's topic names: its end first, then all of it."""
+    """Return the kind that the topic of a bare number names: in its last segment, else anywhere."""
     return implied(place.log.topic.rpartition("/")[2]) or implied(template) or implied(place.log.topic)
 
 
@@ -141,7 +141,7 @@ def _is_bare(log: TopicLog) -> bool:
 
 
 def _one_way(rows: list[tuple[Place, list[PayloadNumber]]]) -> list[tuple[Place, list[PayloadNumber]]]:
-    """Keep only consumption if phases report both directions, whose sum would be neither."""
+    """Return the rows of consumption if phases report both directions, whose sum would have no meaning."""
     consumed = [row for row in rows if not words(row[0].phase or "") & _RETURNED]
     return consumed if consumed and any(place.phase for place, _ in rows) else rows
 
@@ -160,17 +160,17 @@ def _doubt_bare(candidate: Candidate, rows: Sequence[tuple[Place, object]]) -> N
 
 
 def _merged(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Keep one candidate of a family on several templates, the first one with power; mention the others."""
+    """Return one candidate for each family, preferably of power, which mentions those on other templates."""
     families: defaultdict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         families[candidate.profile].append(candidate)
     best = []
     for family in families.values():
-        first = max(family, key=lambda candidate: candidate.kind is Kind.POWER)
-        for other in family:
-            if other is not first:
-                first.also.append(f"{other.kind} on {other.template}")
-        best.append(first)
+        preferred = max(family, key=lambda candidate: candidate.kind is Kind.POWER)
+        for candidate in family:
+            if candidate is not preferred:
+                preferred.also.append(f"{candidate.kind} on {candidate.template}")
+        best.append(preferred)
     return best
 
 
@@ -194,12 +194,12 @@ def _newest(log: TopicLog) -> bytes:
 
 def _reads(profile: Profile, payload: bytes) -> bool:
     """Return whether a payload holds one of a profile's quantities."""
-    alone = TopicLog("", payloads=deque([payload]))
-    return any(readings(quantity, alone) for quantity in profile.quantities.values())
+    log = TopicLog("", payloads=deque([payload]))
+    return any(readings(quantity, log) for quantity in profile.quantities.values())
 
 
 @cache
 def _distinct() -> tuple[Profile, ...]:
-    """List the families with distinctive payloads."""
+    """Return the families with distinctive payloads."""
     profiles = PROFILES.values()
     return tuple(profile for profile in profiles if not any(_reads(profile, plain) for plain in _PLAIN))

@@ -11,26 +11,27 @@ _BAUD = 4
 _LINE_END = re.compile(r"\r?\n")
 
 
-def restore(before: str, after: str) -> str:
-    """Give each telegram in a redacted text its header's mark, and a checksum that is as correct as before.
+def restore(recorded: str, redacted: str) -> str:
+    """Restore the mark in each telegram's header, and give it a checksum that is as correct as before.
 
     Both texts have the same length. The checksum is that of the lines as they are, or as they were before
     some program turned CR LF into LF.
     """
-    out = after
-    for telegram in _TELEGRAM.finditer(before):
+    text = redacted
+    for telegram in _TELEGRAM.finditer(recorded):
         start, end = telegram.span()
         mark = start + _BAUD
-        out = out[:mark] + before[mark] + out[mark + 1 :]
+        text = text[:mark] + recorded[mark] + text[mark + 1 :]
         if telegram["sum"] is None:
             continue
         sum_start, stated = telegram.start("sum"), int(telegram["sum"], 16)
         encodings = (_encode, _encode_with_cr)
-        matches = (encode for encode in encodings if checksum(encode(before[start:sum_start])) == stated)
-        encode, lines = next(matches, None), out[start:sum_start]
-        new = checksum(_encode(lines)) ^ 0xFFFF if encode is None else checksum(encode(lines))
-        out = f"{out[:sum_start]}{new:04X}{out[end:]}"
-    return out
+        matches = (encode for encode in encodings if checksum(encode(recorded[start:sum_start])) == stated)
+        encode, lines = next(matches, None), text[start:sum_start]
+        # A wrong checksum stays wrong: all bits of the correct one are inverted.
+        new_sum = checksum(_encode(lines)) ^ 0xFFFF if encode is None else checksum(encode(lines))
+        text = f"{text[:sum_start]}{new_sum:04X}{text[end:]}"
+    return text
 
 
 def _encode(text: str) -> bytes:

@@ -34,16 +34,17 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 class Redactor:
-    """Replaces the content of texts, equal content by equal content; `replaced` counts by kind.
+    """A redactor of texts, which replaces equal content by equal content; `replaced` counts by kind.
 
-    `entropy` returns a given number of random bytes; `keep` has names that stay besides the known words.
+    `entropy` returns a given number of random bytes; `keep` has names that stay in addition to the known
+    words.
     """
 
     def __init__(self, entropy: Callable[[int], bytes], keep: Iterable[str] = ()) -> None:
         self.replaced: Counter[str] = Counter()
         self._entropy = entropy
         self._keep = frozenset(keep)
-        self._known: dict[tuple[str, str], str] = {}
+        self._replacements: dict[tuple[str, str], str] = {}
         self._shift = Shift()
         self._key: tuple[str, ...] = ()
 
@@ -55,15 +56,15 @@ class Redactor:
     def text(self, text: str) -> str:
         """Redact a text, without changing its length."""
         self._key = ()
-        replaced = []
+        pieces = []
         for token in _TOKEN.finditer(text):
             if token["quoted"] is not None:
-                replaced.append(self._quoted(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
+                pieces.append(self._quoted(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
             elif token["run"] is not None:
-                replaced.append(self._free(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
+                pieces.append(self._free(token[0], is_key=bool(_KEY_FOLLOWS.match(text, token.end()))))
             else:
-                replaced.append(self._letters(token[0]))
-        return p1.restore(text, "".join(replaced))
+                pieces.append(self._letters(token[0]))
+        return p1.restore(text, "".join(pieces))
 
     def _quoted(self, text: str, *, is_key: bool) -> str:
         end = len(text) - (len(text) > 1 and text.endswith('"'))
@@ -79,8 +80,8 @@ class Redactor:
             return text
         pieces = _SPLIT.split(text)
         if "\\" in pieces or _OPAQUE.fullmatch(text):
-            return self._drawn("key", text)
-        return "".join(p if len(p) <= 1 or self._stays(p) else self._drawn("key", p) for p in pieces)
+            return self._replacement("key", text)
+        return "".join(p if len(p) <= 1 or self._stays(p) else self._replacement("key", p) for p in pieces)
 
     def _free(self, text: str, *, is_key: bool) -> str:
         """Redact a word outside quotes."""
@@ -93,30 +94,30 @@ class Redactor:
         """Redact a value: a known word, a time, a number, or something else."""
         if not text or self._stays(text) or _OBIS.fullmatch(text) or CLOCK.fullmatch(text):
             return text
-        moved = self._shift.text(text)
-        if moved is not None:
-            return self._time(text, *moved)
+        shifted = self._shift.text(text)
+        if shifted is not None:
+            return self._time(text, *shifted)
         measured = _MEASURED.fullmatch(text)
         if measured and (not measured["unit"] or measured["unit"].lower() in UNITS):
             return self._number(measured["number"]) + measured["space"] + measured["unit"]
-        return self._other(text)
+        return self._string(text)
 
-    def _other(self, text: str) -> str:
+    def _string(self, text: str) -> str:
         """Redact a string that may identify somebody: part by part if it has parts."""
         pieces = _SPLIT.split(text)
         if len(pieces) == 1 or "\\" in pieces or _OPAQUE.fullmatch(text):
-            return self._drawn("text", text)
+            return self._replacement("text", text)
         return "".join(self._value(p) if i % 2 == 0 else p for i, p in enumerate(pieces))
 
     def _stays(self, text: str) -> bool:
         return text in self._keep or known(text)
 
-    def _time(self, text: str, moved: str, fraction: str | None) -> str:
+    def _time(self, text: str, shifted: str, fraction: str | None) -> str:
         self.replaced["time"] += 1
         if fraction is None:
-            return moved
+            return shifted
         start = text.rindex("." + fraction) + 1
-        return moved[:start] + "".join(self._digit() for _ in fraction) + moved[start + len(fraction) :]
+        return shifted[:start] + "".join(self._digit() for _ in fraction) + shifted[start + len(fraction) :]
 
     def _number(self, text: str) -> str:
         digits = text.lstrip("+-")
@@ -125,14 +126,14 @@ class Redactor:
             return text
         integer, point, fraction = mantissa.partition(".")
         if not exponent and TIME_WORDS.intersection(self._key):
-            moved = self._shift.unix(integer)
-            if moved is not None:
+            shifted = self._shift.unix(integer)
+            if shifted is not None:
                 self.replaced["time"] += 1
-                return moved + point + "".join(self._digit() for _ in fraction)
+                return shifted + point + "".join(self._digit() for _ in fraction)
         if len(digits) <= _SHORT and integer == digits and self._small:
             return text
         sign = text[: len(text) - len(digits)]
-        return sign + self._once("number", mantissa, self._like) + mark + exponent
+        return sign + self._remembered("number", mantissa, self._like) + mark + exponent
 
     @property
     def _small(self) -> bool:
@@ -143,29 +144,29 @@ class Redactor:
         """Draw a number with as many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
-        first = "1" + string.digits[self._below(6)] if count > 1 else string.digits[1 + self._below(9)]
-        fresh = iter(first + "".join(self._digit() for _ in range(count - len(first))))
-        return mantissa[:leading] + "".join(next(fresh) if c.isdigit() else c for c in mantissa[leading:])
+        start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]
+        digits = iter(start + "".join(self._digit() for _ in range(count - len(start))))
+        return mantissa[:leading] + "".join(next(digits) if c.isdigit() else c for c in mantissa[leading:])
 
-    def _drawn(self, kind: str, text: str) -> str:
+    def _replacement(self, kind: str, text: str) -> str:
         if not any(character.isalnum() or ord(character) > 127 for character in text):
             return text
-        return self._once(kind, text, self._unknown)
+        return self._remembered(kind, text, self._unknown_word)
 
-    def _once(self, kind: str, text: str, draw: Callable[[str], str]) -> str:
+    def _remembered(self, kind: str, text: str, draw: Callable[[str], str]) -> str:
         """Return the replacement of a string, drawn at its first appearance."""
         self.replaced[kind] += 1
-        shape = "number" if kind == "number" else "text"  # a key may come again as a value
-        if (shape, text) not in self._known:
-            self._known[shape, text] = draw(text)
-        return self._known[shape, text]
+        shape = "number" if kind == "number" else "text"  # a key may occur again as a value
+        if (shape, text) not in self._replacements:
+            self._replacements[shape, text] = draw(text)
+        return self._replacements[shape, text]
 
-    def _unknown(self, text: str) -> str:
+    def _unknown_word(self, text: str) -> str:
         """Draw a string of the same shape that is not a known word, so that it means nothing."""
-        drawn = self._letters(text)
-        while len(text) > _SHORT and self._stays(drawn):
-            drawn = self._letters(text)
-        return drawn
+        word = self._letters(text)
+        while len(text) > _SHORT and self._stays(word):
+            word = self._letters(text)
+        return word
 
     def _letters(self, text: str) -> str:
         """Replace letters with letters and digits with digits; escapes stay escapes."""
@@ -180,7 +181,7 @@ class Redactor:
         return "".join(pieces)
 
     def _pair(self) -> str:
-        return "6" + string.digits[1 + self._below(9)]
+        return "6" + string.digits[1 + self._random(9)]
 
     def _characters(self, text: str, *, hexadecimal: bool) -> str:
         return "".join(self._character(character, 6 if hexadecimal else 26) for character in text)
@@ -190,13 +191,13 @@ class Redactor:
             return self._digit()
         if character.isalpha():
             alphabet = string.ascii_uppercase if character.isupper() else string.ascii_lowercase
-            return alphabet[self._below(letters)]
+            return alphabet[self._random(letters)]
         return character if character.isascii() or _SURROGATE.match(character) else "*"
 
     def _digit(self) -> str:
-        return string.digits[self._below(10)]
+        return string.digits[self._random(10)]
 
-    def _below(self, limit: int) -> int:
+    def _random(self, limit: int) -> int:
         return int.from_bytes(self._entropy(8)) % limit
 
 

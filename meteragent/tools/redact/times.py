@@ -17,7 +17,7 @@ _FORMS = (
     re.compile(r"(?P<y>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)(?P<rest>[0-2]\d[0-5]\d[0-5]\d[WS])"),
     re.compile(r"(?P<head>[HEhe])(?P<y>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)(?P<rest>[0-2]\d[0-5]\d[0-5]\d)"),
 )
-"""RFC 3339 and what looks like it, ISO 8601 basic, day first, P1 (W, S), Teleinfo (H, E)."""
+"""RFC 3339 and similar forms, ISO 8601 basic, day first, P1 (W, S), Teleinfo (H, E)."""
 
 _REST = re.compile(r"(?:[Tt ]?\d\d:?\d\d(?::?\d\d)?(?:\.(?P<fraction>\d+))?(?: ?[Zz]|[+-]\d\d:?\d\d)?)?[WS]?")
 CLOCK = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
@@ -28,16 +28,16 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """The shift of all times by the days that bring the first to BASE; distant times go there as well."""
+    """The shift of all times by the days that bring the first to BASE; distant times get that date too."""
 
     def __init__(self) -> None:
         self._days: int | None = None
 
-    def _moved(self, day: date) -> date:
+    def _shifted(self, day: date) -> date:
         if self._days is None:
             self._days = (BASE - day).days
-        moved_days = (day - BASE).days + self._days
-        return BASE + timedelta(days=moved_days if abs(moved_days) <= NEAR_DAYS else 0)
+        offset_days = (day - BASE).days + self._days
+        return BASE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
         """Shift a time, and return it with the fraction of its second; None if the text is not a time.
@@ -46,25 +46,25 @@ class Shift:
         """
         for form in _FORMS:
             match = form.fullmatch(text)
-            rest = match and _REST.fullmatch(match["rest"])
-            if match and rest:
+            clock = match and _REST.fullmatch(match["rest"])
+            if match and clock:
                 break
         else:
             return None
         year = int(match["y"]) + (2000 if len(match["y"]) == 2 else 0)
-        out = list(text)
+        characters = list(text)
         try:
-            moved = self._moved(date(year, int(match["m"]), int(match["d"])))
-            new = {
-                "y": f"{moved.year:04}"[-len(match["y"]) :],
-                "m": f"{moved.month:02}",
-                "d": f"{moved.day:02}",
+            day = self._shifted(date(year, int(match["m"]), int(match["d"])))
+            parts = {
+                "y": f"{day.year:04}"[-len(match["y"]) :],
+                "m": f"{day.month:02}",
+                "d": f"{day.day:02}",
             }
         except ValueError:
-            new = {name: "9" * len(match[name]) for name in "ymd"}
-        for name, digits in new.items():
-            out[match.start(name) : match.end(name)] = digits
-        return "".join(out), rest["fraction"]
+            parts = {name: "9" * len(match[name]) for name in "ymd"}
+        for name, digits in parts.items():
+            characters[match.start(name) : match.end(name)] = digits
+        return "".join(characters), clock["fraction"]
 
     def unix(self, digits: str) -> str | None:
         """Shift whole Unix seconds, milliseconds, ..; None if the digits are not a time from 2001 to 2096."""
@@ -72,5 +72,5 @@ class Shift:
         if scale is None or not _UNIX_MIN <= int(digits) // scale < _UNIX_MAX:
             return None
         day = datetime.fromtimestamp(int(digits) // scale, UTC).date()
-        moved = int(digits) + (self._moved(day) - day).days * _DAY_S * scale
-        return f"{moved:0{len(digits)}}" if moved >= 0 and len(str(moved)) <= len(digits) else None
+        shifted = int(digits) + (self._shifted(day) - day).days * _DAY_S * scale
+        return f"{shifted:0{len(digits)}}" if shifted >= 0 and len(str(shifted)) <= len(digits) else None

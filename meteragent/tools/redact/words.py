@@ -86,7 +86,7 @@ def parts(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def known(text: str) -> bool:
-    """Return whether a name consists of known words, and of at most one number of two digits."""
+    """Return whether a name consists of known words and at most one number of up to two digits."""
     if text.lower() in WORDS:
         return True
     pieces = parts(text)

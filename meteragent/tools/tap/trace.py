@@ -41,14 +41,14 @@ class Trace:
     """
 
     def __init__(self, phases: Sequence[str], rules: Terms) -> None:
-        """Start without readings; `rules` say how readings count."""
+        """Start without readings; `rules` are the terms under which readings count."""
         self.since_ms = 0
         self.readings: list[tuple[int, int]] = []
         self._phases = phases_of(phases, rules)
         self._rules = rules
 
     def add(self, phase: str | None, time_ms: int, value_u: int) -> None:
-        """Take in a reading; the sum of the phases counts, once all of them are known."""
+        """Add a reading; if it is of a phase, the sum counts once all phases have one."""
         if phase is not None:
             accepted = self._phases.accept(phase, Pending(time_ms, value_u, None))
             give_back(accepted.free if accepted.sum is None else [*accepted.free, accepted.sum.token])
@@ -63,7 +63,7 @@ class Trace:
             self._drop(1 + KEPT_MAX // 10)
 
     def _insert(self, time_ms: int, value_u: int, *, is_sum: bool) -> None:
-        """Insert a reading by its time; of two at the same time the first counts, of phase sums the last."""
+        """Insert a reading by its time; of two at one time the first counts, but of two sums the last."""
         index = bisect_left(self.readings, (time_ms,))
         if index == len(self.readings) or self.readings[index][0] != time_ms:
             self.readings.insert(index, (time_ms, value_u))

@@ -18,7 +18,7 @@ from meteragent.wire.descriptor import describe
 WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
 HEAD = _ROW.format("meter", "slot, UTC", "measured", "sent", "sd", "95%: low", "high", "err/sd")
-LEGEND = "* = measured only since this meter was first heard here, so not compared"
+LEGEND = "* = measured only since this meter's first reading here, so not compared"
 
 
 class StreamView:
@@ -27,8 +27,8 @@ class StreamView:
     def __init__(
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
     ) -> None:
-        """Start without readings; `key` is the pseudonyms' key, `meter` the only one to show (None: all)."""
-        others = settings.others_per_day(config, stream)
+        """Start without readings; `key` is that of pseudonyms, `meter` the only meter to show (None: all)."""
+        others_per_day = settings.others_per_day(config, stream)
         self.name = stream.name
         self.unit = stream.source.unit
         self._source = settings.topic_of(stream.source)
@@ -36,7 +36,7 @@ class StreamView:
         self._max_payload, self._max_meters = stream.source.max_payload, stream.source.max_meters
         self._sink_topic = stream.sink.topic
         self._key, self._only = key, meter
-        self._schedule = settings.schedule(stream, others)
+        self._schedule = settings.schedule(stream, others_per_day)
         self._traces: dict[str, Trace] = {}
         self._meters: dict[str, str] = {}
         self._half_widths = _half_widths(settings.shapes(stream), self._schedule.usual)
@@ -52,7 +52,7 @@ class StreamView:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
 
     def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
-        """Take in a message of a meter; return whether it held readings of one that is shown."""
+        """Process a message of a meter; return whether it held readings of a meter that is shown."""
         place = self._source.place(topic)
         if place is None or retain or len(payload) > self._max_payload or self._only not in (None, place[0]):
             return False
@@ -168,13 +168,13 @@ class View:
         self.say(HEAD)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Take in a message of a meter, and rewrite the line of the open slot."""
+        """Process a message of a meter, and rewrite the line of the open slot."""
         if stream.raw(topic, payload, retain, self._now_ms()):
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
     def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Take in a message that was sent, and write the line of its slot."""
+        """Process a message that was sent, and write the line of its slot."""
         line = None if retain else stream.released(topic, payload)
         if line is None:
             return

@@ -67,7 +67,7 @@ def dither_tests(
         p_values.append(_p_values(law, part / steps, _Sample(b[kinds == kind], *arrays)))
     is_possible = bool(np.isin(b, (0, 1)).all())
     for name, p in zip(
-        ("rounding b", "beside the noise", "at fractions"), np.min(p_values, axis=0), strict=True
+        ("rounding up", "beside the noise", "at fractions"), np.min(p_values, axis=0), strict=True
     ):
         yield name, min(1.0, float(p) * parts.size) if is_possible else 0.0
 

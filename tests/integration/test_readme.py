@@ -83,7 +83,8 @@ COMMAND_LINES = [line for line in LINES if line.startswith(PROGRAM)]
 
 def test_the_commands_are_known() -> None:
     """The tests below run every command of these pages, in the order in which they are shown."""
-    names = ["discover", "check", "run", "tap", "check", "check", "run", "ledger", "export", "plan", "audit"]
+    names = ["discover", "check", "run", "tap", "check", "check", "run", "ledger", "export"]
+    names += ["plan", "plan", "audit"]
     assert [shlex.split(line)[1] for line in COMMAND_LINES] == names
 
 
@@ -131,11 +132,12 @@ async def shelly(broker: Broker) -> AsyncIterator[str]:
 
 async def test_the_commands_work_in_their_order(broker: Broker, tmp_path: Path) -> None:
     """With the configuration in home.toml, each command does what the page says, as a user types it."""
-    plain, event_, run, ledger, export, plan, audit = COMMAND_LINES[4:]
+    plain, event_, run, ledger, export, plan, nested_plan, audit = COMMAND_LINES[4:]
     (tmp_path / "home.toml").write_text(HOME)
     assert "factor of at most e^1 = 2.72" in " ".join(printed(plain, tmp_path).split())
     assert event.parse(shlex.split(event_)[-1]).name in printed(event_, tmp_path)
     assert "To hide a TV evening" in printed(plan, tmp_path)
+    assert "privacy.shares = {" in printed(nested_plan, tmp_path)
     assert "no evidence against the promise" in printed(audit, tmp_path)
     (tmp_path / "home.toml").write_text(shortened(HOME, broker.url))
     with running(run, tmp_path):

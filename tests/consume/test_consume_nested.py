@@ -302,7 +302,7 @@ def test_what_the_cores_of_one_table_send_adds_up(source: str, field: int) -> No
     )
     watts = np.random.default_rng(2).integers(0, 3000, 70 * 48)
     counted = np.round(np.cumsum(watts) / 2000, 3)
-    streams = []
+    streams: list[Series] = []
     for part in config.parse(text).stream:
         core = core_of(config.schedule(part))
         pipeline = Pipeline(core, Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())

@@ -160,7 +160,7 @@ def test_kappa_is_rounded_up_and_hardly(a: Fraction) -> None:
 
 
 def test_kappa_of_the_presets() -> None:
-    """1.0023 at the default (1 W of 220), 1.0126 for `television` (1 W of 40)."""
+    """It is 1.0023 at the default (1 W of 220), and 1.0126 for `television` (1 W of 40)."""
     assert round(float(kappa("1/220")), 4) == 1.0023
     assert round(float(kappa("1/40")), 4) == 1.0126
 

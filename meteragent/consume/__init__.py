@@ -10,6 +10,8 @@
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
     mean_day(home, window_ms)               # the bands of a month's mean day
     band_energies(home, window_ms)          # kWh of each band of a tariff
+    tariff_cost(home, tariff, window_ms)    # what that cost, in EUR
+    compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
     days, months = nested(days, months)     # streams that `privacy.shares` makes: better, and unbiased
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
@@ -28,7 +30,7 @@ Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archiv
 which needs pyarrow).
 
 `message` parses descriptors and records (`senml`: records in packs), and `series` collects them and makes
-estimates. `register`, `shape`, `nesting`, `feeder`, `view`, `guess` and `many` build on `series`.
+estimates. `register`, `shape`, `tariff`, `nesting`, `feeder`, `view`, `guess` and `many` build on `series`.
 """
 
 from meteragent.consume.archive import read as read_archive
@@ -42,7 +44,9 @@ from meteragent.consume.rules import Rules
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
 from meteragent.consume.shape import Curve, MeanDay, band_energies, curve, mean_day
 from meteragent.consume.slots import Slots
+from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
 from meteragent.consume.view import View, nonnegative
+from meteragent.domain.tariff import Tariff
 
 __all__ = [
     "Cells",
@@ -59,10 +63,13 @@ __all__ = [
     "Rules",
     "Series",
     "Slots",
+    "Tariff",
+    "TariffChoice",
     "View",
     "band_energies",
     "by_feeder",
     "collect",
+    "compare_tariffs",
     "curve",
     "guess_under_prior",
     "mean_day",
@@ -72,5 +79,6 @@ __all__ = [
     "nonnegative",
     "peak",
     "read_archive",
+    "tariff_cost",
     "total",
 ]

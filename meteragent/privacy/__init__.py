@@ -20,6 +20,7 @@ Modules:
     composition, divergence           the privacy loss of several releases together
     floor                             lower bounds on the error of every mechanism
     accuracy, totals, usefulness      a mechanism's errors, predicted
+    tail                              how likely noise alone makes a difference
     stream, curve                     consecutive windows, and load curves
     sampling, exact, bits, keyed      exact samplers, exact arithmetic, sources of random bits
 

@@ -1,0 +1,162 @@
+"""The cost of what a home used, under tariffs: from energies of bands to money, each with its interval.
+
+    flat = Tariff("flat", {"day": 0.30, "night": 0.30}, fee=9.5)
+    night = Tariff("night", {"day": 0.34, "night": 0.22}, fee=11)
+    tariff_cost(home, flat, month_ms)                     # Estimate in EUR
+    choice = compare_tariffs(home, [flat, night], month_ms)
+    choice.cheapest, choice.sureness                      # 'night', 0.97
+
+A cost is a sum of independent slot values with known weights, the prices; its interval is exact in the sense
+of `privacy.totals`. Costs of several windows need the energies of all their bands, each window complete.
+
+Energy whose band is unknown (the band "unknown" of a register) has a price only if the tariff gives it one.
+Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval is the
+union of those for each price in that range, which holds the cost with the stated probability whatever the
+price is, and the value is the middle of that interval: no guess of the price.
+
+How sure the cheapest tariff is
+-------------------------------
+For every other tariff, its p-value is the largest chance, over all loads under which that other tariff
+costs as little or less, that the noise makes the released difference at least as large (`privacy.tail`).
+`sureness` is 1 minus the sum of these p-values, at least 0. So for two tariffs the wrong one is called the
+cheapest with a sureness of 1 - p or more in at most a share p of windows; for k tariffs in at most (k - 1) p.
+Two tariffs that cost the same at any load cannot be told apart: then the sureness is 0.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meteragent.consume.series import Estimate, Floats, Series, parts_of
+from meteragent.domain.shape import Space
+from meteragent.domain.tariff import Tariff, price_difference
+from meteragent.privacy.tail import Term, tail
+from meteragent.privacy.totals import half_width_of_total, sd_of_total
+
+
+@dataclass(frozen=True)
+class TariffChoice:
+    """What each tariff would have cost, by name, the cheapest of them, and how sure that is.
+
+    `p_values` are those of the other tariffs. `sureness` is 1 minus their sum, at least 0.
+    """
+
+    costs: Mapping[str, Estimate]
+    cheapest: str
+    p_values: Mapping[str, float]
+
+    @property
+    def sureness(self) -> float:
+        """How sure it is that no other tariff would have cost less."""
+        return max(0.0, 1 - sum(self.p_values.values()))
+
+
+def tariff_cost(
+    series: Series, tariff: Tariff, start_ms: int, end_ms: int | None = None, coverage: float = 0.95
+) -> Estimate:
+    """Estimate what the energy of one window cost, or that of all windows from `start_ms` to `end_ms`.
+
+    A local month costs one fee; another window costs it in proportion to 30.4375 days.
+
+    Raises:
+        ValueError: there is no such window, or a record is missing; the slots are not energies of bands; a
+            band has no price; or coverage is not between 0 and 1.
+    """
+    return _cost(_windows(series, start_ms, end_ms), tariff, coverage)
+
+
+def compare_tariffs(
+    series: Series,
+    tariffs: Sequence[Tariff],
+    start_ms: int,
+    end_ms: int | None = None,
+    coverage: float = 0.95,
+) -> TariffChoice:
+    """Compare what tariffs would have cost for the same energy, and say how sure the cheapest is.
+
+    Raises:
+        ValueError: there are fewer than two tariffs, or two have one name or different currencies; or as
+            `tariff_cost`.
+    """
+    names = [tariff.name for tariff in tariffs]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError("a comparison needs at least two tariffs, each with a name of its own")
+    if len({tariff.currency for tariff in tariffs}) > 1:
+        raise ValueError("a comparison needs tariffs in one currency")
+    windows = _windows(series, start_ms, end_ms)
+    costs = {tariff.name: _cost(windows, tariff, coverage) for tariff in tariffs}
+    cheapest = min(tariffs, key=lambda tariff: costs[tariff.name].value)
+    p_values = {
+        tariff.name: _p_value(windows, tariff, cheapest) for tariff in tariffs if tariff is not cheapest
+    }
+    return TariffChoice(costs, cheapest.name, p_values)
+
+
+def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
+    """Select complete windows of bands: the one that starts at a time, or all of a stretch."""
+    if end_ms is None:
+        end_ms = int(series.of_window(start_ms).end_ms[-1])
+    windows = series.between(start_ms, end_ms)
+    if any(windows.terms(record).space is not Space.BANDS for record in windows.records):
+        raise ValueError("only windows with the space 'bands' have energies that a tariff prices")
+    return windows
+
+
+def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
+    """Estimate a cost; each window's energy of unknown band may have any price of its range."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
+    prices = np.array([tariff.price_range(record.band or "") for record in windows.records])
+    costs = prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]
+    fees = _fees(windows, tariff)
+    low, high = float(costs.min(axis=1).sum()) + fees, float(costs.max(axis=1).sum()) + fees
+    noisy, weights = _noisy(windows, prices)
+    parts = list(parts_of(noisy, weights))
+    half = half_width_of_total(parts, coverage) if parts else 0.0
+    deviation = sd_of_total(parts) if parts else 0.0
+    return Estimate((low + high) / 2, deviation, low - half, high + half, coverage, tariff.currency)
+
+
+def _fees(windows: Series, tariff: Tariff) -> float:
+    """Sum the fees of windows."""
+    starts = {record.time_ms: windows.terms(record) for record in windows.records}
+    return sum(
+        tariff.fees(terms.length_ms, is_month=terms.calendar(terms.timezone or "UTC").unit == "1mo")
+        for terms in starts.values()
+    )
+
+
+def _noisy(windows: Series, prices: Floats) -> tuple[Series, Floats]:
+    """Select the records whose price may differ from 0, and the largest size of their weights.
+
+    Noise that is symmetric and falls away from 0 spreads a sum more, the larger its weight; so an interval
+    for the largest weight is wide enough for each price of the range.
+    """
+    weights = np.abs(prices).max(axis=1) * windows.kwh_per_unit
+    records = tuple(
+        record for record, weight in zip(windows.records, weights.tolist(), strict=True) if weight
+    )
+    return replace(windows, records=records), weights[weights != 0]
+
+
+def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
+    """Return the chance that noise alone makes a tariff look as much dearer than the cheapest as it does.
+
+    Where the prices of unknown bands leave a range of differences, the smallest difference and the largest
+    noise of that range count.
+    """
+    prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
+    released = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
+    difference = float(released) + _fees(windows, tariff) - _fees(windows, cheapest)
+    terms = list(_terms(*_noisy(windows, prices)))
+    is_range = bool((prices[:, 0] != prices[:, 1]).any())
+    if not terms or (is_range and difference <= 0):
+        return 0.0 if difference > 0 else 1.0
+    return tail(terms, difference)
+
+
+def _terms(windows: Series, weights: Floats) -> Iterator[Term]:
+    for part in parts_of(windows, weights):
+        [weight] = part.weights  # slots in l1 are parts of their own
+        yield Term(part.mechanism, weight, part.windows, part.rounding)

@@ -1,0 +1,196 @@
+"""The chance that noise alone makes a weighted sum of values as large as the one that was released.
+
+A comparison of two costs is a weighted sum of independent slot values of windows with n = 1: the difference
+of the costs. `tail` is the p-value of such a difference, `quantile` its inverse.
+
+Theory of operation
+-------------------
+A dithered slot whose value is f of a quantum above a whole one has the error e = z + B - f in quanta, with
+B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which falls in k,
+
+    P(e >= y) = (1 - f) T(ceil(y + f)) + f T(ceil(y + f) - 1).
+
+Write y = k - s with 0 <= s < 1. For f <= s it is (1 - f) T(k) + f T(k - 1), which rises in f; for f > s it is
+at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s, which is
+P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load, and so is
+a sum of independent such terms with positive weights. The error -e has the law of e at 1 - f, so the sign of a weight
+does not matter:
+
+    P(w_1 e_1 + .. + w_m e_m >= x) <= P(|w_1| (z_1 + U_1) + .. + |w_m| (z_m + U_m) >= x).
+
+For one term the bound is attained. For more, the largest chance over all loads lies between the bound at x
+and, where the tail is convex, the bound at x + (|w_1| + .. + |w_m|)/2, which is less than the mean of the
+chance over uniform f. Rounded half up, e is at most z + 1/2, which z + U + 1/2 dominates.
+
+One term has a closed form. The law of a sum is convolved by the fast Fourier transform, on a grid of 1/1024
+of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points of the
+grid is divided between them so that the mean stays. That raises tails by less than 1e-6 of themselves for
+each term. The grid ends where the mass beyond is below 1e-13 (Chernoff's bound), and 1e-12 is added for it
+and for the rounding of the transform.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.accuracy import Rounding
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+
+Floats = NDArray[np.float64]
+
+_CELLS_PER_DECAY = 1024
+_BEYOND = 1e-13  # the mass that may lie beyond the grid
+_INEXACT = 1e-12  # an upper bound of the numerical error of a chance
+
+
+class Term(NamedTuple):
+    """As many independent `values` of a mechanism with n = 1, each times a `weight` that is not 0."""
+
+    mechanism: LInfLaplace
+    weight: float
+    values: int = 1
+    rounding: Rounding = "dithered"
+
+
+class _Kind(NamedTuple):
+    """The size of a quantum in the sum, and a = epsilon q."""
+
+    size: float
+    a: float
+
+    @property
+    def decay(self) -> float:
+        """The length over which the tail falls by a factor of e."""
+        return self.size / self.a
+
+
+class _Law(NamedTuple):
+    """P(sum >= x[i]) = tail[i] of the sum, less its mean, linear between the points."""
+
+    x: Floats
+    tail: Floats
+
+
+def tail(terms: Iterable[Term], x: float) -> float:
+    """Return the largest chance, over all loads, that the error of a sum is at least x.
+
+    It is exact for one term, and otherwise an upper bound (see above).
+
+    Raises:
+        ValueError: there is no term; one has n > 1, values < 1, or a weight that is 0 or not finite.
+    """
+    kinds, mean = _kinds(terms)
+    if len(kinds) == 1 and kinds[0][1] == 1:
+        kind = kinds[0][0]
+        return float(_slot_tail(kind.a, np.array([(x - mean) / kind.size + 0.5]))[0])
+    law = _law(kinds)
+    return min(1.0, float(np.interp(x - mean, law.x, law.tail)) + _INEXACT)
+
+
+def quantile(terms: Iterable[Term], chance: float) -> float:
+    """Return the least x, at least 0, that an error of the sum reaches with at most this chance at any load.
+
+    Raises:
+        ValueError: the chance is not between 1e-9 and 1; or as `tail`.
+    """
+    if not 1e-9 <= chance < 1:
+        raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
+    listed = list(terms)
+    low, high = 0.0, 1.0
+    while tail(listed, high) > chance:
+        low, high = high, 2 * high
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if tail(listed, middle) > chance else (low, middle)
+    return high
+
+
+def _kinds(terms: Iterable[Term]) -> tuple[tuple[tuple[_Kind, int], ...], float]:
+    """Count the terms of each kind, and return the mean of the dominating sum."""
+    counts, mean = Counter[_Kind](), 0.0
+    for term in terms:
+        size = abs(term.weight) * float(term.mechanism.quantum)
+        if term.mechanism.n != 1 or term.values < 1 or not 0 < size < math.inf:
+            raise ValueError(f"no such term of a sum: {term}")
+        counts[_Kind(size, float(term.mechanism.a))] += term.values
+        mean += term.values * size * (0.5 if term.rounding == "dithered" else 1)
+    if not counts:
+        raise ValueError("a sum has at least one term")
+    return tuple(sorted(counts.items(), reverse=True)), mean
+
+
+def _slot_tail(a: float, y: Floats) -> Floats:
+    """Return P(z + U >= y): T(k) = r^k / (1 + r) for k >= 0, r = e^-a, linear between whole k."""
+    k = np.ceil(y)
+    return np.asarray((1 - (k - y)) * _whole_tail(a, k) + (k - y) * _whole_tail(a, k - 1))
+
+
+def _whole_tail(a: float, k: Floats) -> Floats:
+    """Return T(k) = P(z >= k), for k < 0 as 1 - T(1 - k)."""
+    far = np.exp(-a * np.where(k < 0, 1 - k, k)) / (1 + math.exp(-a))
+    return np.where(k < 0, 1 - far, far)
+
+
+def _slot_excess(a: float, y: Floats) -> Floats:
+    """Return E max(z + U - y, 0) for y >= 1/2: at whole k, r^k / (2 (1 - r)); before it, as T integrates."""
+    k = np.ceil(y)
+    s = k - y
+    at, before = _whole_tail(a, k), _whole_tail(a, k - 1)
+    return np.asarray(np.exp(-a * k) / (-2 * math.expm1(-a)) + s * at + s**2 * (before - at) / 2)
+
+
+@lru_cache(maxsize=64)
+def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
+    """Convolve the terms, each less its mean."""
+    cell = max(kind.decay for kind, _ in kinds) / _CELLS_PER_DECAY
+    reach = math.ceil(_reach(kinds) / cell)
+    size = 1 << math.ceil(math.log2(2 * reach + 2))
+    spectrum = np.ones(size // 2 + 1)
+    for kind, count in kinds:
+        spectrum *= np.fft.rfft(_circle(kind, cell, size)).real ** count
+    masses = np.fft.irfft(spectrum, size)[: reach + 1]  # of the cells 0, 1, 2 ..; the law is symmetric
+    upper = np.clip(np.cumsum(masses[::-1])[::-1] - masses / 2, 0, 0.5)
+    x = cell * np.arange(-reach, reach + 1, dtype=np.float64)
+    law = _Law(x, np.concatenate((1 - upper[:0:-1], upper)))
+    for column in law:
+        column.setflags(write=False)
+    return law
+
+
+def _circle(kind: _Kind, cell: float, size: int) -> Floats:
+    """Return the masses of a term at the points of the grid, negative ones at the end of the circle.
+
+    A point has E of the hat function around it: a second difference of the mean excess.
+    """
+    points = np.arange(size // 2 + 1, dtype=np.float64) * (cell / kind.size)
+    excess = _slot_excess(kind.a, points + 0.5)
+    masses = np.maximum(np.diff(excess, 2), 0) * (kind.size / cell)
+    at_zero = 1 - 2 * float(np.sum(masses))
+    circle = np.zeros(size)
+    circle[0] = max(at_zero, 0)
+    circle[1 : masses.size + 1] = masses
+    circle[size - masses.size :] = masses[::-1]
+    return circle
+
+
+def _reach(kinds: tuple[tuple[_Kind, int], ...]) -> float:
+    """Return a distance from the mean that the sum exceeds with a chance below 1e-13 (Chernoff)."""
+    decay = max(kind.decay for kind, _ in kinds)
+    best = math.inf
+    for share in (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97):
+        slope = share / decay
+        moment = sum(count * _log_moment(kind, slope) for kind, count in kinds)
+        best = min(best, (math.log(1 / _BEYOND) + moment) / slope)
+    return best
+
+
+def _log_moment(kind: _Kind, slope: float) -> float:
+    """Return ln E exp(slope (X - E X)) of a term: ((1 - r)^2 / ((1 - r e^t)(1 - r e^-t))) sinh(t/2)/(t/2)."""
+    t, a = slope * kind.size, kind.a
+    noise = 2 * math.log(-math.expm1(-a)) - math.log(-math.expm1(t - a)) - math.log(-math.expm1(-t - a))
+    half = t / 2
+    return noise + half + math.log(-math.expm1(-2 * half) / (2 * half))

@@ -1,0 +1,58 @@
+"""Windows of bands as a receiver has them, without an agent."""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+from meteragent import config
+from meteragent.consume import Series, collect
+from meteragent.domain.grid import parse_time
+from meteragent.domain.schedule import Schedule
+from meteragent.domain.shape import UNKNOWN_BAND
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
+from tests.support.configurations import written
+
+JUNE_MS = parse_time("2026-05-31T22:00:00Z")
+JULY_MS = parse_time("2026-06-30T22:00:00Z")
+AUGUST_MS = parse_time("2026-07-31T22:00:00Z")
+"""The starts of months in Amsterdam."""
+
+BANDS = """
+[[window.band]]
+name = "day"
+days = "mon-fri"
+hours = ["07:00/23:00"]
+[[window.band]]
+name = "weekend"
+days = "sat,sun"
+hours = ["07:00/23:00"]
+"""
+REGISTER = "kind = 'register'\nunit = 'kWh'\nevery = '10s'\ndead_band = 0.001"
+POWER = "hold = '60s'\nevery = '10s'\ndead_band = 1"
+
+
+@functools.cache
+def text_of_bands(privacy: str = "", length: str = "1mo", source: str = POWER, more: str = "") -> str:
+    """A configuration of the preset `tariff` with three bands; `more` goes to the end of the file."""
+    window = f"length = '{length}'\ntimezone = 'Europe/Amsterdam'\nrest = 'night'"
+    return written(privacy=f"preset = 'tariff'\n{privacy}", window=window, source=source) + BANDS + more
+
+
+@functools.cache
+def schedule_of_bands(privacy: str = "", length: str = "1mo", source: str = POWER) -> Schedule:
+    """The schedule of `text_of_bands`."""
+    return config.schedule(config.parse(text_of_bands(privacy, length, source)).stream[0])
+
+
+def received(known: Schedule, windows: Sequence[Mapping[str, int]], start_ms: int = JUNE_MS) -> Series:
+    """The series of a meter that sent these quanta by band, a mapping for each window."""
+    assert known.first_ms(start_ms) == start_ms
+    messages: list[bytes] = []
+    for quanta in windows:
+        shared = describe(known.terms(start_ms))
+        messages.append(shared.message("m1", start_ms))
+        for index, band in enumerate(shared.terms.bands):
+            value = quanta.get(band.name, 0) if band.name == UNKNOWN_BAND else quanta[band.name]
+            messages.append(RecordFormat.of(shared).record("m1", start_ms, index, value))
+        start_ms = known.grid.end_ms(start_ms)
+    return collect(messages)["m1"]

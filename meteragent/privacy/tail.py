@@ -13,8 +13,8 @@ B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which falls in k,
 Write y = k - s with 0 <= s < 1. For f <= s it is (1 - f) T(k) + f T(k - 1), which rises in f; for f > s it is
 at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s, which is
 P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load, and so is
-a sum of independent such terms with positive weights. The error -e has the law of e at 1 - f, so the sign of a weight
-does not matter:
+a sum of independent such terms with positive weights. The error -e has the law of e at 1 - f, so the sign of
+a weight does not matter:
 
     P(w_1 e_1 + .. + w_m e_m >= x) <= P(|w_1| (z_1 + U_1) + .. + |w_m| (z_m + U_m) >= x).
 

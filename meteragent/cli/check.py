@@ -24,7 +24,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
         guarantees = [
-            guarantee.of(stream, events, names, config.others_per_day(settings, stream), archived=archived)
+            guarantee.of(
+                stream,
+                events,
+                names,
+                config.others_per_day(settings, stream),
+                archived=archived,
+                tariffs=config.tariffs(settings, stream),
+            )
             for stream in settings.stream
         ]
         if not options.json:

@@ -22,14 +22,17 @@ from meteragent.config.nested import expanded
 from meteragent.config.refuse import problems, raise_all
 from meteragent.config.schema import schema
 from meteragent.config.source import decoder, fleet_share, forget_ms, has_times, reports_on_change, topic_of
+from meteragent.config.tariff import Month, band_names, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.domain.errors import ConfigError
 
 __all__ = [
     "Archive",
     "Config",
+    "Month",
     "Page",
     "Stream",
+    "band_names",
     "budget",
     "decoder",
     "endpoint",
@@ -41,6 +44,7 @@ __all__ = [
     "load_warnings",
     "locate",
     "missing_extras",
+    "month",
     "others_per_day",
     "parse",
     "read_secret",
@@ -50,6 +54,7 @@ __all__ = [
     "schema",
     "shapes",
     "sink_url",
+    "tariffs",
     "terms",
     "topic_of",
 ]

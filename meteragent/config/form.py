@@ -35,11 +35,13 @@ from meteragent.config.model import (
     Source,
     Store,
     Stream,
+    Tariff,
+    TariffBand,
     Window,
 )
 from meteragent.domain.errors import ConfigError
 
-SHARED = ("store", "page", "archive")
+SHARED = ("store", "page", "tariff", "archive")
 """The tables beside those of the streams."""
 
 EXPLAINED_MAX = 100
@@ -48,11 +50,13 @@ EXPLAINED_MAX = 100
 _SECTIONS: dict[str, type[BaseModel]] = {
     "source": Source,
     "window": Window,
+    "band": TariffBand,
     "privacy": Privacy,
     "budget": Budget,
     "sink": Sink,
     "store": Store,
     "page": Page,
+    "tariff": Tariff,
     "archive": Archive,
 }
 
@@ -68,9 +72,16 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("sink", "topic"): ("{meter}", "where private records go, such as 'private/{meter}/power'"),
     ("privacy", "budget", "level"): (1, "the level that may be spent in a period"),
     ("privacy", "budget", "per"): ("1d", "the period, such as '24h'"),
+    ("window", "band", "name"): (None, "the band's name, such as 'night'"),
+    ("window", "band", "hours"): (None, "hours of the local day, such as ['23:00/07:00']"),
+    ("tariff", "name"): (None, "the tariff's name"),
+    ("tariff", "prices"): (None, "a price by band, such as { day = 0.34, night = 0.22 }"),
     ("archive", "key_file"): ("archive.key", "the key's file, as `meteragent key new` makes it"),
 }
-"""For each required key, by its path in a stream or in the file: a stand-in, and the expected value."""
+"""For each required key, by its path in a stream or in the file: a stand-in, and the expected value.
+
+Elements of lists other than streams have no stand-in, because a wrong element drops its list.
+"""
 
 _EXPECTED = {
     "bool_type": "true or false",
@@ -142,7 +153,8 @@ class Form:
         renamed = {self._unknown(detail["loc"]) for detail in unknown}
         for detail in details:
             path = self._field(detail["loc"])
-            if detail["type"] == "extra_forbidden" or path in renamed or _is_short_of_valid_values(detail):
+            is_renamed = path in renamed or detail["loc"] in renamed
+            if detail["type"] == "extra_forbidden" or is_renamed or _is_short_of_valid_values(detail):
                 continue
             self._note(detail, path)
             self._replace(path)
@@ -171,18 +183,21 @@ class Form:
 
     def _key_names(self, path: Path) -> list[str]:
         """Return the keys that the table around a path may have."""
-        if self.flat and len(path) == len(("stream", 0, "key")):
+        *table, _ = path
+        if self.flat and table == ["stream", 0]:
             return [*Stream.model_fields, *SHARED]
-        if len(path) == 1:
+        if not table:
             return list(Config.model_fields)
-        return list(_SECTIONS.get(str(path[-2]), Stream).model_fields)
+        *_, section = _names(table)
+        return list(_SECTIONS.get(section, Stream).model_fields)
 
     def _note(self, detail: ErrorDetails, path: Path) -> None:
         """Refuse a value that is wrong or missing."""
         self.wrong_paths.add(path)
         if detail["type"] == "missing":
-            expected = _REQUIRED.get(_in_stream(path), (None, "a value"))[1]
-            self._refuse(path, "nothing", f"{expected}: this key has no default")
+            names = tuple(_names(_in_stream(detail["loc"])))
+            expected = _REQUIRED.get(names, (None, "a value"))[1]
+            self._refuse(detail["loc"], "nothing", f"{expected}: this key has no default")
             return
         meant = None
         expected = _EXPECTED.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
@@ -255,6 +270,11 @@ def _misspelt_streams(document: dict[str, Any]) -> str | None:
         if name not in key_names and isinstance(value, list) and value and isinstance(value[0], dict)
     ]
     return next(iter(difflib.get_close_matches("stream", lists, n=1)), None)
+
+
+def _names(path: Sequence[str | int]) -> list[str]:
+    """Return the names in a path, without the indices of elements."""
+    return [part for part in path if isinstance(part, str)]
 
 
 def _is_short_of_valid_values(detail: ErrorDetails) -> bool:

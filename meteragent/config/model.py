@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from meteragent.config.value import (
     Band,
     BandName,
+    Currency,
     Day,
     Days,
     Duration,
@@ -230,6 +231,19 @@ class Page(_Section):
     """Host names under which browsers may request the page, besides the address."""
 
 
+class Tariff(_Section):
+    """A tariff, whose costs `check` states errors for, and which receivers compare with others."""
+
+    name: BandName
+    """The tariff's name."""
+    prices: dict[BandName, Number] = Field(min_length=1)
+    """The price of a kWh by band, such as { day = 0.34, night = 0.22 }."""
+    fee: NotNegative = Fraction(0)
+    """The fee for a month."""
+    currency: Currency = "EUR"
+    """The currency of prices and fee."""
+
+
 class Archive(_Section):
     """What `sanitise` needs besides a stream: the key, its ledger, and the names of the columns."""
 
@@ -269,6 +283,8 @@ class Config(_Section):
     """The one file that holds the ledger and the outbox."""
     page: Page | None = None
     """The local page, health and metrics. Default: no page."""
+    tariff: tuple[Tariff, ...] = ()
+    """Tariffs that price the bands of a stream (privacy.space = 'bands')."""
     archive: Archive | None = None
     """Archives in Parquet, for `sanitise`; `run` does not need it."""
 

@@ -21,6 +21,7 @@ _HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
 _DAY_MIN = 24 * 60
 _DAYS = r"[a-z]{3}(-[a-z]{3})?(, *[a-z]{3}(-[a-z]{3})?)*"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
@@ -140,6 +141,13 @@ def _band_name(value: Any) -> str:
     return value
 
 
+def _currency(value: Any) -> str:
+    """Check the code of a currency."""
+    if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
+        raise ValueError("the three capital letters of a currency, such as 'EUR'")
+    return value
+
+
 def _template(value: Any) -> str:
     """Check a topic with its placeholders."""
     if not isinstance(value, str):
@@ -187,6 +195,7 @@ Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, 
 Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
 Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]
 BandName = Annotated[str, BeforeValidator(_band_name), _string_schema(_BAND_NAME.pattern, "night")]
+Currency = Annotated[str, BeforeValidator(_currency), _string_schema(_CURRENCY.pattern, "EUR")]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
     Fraction, BeforeValidator(_energy_wh), Field(gt=0), _string_schema(_ENERGY.pattern, "110Wh", "0.3kWh")

@@ -17,8 +17,10 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of 100 and 1,000
-    homes (one number of each home, of the same slot) in the unit; `fit_for` names the useful ones. `hidden`
-    has for each event an attacker's success limit in per cent (`right_of_100`), by days.
+    homes (one number of each home, of the same slot) in the unit. `tariffs` has the errors of a month's costs,
+    in its currency, and the differences that are recognised in 95 % of months at a p-value of 5 %. `fit_for`
+    names the useful errors. `hidden` has for each event an attacker's success limit in per cent
+    (`right_of_100`), by days.
     """
     return {
         "stream": guarantee.stream,
@@ -27,6 +29,7 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
         **_of_loads(guarantee),
         **_of_the_fleet(guarantee),
         "errors": {name: error.value for name, error in guarantee.errors.items()},
+        **_of_tariffs(guarantee),
         "fit_for": [name for name, error in guarantee.errors.items() if error.useful],
         "hidden": [_of_exposure(exposure) for exposure in guarantee.exposures],
         "warnings": [*guarantee.warnings],
@@ -66,6 +69,21 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
     ]
     step_wh = str(loads.step_wh(guarantee.terms))
     return {"without_limits": guarantee.is_in_all, "step_wh": step_wh, "periods": periods}
+
+
+def _of_tariffs(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the errors of costs, if there are tariffs."""
+    errors = guarantee.tariffs
+    if errors is None:
+        return {}
+    return {
+        "tariffs": {
+            "currency": errors.currency,
+            "windows": errors.windows,
+            "costs": [cost._asdict() for cost in errors.costs],
+            "pairs": [pair._asdict() for pair in errors.pairs],
+        }
+    }
 
 
 def _of_the_fleet(guarantee: Guarantee) -> dict[str, str]:

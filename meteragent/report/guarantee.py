@@ -15,6 +15,7 @@ from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
 from meteragent.domain.shape import Metric
+from meteragent.domain.tariff import Tariff
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
 from meteragent.privacy.in_all import success_in_all
@@ -23,6 +24,8 @@ from meteragent.report import warn
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.format import MEAN_W
+from meteragent.report.tariffs import TariffErrors
+from meteragent.report.tariffs import of as tariff_errors
 from meteragent.wire.descriptor import TermsDescriptor, describe
 from meteragent.wire.number import figure
 
@@ -84,7 +87,7 @@ class Guarantee:
     """The promise of a stream, its errors, an attacker's success on events, and its warnings.
 
     `errors` have the names of the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` of totals,
-    `mean_of_100` and `mean_of_1000` of one slot over as many homes.
+    `mean_of_100` and `mean_of_1000` of one slot over as many homes. `tariffs` has those of costs.
     """
 
     stream: str
@@ -94,6 +97,7 @@ class Guarantee:
     exposures: tuple[Exposure, ...]
     in_all: tuple[InAll, ...]
     warnings: tuple[str, ...]
+    tariffs: TariffErrors | None = None
 
     @property
     def terms(self) -> Terms:
@@ -161,12 +165,13 @@ def of(
     others: Fraction = Fraction(0),
     *,
     archived: bool = False,
+    tariffs: Sequence[Tariff] = (),
 ) -> Guarantee:
     """Compute the guarantee of a stream, and an attacker's success on events.
 
     `stored_streams` are the names of the streams in the store. `others` is the daily charge of the
     configuration's other streams on a meter that has them all, as epsilon in 1/W. If `archived`, the
-    configuration has an [archive], and `sanitise` releases the stream.
+    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price the bands of the stream.
     """
     terms = terms_of(stream, others, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
@@ -178,6 +183,7 @@ def of(
         exposures,
         tuple(_in_all(terms)),
         (*warn.of_stream(stream, stored_streams, archived=archived), *_habits(exposures)),
+        tariff_errors(stream, terms, tariffs),
     )
 
 

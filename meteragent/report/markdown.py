@@ -80,7 +80,8 @@ def page(
     for stream in settings.stream:
         others = config.others_per_day(settings, stream)
         archived = settings.archive is not None
-        promise = guarantee.of(stream, events, stored_terms or (), others, archived=archived)
+        tariffs = config.tariffs(settings, stream)
+        promise = guarantee.of(stream, events, stored_terms or (), others, archived=archived, tariffs=tariffs)
         part = Part(settings, stream, promise, _shapes(stream, promise), None if archived else stored_terms)
         blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
@@ -281,8 +282,12 @@ def _invariants(part: Part) -> list[str]:
 
 
 def _errors(part: Part) -> list[str]:
-    costs = wording.costs(part.guarantee)
-    return [_list(*(": ".join([label, "; ".join(filter(None, texts))]) for label, *texts in costs))]
+    costs, tariffs = wording.costs(part.guarantee), wording.tariffs(part.guarantee)
+    lines = [_list(*(": ".join([label, "; ".join(filter(None, texts))]) for label, *texts in costs))]
+    if not tariffs:
+        return lines
+    priced = _list(*(f"{label}: {error}" for label, error in tariffs), *wording.tariff_notes(part.guarantee))
+    return [*lines, f"{wording.TARIFFS}:", priced]
 
 
 def _changes(part: Part) -> list[str]:

@@ -56,7 +56,8 @@ def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
 
 
 def _of_stream(guarantee: Guarantee) -> str:
-    sections = (section(guarantee) for section in (_head, _promise, _costs, _guesses, _not_hidden, _warned))
+    parts = (_head, _promise, _costs, _tariffs, _guesses, _not_hidden, _warned)
+    sections = (section(guarantee) for section in parts)
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
@@ -79,6 +80,14 @@ def _costs(guarantee: Guarantee) -> list[str]:
         lines.append(f"  {label:<26}{cost}{' *' if useful else ''}")
     marked = any(useful for _, _, useful in wording.costs(guarantee))
     return [*lines, f"  * {wording.USEFUL}"] if marked else lines
+
+
+def _tariffs(guarantee: Guarantee) -> list[str]:
+    rows = wording.tariffs(guarantee)
+    if not rows:
+        return []
+    notes = (_filled(note, _INDENT, _INDENT) for note in wording.tariff_notes(guarantee))
+    return [wording.TARIFFS, *(f"  {label:<26}{error}" for label, error in rows), *notes]
 
 
 def _guesses(guarantee: Guarantee) -> list[str]:

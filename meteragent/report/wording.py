@@ -14,10 +14,12 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
 from meteragent.report.catalogue import say
 from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, rate, rounded_up
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
+from meteragent.report.tariffs import MISTAKEN
 
 PROMISE = say("promise.title")
 HIDDEN = say("hidden.title")
 COSTS = say("cost.title")
+TARIFFS = say("tariff.title")
 NOT_HIDDEN = say("hidden.not")
 WARNINGS = say("hidden.warnings")
 ARCHIVE = say("stream.archive")
@@ -235,6 +237,44 @@ def _size(guarantee: Guarantee, name: str) -> str:
     if name != "number":
         return size
     return say("cost.size", size=size, within=within(amount(band.value, band.unit)))
+
+
+def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return the errors of a month's cost by tariff, and which differences of two tariffs are recognised."""
+    errors = guarantee.tariffs
+    if errors is None:
+        return []
+    costs = [
+        (
+            say("tariff.cost", tariff=cost.tariff),
+            say(
+                "cost.size",
+                size=amount(cost.sd, errors.currency),
+                within=within(amount(cost.ci95, errors.currency)),
+            ),
+        )
+        for cost in errors.costs
+    ]
+    pairs = [
+        (
+            say("tariff.pair", one=pair.tariffs[0], other=pair.tariffs[1]),
+            say("tariff.recognised", difference=amount(pair.recognised, errors.currency)),
+        )
+        for pair in errors.pairs
+    ]
+    return [*costs, *pairs]
+
+
+def tariff_notes(guarantee: Guarantee) -> list[str]:
+    """Say which month is meant, what recognised means, and what energy of unknown bands does."""
+    errors = guarantee.tariffs
+    if errors is None:
+        return []
+    months = {1: "tariff.month", 4: "tariff.weeks"}
+    notes = [say(months.get(errors.windows, "tariff.days"))]
+    if errors.pairs:
+        notes.append(say("tariff.means", percent=round(100 * (1 - MISTAKEN))))
+    return [*notes, say("tariff.unknown")] if errors.has_unknown else notes
 
 
 def summary(guarantee: Guarantee) -> str:

@@ -18,6 +18,7 @@ from meteragent.domain.errors import ConfigError
 from tests.config.test_config_refuse import REFUSED
 from tests.support.configurations import BUDGET, energy, streams, written
 from tests.support.not_run import ROOT
+from tests.support.tariffs import text_of_bands
 
 SCHEMA = config.schema()
 VALID = Draft202012Validator(SCHEMA)
@@ -30,6 +31,8 @@ TABLES: dict[str, type[BaseModel]] = {
         model.Sink,
         model.Store,
         model.Page,
+        model.Tariff,
+        model.TariffBand,
         model.Archive,
         model.Budget,
     )
@@ -45,6 +48,9 @@ ACCEPTED = {
     "streams": streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "n/{meter}", "'b/{meter}'")),
     "an archive": written() + "[archive]\nkey_file = 'archive.key'\nvalue = 'kwh'\n",
     "a page": written() + "[page]\nlisten = '[::1]:80'\n",
+    "tariffs": text_of_bands(
+        more="[[tariff]]\nname = 'a'\nprices = { day = 0.3, weekend = '1/3', night = 0 }\n"
+    ),
     "the reference": (ROOT / "deploy" / "meteragent.toml").read_text(),
 }
 WRONG_BY_FORM = (

@@ -26,6 +26,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "sink": model.Sink,
     "store": model.Store,
     "page": model.Page,
+    "tariff": model.Tariff,
     "archive": model.Archive,
 }
 USERS = {"meters": "a", "meteragent": "b", "utility": "c", "stranger": "d"}
@@ -34,7 +35,7 @@ LIMIT_S = 30.0
 
 def section(text: str, name: str) -> str:
     """The lines of one table of a TOML file."""
-    return re.split(r"\n#?\[", re.split(rf"\n#?\[{name}\]", text)[1])[0]
+    return re.split(r"\n#?\[", re.split(rf"\n#?\[{{1,2}}{name}\]", text)[1])[0]
 
 
 def settings() -> dict[str, str]:

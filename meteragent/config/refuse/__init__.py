@@ -12,7 +12,7 @@ from itertools import chain
 from meteragent.config import nested
 from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import privacy, shares, source, together, window
+from meteragent.config.refuse import privacy, shares, source, tariff, together, window
 from meteragent.config.refuse.check import GRID, Problems, depends, reads
 from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.presets import PRESETS
@@ -56,6 +56,7 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     streams, prefixes_of_parts, wrong_by_part = zip(*parts, strict=True)
     yield from _once(together.names(streams, prefixes_of_parts, wrong_by_part))
     yield from _once(together.topics(streams, prefixes_of_parts, wrong_by_part))
+    yield from tariff.tariffs(config, wrong_by_stream, _within(("tariff",), wrong_paths))
     if config.archive is not None:
         yield from together.archive(config.stream, prefixes, wrong_by_stream)
     if config.page is not None:

@@ -1,0 +1,72 @@
+"""Refusals of tariffs that price other bands than a stream has, or that cannot be compared."""
+
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+
+from meteragent.config.lines import Path, path_of
+from meteragent.config.model import Config, Tariff
+from meteragent.config.refuse.check import GRID, Problems, depends
+from meteragent.config.tariff import band_names
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.shape import UNKNOWN_BAND
+
+_BANDS = tuple(map(path_of, (*GRID, "source.kind")))
+"""Keys that determine the bands of a stream."""
+
+
+def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: Collection[Path]) -> Problems:
+    """Yield names that occur twice, second currencies, and bands that no stream has or that lack a price.
+
+    `wrong` are the paths of the list of tariffs that are already wrong.
+    """
+    if wrong:
+        return
+    yield from _names(config.tariff)
+    for number, tariff in enumerate(config.tariff):
+        if tariff.currency != config.tariff[0].currency:
+            expected = f"{config.tariff[0].currency!r}, as in the first tariff: they are compared"
+            yield ConfigError(f"tariff[{number}].currency", repr(tariff.currency), expected)
+    if config.tariff and not any(
+        depends(key, path) for key in _BANDS for wrong in wrong_by_stream for path in wrong
+    ):
+        yield from _bands(config)
+
+
+def _names(tariffs: Sequence[Tariff]) -> Problems:
+    """Yield the name of a tariff that an earlier tariff has already."""
+    earlier_names = set[str]()
+    for number, tariff in enumerate(tariffs):
+        if tariff.name in earlier_names:
+            yield ConfigError(f"tariff[{number}].name", repr(tariff.name), "a different name for each tariff")
+        earlier_names.add(tariff.name)
+
+
+def _bands(config: Config) -> Problems:
+    """Yield tariffs that no stream can use."""
+    by_stream = [bands for stream in config.stream if (bands := band_names(stream))]
+    if not by_stream:
+        expected = "a stream with privacy.preset = 'tariff': tariffs price its bands"
+        yield ConfigError("tariff", "tariffs without bands", expected)
+        return
+    known = list(dict.fromkeys(band for bands in by_stream for band in bands))
+    for number, tariff in enumerate(config.tariff):
+        unknown = [band for band in tariff.prices if band not in known]
+        for band in unknown:
+            yield _unknown_band(f"tariff[{number}].prices.{band}", band, known)
+        lacking = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
+        if lacking and not unknown:  # otherwise a misspelt name may be the cause
+            expected = "a price for each band of a stream"
+            names = ", ".join(map(repr, lacking))
+            yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
+
+
+def _unknown_band(key: str, band: str, known: Sequence[str]) -> ConfigError:
+    """Return the refusal of a band that no stream has, with the band that was probably meant."""
+    matches = difflib.get_close_matches(band, known, n=1)
+    expected = f"one of {', '.join(map(repr, known))}"
+    return ConfigError(key, "a price", expected, meant=repr(matches[0]) if matches else None)
+
+
+def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
+    """Yield the bands that lack a price; energy whose band is unknown needs none."""
+    return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})

@@ -1,0 +1,71 @@
+"""Tariffs of a configuration, and the bands of a stream that they price."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from meteragent.config.model import Config, Stream
+from meteragent.config.terms import band_rules, space, unit
+from meteragent.domain.grid import EVERY_DAY
+from meteragent.domain.schedule import BandRules
+from meteragent.domain.shape import UNKNOWN_BAND, Space
+from meteragent.domain.tariff import Tariff
+
+_WINDOWS_OF_A_MONTH = {"1d": 30, "1w": 4, "1mo": 1}
+_DAY_MIN = 24 * 60
+
+
+class Month(NamedTuple):
+    """The windows of an ordinary month, and in how many of them each band has hours.
+
+    That is a month, 4 weeks, or 30 days from a Monday on, without holidays.
+    """
+
+    windows: int
+    counts: Mapping[str, int]
+
+
+def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
+    """Return the tariffs that price all bands of a stream."""
+    names = {*band_names(stream)} - {UNKNOWN_BAND}
+    return tuple(
+        Tariff(
+            tariff.name,
+            {band: float(price) for band, price in tariff.prices.items()},
+            float(tariff.fee),
+            tariff.currency,
+        )
+        for tariff in config.tariff
+        if names and names <= tariff.prices.keys()
+    )
+
+
+def band_names(stream: Stream) -> tuple[str, ...]:
+    """Return the bands whose energies a stream releases; none if its slots are no such bands."""
+    if space(stream) is not Space.BANDS:
+        return ()
+    rules = band_rules(stream)
+    return tuple(dict.fromkeys(name for weekday in EVERY_DAY for name in _of_weekday(rules, weekday)))
+
+
+def month(stream: Stream) -> Month:
+    """Return the windows of an ordinary month of a stream of bands."""
+    length = unit(stream) or "1mo"
+    windows = _WINDOWS_OF_A_MONTH[length]
+    if length != "1d":
+        return Month(windows, dict.fromkeys(band_names(stream), windows))
+    rules = band_rules(stream)
+    return Month(windows, Counter(name for day in range(windows) for name in _of_weekday(rules, day % 7)))
+
+
+def _of_weekday(rules: BandRules, weekday: int) -> Iterator[str]:
+    """Yield the bands that have hours on a day of the week, and the band of unknown hours."""
+    uncovered_min = _DAY_MIN
+    for rule in rules.rules:
+        if weekday in rule.weekdays:
+            yield rule.name
+            uncovered_min -= sum(to_min - from_min for from_min, to_min in rule.parts)
+    if rules.rest is not None and uncovered_min > 0:
+        yield rules.rest
+    if rules.has_unknown:
+        yield UNKNOWN_BAND

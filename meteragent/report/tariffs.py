@@ -1,0 +1,106 @@
+"""How exact costs and comparisons of tariffs will be, worked out before anything is released (law 8).
+
+The noise of a cost is that of independent bands, each times its price. Where a tariff has no price for energy
+whose band is unknown, the largest price counts for its noise (`consume.tariff`). The errors do not include
+what that energy itself leaves open: its amount is not known before the run.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from meteragent import config
+from meteragent.domain.shape import UNKNOWN_BAND
+from meteragent.domain.tariff import Tariff, price_difference
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import UNIT_FACTOR
+from meteragent.privacy.tail import Term, quantile
+from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
+from meteragent.wire.number import figure
+
+MISTAKEN = 0.05
+"""The p-value at which a difference counts as recognised, and the chance that it is not."""
+
+
+class TariffCost(NamedTuple):
+    """The error of a month's cost under a tariff: one standard deviation, and half its 95 % interval."""
+
+    tariff: str
+    sd: float
+    ci95: float
+
+
+class TariffPair(NamedTuple):
+    """The true difference of two tariffs' costs that is recognised.
+
+    In 95 % of months the released difference has the right sign, and a p-value of 5 % at most.
+    """
+
+    tariffs: tuple[str, str]
+    recognised: float
+
+
+class TariffErrors(NamedTuple):
+    """The errors of a month's costs, in `currency`, over `windows` windows.
+
+    `has_unknown`: energy of an unknown band may be without a price.
+    """
+
+    currency: str
+    windows: int
+    has_unknown: bool
+    costs: tuple[TariffCost, ...]
+    pairs: tuple[TariffPair, ...]
+
+
+def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
+    """Work out the errors of the costs of a stream's ordinary month; None without tariffs."""
+    if not tariffs:
+        return None
+    month = config.month(stream)
+    has_unknown = UNKNOWN_BAND in month.counts and not all(
+        UNKNOWN_BAND in tariff.prices for tariff in tariffs
+    )
+    return TariffErrors(
+        tariffs[0].currency,
+        month.windows,
+        has_unknown,
+        tuple(_cost(tariff, terms, month) for tariff in tariffs),
+        tuple(_pair(tariff, second, terms, month) for tariff, second in combinations(tariffs, 2)),
+    )
+
+
+def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
+    parts = [
+        Weighted(terms.mechanism, (weight,), windows, terms.rounding)
+        for weight, windows in _weights(tariff.price_range, terms, month)
+    ]
+    if not parts:
+        return TariffCost(tariff.name, 0.0, 0.0)
+    return TariffCost(tariff.name, figure(sd_of_total(parts)), figure(half_width_of_total(parts)))
+
+
+def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
+    """Return twice the quantile, once for the p-value and once for the chance of a difference below it."""
+
+    def difference(band: str) -> tuple[float, float]:
+        """Return the range of the difference of the prices of a band."""
+        return price_difference(tariff, second, band)
+
+    noise = [
+        Term(terms.mechanism, weight, windows, terms.rounding)
+        for weight, windows in _weights(difference, terms, month)
+    ]
+    recognised = 2 * quantile(noise, MISTAKEN) if noise else 0.0
+    return TariffPair((tariff.name, second.name), figure(recognised))
+
+
+def _weights(
+    prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.Month
+) -> Iterator[tuple[float, int]]:
+    """Yield for each band the largest size of its weight, unless that is 0, and its number of windows."""
+    kwh = UNIT_FACTOR[terms.value_unit] / 1000
+    for band, windows in month.counts.items():
+        weight = max(map(abs, prices(band))) * kwh
+        if weight:
+            yield weight, windows

@@ -17,7 +17,7 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
     Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of 100 and 1,000
-    homes (one number of each home, of the same slot) in the unit. `tariffs` has the errors of a month's costs,
+    homes (one number of each home, of the same slot) in the unit. `tariffs` has the errors of a month's cost,
     in its currency, and the differences that are recognised in 95 % of months at a p-value of 5 %. `fit_for`
     names the useful errors. `hidden` has for each event an attacker's success limit in per cent
     (`right_of_100`), by days.

@@ -171,7 +171,7 @@ def of(
 
     `stored_streams` are the names of the streams in the store. `others` is the daily charge of the
     configuration's other streams on a meter that has them all, as epsilon in 1/W. If `archived`, the
-    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price the bands of the stream.
+    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price its bands.
     """
     terms = terms_of(stream, others, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from meteragent.domain import grid, identity
@@ -21,10 +20,10 @@ from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
-from meteragent.wire.descriptor import describe
 from simulators.invariant import check
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.model import Closed, Model
+from simulators.simtest.names import descriptor_id, public_name, time_and_band
 
 _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 
@@ -137,7 +136,7 @@ class InvariantChecker:
             check(meter in commit.marks, "a window is opened without its mark", key)
             check(start_ms >= max(before_ms, self.expected.floor_ms), "a window opens before the mark", key)
             check(key not in self.windows, "a window is opened twice", key)
-            public_id = _public_id(model.stream.pseudonym_key, meter)
+            public_id = public_name(model.stream.pseudonym_key, meter)
             self.windows[key] = Window(terms, public_id, identity.render(model.stream.sink_topic, public_id))
 
     @staticmethod
@@ -241,7 +240,7 @@ class InvariantChecker:
         for slot in model.closed:
             key = Key(commit.stream, slot.meter, slot.window_ms)
             check(key in self.windows, "a slot closes whose window never opened", key)
-            closed[self.windows[key].public_id, *_time_and_band(slot)] = slot
+            closed[self.windows[key].public_id, *time_and_band(slot)] = slot
         for id_, row in enumerate(commit.outgoing, last_id + 1):
             if row.retain:
                 self.descriptors.setdefault(row.topic, set()).add(row.payload)
@@ -270,7 +269,7 @@ class InvariantChecker:
         quanta, remainder = divmod(Fraction(record["value"]) * MICRO, terms.quantum_u)
         check(remainder == 0, "a value off the lattice", key)
         self._check_rounding(key, slot, int(quanta))
-        check(record["d"] == _descriptor_id(terms), "a record names other terms than its window's", key)
+        check(record["d"] == descriptor_id(terms), "a record names other terms than its window's", key)
         described = f"{row.topic}/privacy/{record['d']}" in self.descriptors
         check(described, "a record before its descriptor", key)
         self._check_disjoint(key, slot)
@@ -391,19 +390,3 @@ class InvariantChecker:
             }:
                 incomplete.append(key)
         return incomplete
-
-
-def _public_id(key: bytes | None, meter: str) -> str:
-    return meter if key is None else identity.pseudonym(key, meter)
-
-
-@lru_cache(maxsize=256)
-def _descriptor_id(terms: Terms) -> str:
-    return describe(terms).id
-
-
-def _time_and_band(slot: Closed) -> tuple[str, str | None]:
-    """Return the time and the band by which a record names a slot."""
-    if slot.terms.bands:
-        return grid.iso_time(slot.window_ms), slot.terms.bands[slot.slot_index].name
-    return grid.iso_time(slot.window_ms + slot.terms.stretches(slot.slot_index)[0][0]), None

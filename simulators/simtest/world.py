@@ -74,9 +74,8 @@ class World:
         self.wall_ms, self.read_wall_ms = self._faults.wall_ms, self._faults.read_wall_ms
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
         self._oracle = Oracle(meanings=self._faults.meanings)
-        self._versions = StoreVersions(
-            folder, keeps=any(isinstance(e, s.Crash) and e.store for e in plan.events)
-        )
+        keeps = any(isinstance(event, s.Crash) and event.store for event in plan.events)
+        self._versions = StoreVersions(folder, keeps=keeps)
         self._keys = keys
         self._streams: set[str] = set()
         self._random = Random(f"disk {plan.seed}")

@@ -1,0 +1,26 @@
+"""The names under which meters, terms and slots leave, as the invariants expect them."""
+
+from functools import lru_cache
+
+from meteragent.domain import grid, identity
+from meteragent.domain.terms import Terms
+from meteragent.wire.descriptor import describe
+from simulators.simtest.model import Closed
+
+
+def public_name(key: bytes | None, meter: str) -> str:
+    """Return the name under which a meter leaves."""
+    return meter if key is None else identity.pseudonym(key, meter)
+
+
+@lru_cache(maxsize=256)
+def descriptor_id(terms: Terms) -> str:
+    """Return the id of the descriptor of terms."""
+    return describe(terms).id
+
+
+def time_and_band(slot: Closed) -> tuple[str, str | None]:
+    """Return the time and the band by which a record names a slot."""
+    if slot.terms.bands:
+        return grid.iso_time(slot.window_ms), slot.terms.bands[slot.slot_index].name
+    return grid.iso_time(slot.window_ms + slot.terms.stretches(slot.slot_index)[0][0]), None

@@ -78,7 +78,11 @@ class Agent(Service):
             assert not found, found[:20]
         opened = {(p.name, m): len(p.opened(readings)) for p in self._plans for m, readings in fed.items()}
         epsilon = {plan.name: plan.epsilon for plan in self._plans}
-        assert self.ledger() == {key: (count, count * epsilon[key[0]]) for key, count in opened.items()}
+        expected = {key: (count, count * epsilon[key[0]]) for key, count in opened.items()}
+        ledger = self.ledger()
+        differing = [(key, ledger.get(key), expected.get(key)) for key in expected | ledger]
+        differing = [(key, charged, due) for key, charged, due in differing if charged != due]
+        assert not differing, f"the ledger has other charges than the windows released: {differing}"
         log = self.log
         told = {
             r.watts

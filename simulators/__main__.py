@@ -23,6 +23,7 @@ COMMANDS = {
         "print the figures and examples of the three papers, and redraw two",
     ),
     "pictures": ("analysis", "draw all pictures of the READMEs, from one seed"),
+    "tariff": ("analysis", "reproduce the figures of tariffs; find the cheapest of four"),
     "utility": ("analysis", "measure how far off private numbers are, beside the promise"),
 }
 """Each command is the module of its name: the extra that installs what it needs, and a sentence."""

@@ -139,6 +139,16 @@ def pictures(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def tariff(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `python -m simulators tariff`."""
+    add = parser.add_argument
+    add("--homes", type=option.positive, default=300, help="simulated homes (default %(default)s)")
+    add("--draws", type=option.positive, default=100, help="releases of each month (default %(default)s)")
+    add("--seed", type=option.seed, default=0, help="seed of everything (default %(default)s)")
+    add("--data", type=Path, metavar="FOLDER", help="use real traces, too: FOLDER/homes")
+    add("--json", action="store_true", help="print all figures as JSON")
+
+
 def utility(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators utility`."""
     add = parser.add_argument
@@ -164,6 +174,7 @@ DECLARATIONS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "frontier": frontier,
     "paper": paper,
     "pictures": pictures,
+    "tariff": tariff,
     "utility": utility,
 }
 """By command, the function that declares its arguments."""

@@ -1,0 +1,261 @@
+"""Reproduce the figures of tariffs, and simulate how often the cheapest of four is found.
+
+First the closed forms of THEORY-2 B.1 and B.2 beside the digits in print, and the ratios of errors. Then,
+over simulated homes and (with --data) real ones, how often the cheapest of four example tariffs is right,
+what a wrong one costs on average, and how often a sureness of 95 % is stated, and stated of a wrong one. The
+tariffs are invented, so these shares belong to their distances only. Exit code 1: a figure is not the one in
+print; 2: no traces.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy import DitheredLaplace, LInfLaplace, SeededBits
+from meteragent.privacy.tail import Term, quantile, tail
+from simulators import example_tariffs, tariff_figures
+from simulators.example_tariffs import BANDS, TARIFFS
+from simulators.fleet import Fleet
+from simulators.tariff_figures import DAYS, SLOTS_A_DAY, Figure, Ratio
+from simulators.trace import TraceError, load
+
+DIFFERENT, UNUSABLE = 1, 2
+REAL_HOMES = ("REFIT_House2", "UKDALE_House2")
+SURE = 0.95
+_SLOT_MS = 1_800_000
+_DAY_MS = SLOTS_A_DAY * _SLOT_MS
+_MONDAY_MS = 4 * _DAY_MS
+"""The first Monday after the Unix epoch, a Thursday."""
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Months:
+    """Months of homes, (months, bands): the energy of each band in whole Wh, and its number of half hours."""
+
+    energies_wh: Integers
+    slots: Integers
+
+    @classmethod
+    def of(cls, watts: Floats, weekday: int) -> "Months":
+        """Divide the half hours of homes, (homes, days, 48), into bands; day 0 is a `weekday`."""
+        days = watts.shape[1]
+        places = np.stack([example_tariffs.band_of_slots((weekday + day) % 7) for day in range(days)])
+        wh = np.stack([(watts / 2 * (places == band)).sum(axis=(1, 2)) for band in range(len(BANDS))], axis=1)
+        slots = np.bincount(places.ravel(), minlength=len(BANDS))
+        return cls(np.rint(wh).astype(np.int64), np.tile(slots, (len(wh), 1)))
+
+    @property
+    def costs_eur(self) -> Floats:
+        """The true costs, (months, tariffs)."""
+        return costs(self.energies_wh.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Result:
+    """How often the cheapest of the four tariffs was found in months of these homes, by one release.
+
+    `right` is the share of months; `loss_eur` the mean cost of being wrong, a month. `sure` is the share of
+    months with a sureness of 95 % or more, `sure_and_wrong` the share of those that are also wrong. Both are
+    None if they are not computed.
+    """
+
+    homes: str
+    released: str
+    hidden_wh: int
+    months: int
+    right: float
+    loss_eur: float
+    sure: float | None = None
+    sure_and_wrong: float | None = None
+
+
+def costs(energies_wh: Floats) -> Floats:
+    """Return the costs in EUR of energies by band: (.., tariffs)."""
+    fees = np.array([tariff.fee for tariff in TARIFFS])
+    return np.asarray(energies_wh @ example_tariffs.prices().T / 1000 + fees)
+
+
+def simulated(homes: int, seed: int) -> Months:
+    """Simulate a month of 30 days of homes; it begins on a Monday."""
+    days = [day.watts for day in Fleet(seed, range(homes)).days(0, DAYS, _SLOT_MS // 1000)]
+    return Months.of(np.stack(days, axis=1).astype(np.float64), 0)
+
+
+def real(folder: Path) -> Iterator[Months]:
+    """Yield the months of 30 days of each real home; half hours without a reading are their usual mean.
+
+    Raises TraceError if a trace cannot be read.
+    """
+    for name in REAL_HOMES:
+        trace = load(folder / "homes" / f"{name}.parquet", "Time", "Aggregate")
+        first_ms = -(-int(trace.times_ms[0]) // _DAY_MS) * _DAY_MS
+        slot = (trace.times_ms - first_ms) // _SLOT_MS
+        count = (int(slot[-1]) + 1) // (SLOTS_A_DAY * DAYS) * SLOTS_A_DAY * DAYS
+        inside = (slot >= 0) & (slot < count)
+        readings = np.bincount(slot[inside], minlength=count)
+        sums = np.bincount(slot[inside], trace.watts[inside], count)
+        means = np.where(readings, sums / np.maximum(readings, 1), np.nan).reshape(-1, SLOTS_A_DAY)
+        means = np.where(np.isnan(means), np.nanmean(means, axis=0), means)
+        for month, watts in enumerate(means.reshape(-1, 1, DAYS, SLOTS_A_DAY)):
+            weekday = (first_ms + month * DAYS * _DAY_MS - _MONDAY_MS) // _DAY_MS % 7
+            yield Months.of(watts, weekday)
+
+
+def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
+    """Yield how often the cheapest tariff is found in `draws` releases of each month."""
+    repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
+    count, bands = repeated.energies_wh.shape
+    bits = SeededBits(seed)
+    for hidden_wh in (110, 6000):
+        noise = _half_hours(repeated.slots, hidden_wh, seed)
+        yield _result((name, "half hours", hidden_wh), repeated, repeated.energies_wh + noise)
+    for hidden_wh in (110, 1000, 3000, 6000):
+        mechanism = DitheredLaplace(Fraction(1, hidden_wh), 1, 1, Fraction(1, 1000))
+        rows = mechanism.release(1000 * repeated.energies_wh.reshape(-1, 1), bits=bits)
+        released = np.asarray(rows, np.float64).reshape(count, bands)
+        yield _result((name, "five bands", hidden_wh), repeated, released, mechanism.noise)
+    for hidden_wh in (1000, 3000, 6000):
+        shared = LInfLaplace(Fraction(1, hidden_wh), 1, bands)
+        released = np.asarray(shared.release(repeated.energies_wh, bits=bits), np.float64)
+        yield _result((name, "five bands, one noise bound", hidden_wh), repeated, released)
+
+
+def _half_hours(slots: Integers, hidden_wh: int, seed: int) -> Floats:
+    """Return the noise of sums of half hours off the lattice: Laplace numbers as differences of Gammas."""
+    generator = np.random.default_rng(seed)
+    noise = generator.gamma(slots, hidden_wh) - generator.gamma(slots, hidden_wh)
+    return np.asarray(noise, np.float64)
+
+
+def _result(
+    name: tuple[str, str, int], months: Months, released_wh: Floats, noise: LInfLaplace | None = None
+) -> Result:
+    true, released = months.costs_eur, costs(released_wh)
+    chosen, rows = released.argmin(axis=1), np.arange(len(true))
+    loss = true[rows, chosen] - true.min(axis=1)
+    right = loss <= 0
+    result = Result(*name, len(true), float(right.mean()), float(loss.mean()))
+    if noise is None:
+        return result
+    sure = surenesses(released, chosen, noise) >= SURE
+    return replace(result, sure=float(sure.mean()), sure_and_wrong=float((sure & ~right).mean()))
+
+
+def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats:
+    """Return the sureness of each choice from released costs, as `compare_tariffs` does."""
+    prices, rows = example_tariffs.prices() / 1000, np.arange(len(released))
+    differences = released - released[rows, chosen][:, np.newaxis]
+    p_values = np.zeros(len(released))
+    for first, second in permutations(range(len(TARIFFS)), 2):
+        terms = [Term(noise, float(weight)) for weight in prices[second] - prices[first] if weight]
+        of_pair = np.flatnonzero(chosen == first)
+        grid = np.linspace(0, quantile(terms, 1e-9), 600)  # beyond it, the chance is below 1e-9
+        tails = [tail(terms, float(x)) for x in grid]
+        p_values[of_pair] += np.interp(differences[of_pair, second], grid, tails)
+    return np.maximum(0, 1 - p_values)
+
+
+# What it prints -----------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Result]) -> str:
+    """Format results in Markdown."""
+    lines = [
+        "| homes | released | hides, kWh | right, % | loss, EUR a month | 95 % sure, % | sure and wrong, % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in rows:
+        of_sure = [
+            "-" if share is None else f"{100 * share:.2f}" for share in (result.sure, result.sure_and_wrong)
+        ]
+        cells = (
+            result.homes,
+            result.released,
+            f"{result.hidden_wh / 1000:g}",
+            f"{100 * result.right:.1f}",
+            f"{result.loss_eur:.3f}",
+            *of_sure,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _print_figures() -> bool:
+    """Print the closed forms and the ratios; return whether all agree."""
+    figures, ratios = list(tariff_figures.figures()), list(tariff_figures.ratios())
+    print("| figure | computed | in print | agrees |\n|---|---|---|---|")
+    for figure in figures:
+        print(
+            f"| {figure.name} | {figure.computed:.4g} | {figure.printed} | {_verdict(agrees=figure.agrees)} |"
+        )
+    print(
+        "\n| a month's bill, hiding 110 Wh | half hours, EUR | own query, EUR | ratio | in print | agrees |"
+    )
+    print("|---|---|---|---|---|---|")
+    for ratio in ratios:
+        printed = "-" if ratio.printed is None else f"{ratio.printed:g}"
+        print(
+            f"| {ratio.name} | {ratio.half_hours_eur:.2f} | {ratio.own_eur:.3f} | {ratio.computed:.1f} | "
+            f"{printed} | {_verdict(agrees=ratio.agrees)} |"
+        )
+    return _agree(figures, ratios)
+
+
+def _agree(figures: Sequence[Figure], ratios: Sequence[Ratio]) -> bool:
+    return all(figure.agrees for figure in figures) and all(ratio.agrees for ratio in ratios)
+
+
+def _verdict(*, agrees: bool) -> str:
+    return "yes" if agrees else "NO"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print figures and results, as tables or JSON; return 1 if a figure is not the one in print."""
+    try:
+        rows = list(_results(arguments))
+    except TraceError as error:
+        print(f"tariff: {error}", file=sys.stderr)
+        return UNUSABLE
+    if arguments.json:
+        figures, ratios = list(tariff_figures.figures()), list(tariff_figures.ratios())
+        facts = {
+            "seed": arguments.seed,
+            "figures": [{**figure._asdict(), "agrees": figure.agrees} for figure in figures],
+            "ratios": [
+                {**ratio._asdict(), "computed": ratio.computed, "agrees": ratio.agrees} for ratio in ratios
+            ],
+            "results": [asdict(result) for result in rows],
+        }
+        print(json.dumps(facts, indent=2))
+        return 0 if _agree(figures, ratios) else DIFFERENT
+    agrees = _print_figures()
+    homes = f"{arguments.homes:,} simulated homes, {arguments.draws} draws each, seed {arguments.seed}"
+    print(f"\nThe cheapest of four invented tariffs; {homes}:\n")
+    print(table(rows))
+    if arguments.data is None:
+        print("\nReal homes: NOT RUN; --data names the folder of their traces.")
+    return 0 if agrees else DIFFERENT
+
+
+def _results(arguments: argparse.Namespace) -> Iterator[Result]:
+    """Yield the results of simulated homes, then those of as many months of real ones."""
+    homes, draws, seed = arguments.homes, arguments.draws, arguments.seed
+    months = list(real(arguments.data)) if arguments.data is not None else []
+    yield from results("simulated", simulated(homes, seed), draws, seed)
+    if months:
+        energies_wh, slots = (
+            np.concatenate([getattr(month, name) for month in months]) for name in ("energies_wh", "slots")
+        )
+        yield from results("real", Months(energies_wh, slots), math.ceil(draws * homes / len(slots)), seed)

@@ -1,0 +1,144 @@
+"""The closed forms of THEORY-2 B.1 and B.2 beside the digits in print, and the ratios between errors.
+
+E is the energy hidden, in kWh, at level 1. A slot of a window with n = 1 has a standard deviation of
+sqrt2 E / share; one of an l_inf window with n slots that of sqrt((n + 1)(n + 2) / 3) E (theory 1.2).
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from simulators import example_tariffs
+
+SLOTS_A_DAY, DAYS = 48, 30
+KETTLE_KWH, TARIFF_KWH, AWAY_KWH = 0.11, 1.0, 6.0
+_UNITS = ("half hour, W", "day, kWh", "month, kWh")
+RATIO_TOLERANCE = 0.15
+"""The share by which a ratio may differ from the one in print, which is of other prices."""
+
+
+class Figure(NamedTuple):
+    """A figure as computed, and the digits in print."""
+
+    name: str
+    computed: float
+    printed: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the figure has the digits in print."""
+        _, _, decimals = self.printed.partition(".")
+        return abs(self.computed - float(self.printed)) <= 0.5 * 10.0 ** -len(decimals) + 1e-9
+
+
+class Ratio(NamedTuple):
+    """The error of a month's bill from half hours over that of its own query, and the ratio in print."""
+
+    name: str
+    half_hours_eur: float
+    own_eur: float
+    printed: float | None
+
+    @property
+    def computed(self) -> float:
+        """How many times smaller the error of the own query is."""
+        return self.half_hours_eur / self.own_eur
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the ratio is within 15 % of the one in print."""
+        return self.printed is None or abs(self.computed / self.printed - 1) <= RATIO_TOLERANCE
+
+
+def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
+    """Return the error of one energy that hides this much, with a share of the promise."""
+    return math.sqrt(2) * hidden_kwh / share
+
+
+def linf_sd_kwh(hidden_kwh: float, n: int) -> float:
+    """Return the error of one of n energies that share a noise bound."""
+    return math.sqrt((n + 1) * (n + 2) / 3) * hidden_kwh
+
+
+def figures() -> Iterator[Figure]:
+    """Yield the figures of B.1 and of its corrections, then those of B.2."""
+    for name, price, printed in (
+        ("flat", 0.30, "0.047"),
+        ("two rates", 0.34, "0.053"),
+        ("three rates", 0.45, "0.070"),
+        ("hourly prices", max(example_tariffs.HOURLY_EUR), "0.071"),
+    ):
+        yield Figure(f"one total at {name}, hiding 110 Wh, EUR", price * sd_kwh(KETTLE_KWH), printed)
+    yield Figure("one total at 0.30, hiding 1 kWh, EUR", 0.30 * sd_kwh(TARIFF_KWH), "0.42")
+    yield Figure("one total at 0.30, hiding 6 kWh, EUR", 0.30 * sd_kwh(AWAY_KWH), "2.5")
+    highest = max(example_tariffs.HOURLY_EUR)
+    yield Figure("one total at hourly prices, hiding 6 kWh, EUR", highest * sd_kwh(AWAY_KWH), "3.9")
+    yield Figure("five bands at 0.30, hiding 1 kWh, EUR", 0.30 * math.sqrt(5) * sd_kwh(TARIFF_KWH), "0.95")
+    yield Figure("a band, hiding 1 kWh, kWh", sd_kwh(TARIFF_KWH), "1.4")
+    yield Figure("a band, l_inf with n = 5, hiding 1 kWh, kWh", linf_sd_kwh(TARIFF_KWH, 5), "3.7")
+    yield Figure("a band, l_inf with n = 48, hiding 1 kWh, kWh", linf_sd_kwh(TARIFF_KWH, 48), "28.6")
+    hours = DAYS * 24 / SLOTS_A_DAY
+    for name, wh, printed in (("110 Wh", 110, "10"), ("600 Wh", 600, "57")):
+        yield Figure(
+            f"a half hour of a typical day, l1, hiding {name} in all, W", sd_kwh(wh) / hours, printed
+        )
+    yield Figure("the same, l_inf, hiding 110 Wh in each, W", linf_sd_kwh(110, SLOTS_A_DAY) / hours, "210")
+    yield from _nested()
+
+
+def _nested() -> Iterator[Figure]:
+    for shares, printed in (
+        ((1.0, 0.0, 0.0), ("311", "1.08", "5.90")),
+        ((0.9, 0.1, 0.0), ("344", "0.95", "5.20")),
+        ((0.75, 0.25, 0.0), ("411", "0.57", "3.13")),
+        ((0.5, 0.5, 0.0), ("616", "0.31", "1.69")),
+    ):
+        for unit, computed, digits in zip(_UNITS, nested_sd(*shares), printed, strict=True):
+            yield Figure(f"{_named(shares)}: {unit}", computed, digits)
+    # In print, a half hour of three streams is as it leaves, and a day is without the help of its month.
+    three = (0.7, 0.2, 0.1)
+    yield Figure(f"{_named(three)}: a half hour as it leaves, W", 2000 * sd_kwh(KETTLE_KWH, 0.7), "444")
+    yield Figure(f"{_named(three)}: a day without its month, kWh", nested_sd(0.7, 0.2, 0)[1], "0.69")
+    for unit, computed, digits in zip(_UNITS, nested_sd(*three), ("441", "0.68", "1.44"), strict=True):
+        yield Figure(f"{_named(three)}: {unit}", computed, digits)
+
+
+def _named(shares: tuple[float, float, float]) -> str:
+    pairs = zip(shares, ("half hour", "day", "month"), strict=True)
+    return "shares " + ", ".join(f"{share:g} {name}" for share, name in pairs if share)
+
+
+def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float, float]:
+    """Return the errors of a half hour in W, a day and a month in kWh, from nested streams (B.2).
+
+    Variances v of one total from m fine values, and V of the total itself, combine to 1/(1/(m v) + 1/V); a
+    fine value then has v (1 - 1/m) + that / m^2.
+    """
+    fine = sd_kwh(KETTLE_KWH, half_hour) ** 2
+    days = _combined(SLOTS_A_DAY * fine, day)
+    fine = fine * (1 - 1 / SLOTS_A_DAY) + days / SLOTS_A_DAY**2
+    months = _combined(DAYS * days, month)
+    of_days = days * (1 - 1 / DAYS) + months / DAYS**2
+    fine += (of_days - days) / SLOTS_A_DAY**2
+    return 2000 * math.sqrt(fine), math.sqrt(of_days), math.sqrt(months)
+
+
+def _combined(variance: float, share: float) -> float:
+    """Combine the variance of a sum of fine values with that of a stream of the total, if there is one."""
+    return variance if not share else 1 / (1 / variance + 1 / sd_kwh(KETTLE_KWH, share) ** 2)
+
+
+def ratios() -> Iterator[Ratio]:
+    """Yield the error of a month's bill from half hours over that of its own query, both hiding 110 Wh."""
+    slot_kwh = sd_kwh(KETTLE_KWH)
+    of_tariffs = example_tariffs.prices()
+    week = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])
+    printed = {"flat": 38.0, "hourly prices": 22.0}
+    prices_by_name = {
+        tariff.name: of_tariffs[number][week] for number, tariff in enumerate(example_tariffs.TARIFFS)
+    } | {"hourly prices": np.array(example_tariffs.HOURLY_EUR)}
+    for name, prices in prices_by_name.items():
+        all_slots = math.sqrt(DAYS * SLOTS_A_DAY * float(np.mean(prices**2))) * slot_kwh
+        yield Ratio(name, all_slots, float(prices.max()) * slot_kwh, printed.get(name))

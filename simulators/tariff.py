@@ -1,6 +1,6 @@
 """Reproduce the figures of tariffs, and simulate how often the cheapest of four is found.
 
-First the closed forms of THEORY-2 B.1 and B.2 beside the digits in print, and the ratios of errors. Then,
+First the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors. Then,
 over simulated homes and (with --data) real ones, how often the cheapest of four example tariffs is right,
 what a wrong one costs on average, and how often a sureness of 95 % is stated, and stated of a wrong one. The
 tariffs are invented, so these shares belong to their distances only. Exit code 1: a figure is not the one in

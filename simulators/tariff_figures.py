@@ -1,7 +1,7 @@
-"""The closed forms of THEORY-2 B.1 and B.2 beside the digits in print, and the ratios between errors.
+"""The closed forms of THEORY 3.8 and 3.9 beside the digits in print there, and the ratios between errors.
 
 E is the energy hidden, in kWh, at level 1. A slot of a window with n = 1 has a standard deviation of
-sqrt2 E / share; one of an l_inf window with n slots that of sqrt((n + 1)(n + 2) / 3) E (theory 1.2).
+sqrt2 E / share; one of an l_inf window with n slots that of sqrt((n + 1)(n + 2) / 3) E (THEORY 1.2).
 """
 
 import math
@@ -63,7 +63,7 @@ def linf_sd_kwh(hidden_kwh: float, n: int) -> float:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the figures of B.1 and of its corrections, then those of B.2."""
+    """Yield the figures of energies of bands, then those of nested streams."""
     for name, price, printed in (
         ("flat", 0.30, "0.047"),
         ("two rates", 0.34, "0.053"),
@@ -97,7 +97,6 @@ def _nested() -> Iterator[Figure]:
     ):
         for unit, computed, digits in zip(_UNITS, nested_sd(*shares), printed, strict=True):
             yield Figure(f"{_named(shares)}: {unit}", computed, digits)
-    # In print, a half hour of three streams is as it leaves, and a day is without the help of its month.
     three = (0.7, 0.2, 0.1)
     yield Figure(f"{_named(three)}: a half hour as it leaves, W", 2000 * sd_kwh(KETTLE_KWH, 0.7), "444")
     yield Figure(f"{_named(three)}: a day without its month, kWh", nested_sd(0.7, 0.2, 0)[1], "0.69")
@@ -111,7 +110,7 @@ def _named(shares: tuple[float, float, float]) -> str:
 
 
 def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float, float]:
-    """Return the errors of a half hour in W, a day and a month in kWh, from nested streams (B.2).
+    """Return the errors of a half hour in W, a day and a month in kWh, from nested streams.
 
     Variances v of one total from m fine values, and V of the total itself, combine to 1/(1/(m v) + 1/V); a
     fine value then has v (1 - 1/m) + that / m^2.

@@ -297,7 +297,7 @@ def test_other_windows_have_no_tariff() -> None:
 
 
 def test_a_price_of_one_band_has_a_known_error() -> None:
-    """1 kWh at level 1: 1.41 kWh a band, so 0.42 EUR at 0.30 (THEORY-2 B.1)."""
+    """1 kWh at level 1: 1.41 kWh a band, so 0.42 EUR at 0.30 (THEORY 3.9)."""
     (terms,) = home().descriptors.values()
     assert sd(terms.mechanism, "dithered") == pytest.approx(math.sqrt(2) * 1000, rel=1e-4)
     assert terms.radius == Fraction(1000)

@@ -101,8 +101,8 @@ def test_the_table_of_commands_is_whole(capsys: pytest.CaptureFixture[str]) -> N
         with pytest.raises(SystemExit, match="0"):
             cli.main([name, "--help"])
         assert set(re.findall(r"--[\w-]+", capsys.readouterr().out)) == options | {"--help"}
-    some = ["replay", "generate", "compare", "attack", "frontier", "utility", "simtest", "world", "pictures"]
-    assert simulated == [*some, "paper"]
+    some = ["replay", "generate", "compare", "attack", "frontier", "utility"]
+    assert simulated == [*some, "tariff", "simtest", "world", "pictures", "paper"]
     for name in simulated:
         with pytest.raises(SystemExit, match="0"):
             simulators.main([name, "--help"])

@@ -66,6 +66,10 @@ class PipelineMechanism:
     quarter for dithered terms, if that is a whole accumulator (it is, except for slots of odd milliseconds)
     or register. Outputs are in quanta. The promise follows from the terms: it is that of `LInfLaplace`, or of
     `DitheredLaplace` if terms are dithered.
+
+    Under the metric l1 each slot is a window of its own, n = 1: consecutive ones go to the slots of one real
+    window, so noise that these share shows as dependence between windows in succession. The band without
+    hours is left out.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -76,7 +80,8 @@ class PipelineMechanism:
         self._per = math.gcd(4 if self._dithered else 2, *lattices)
         self._claim: LInfLaplace | DitheredLaplace = self._terms.mechanism
         if self._dithered:
-            self._claim = DitheredLaplace(terms.epsilon, terms.quantum, terms.n, self.step)
+            self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
+        self._slots = [index for index in range(terms.n) if terms.slot_ms(index)]
 
     @property
     def rounding(self) -> Rounding:
@@ -86,7 +91,7 @@ class PipelineMechanism:
     @property
     def n(self) -> int:
         """The number of slots in a window."""
-        return self._terms.n
+        return self._terms.slots_per_bound
 
     @property
     def quantum(self) -> Fraction:
@@ -121,7 +126,8 @@ class PipelineMechanism:
             ValueError: a slot's record did not leave.
         """
         points = np.asarray(windows)
-        rows = points.reshape(-1, self.n).tolist()
+        numbers = np.concatenate([points.ravel(), np.zeros(-points.size % len(self._slots), np.int64)])
+        rows = numbers.reshape(-1, len(self._slots)).tolist()
         source = _BorrowedBits(bits or BulkBits())
         core = Pipeline(self._stream(), Snapshot({}, {}, {}), Spending(), source, Counts())
         messages, length_ms = self._messages(rows), self._terms.length_ms
@@ -132,7 +138,7 @@ class PipelineMechanism:
             quanta = [values[key] for row in range(len(rows)) for key in self._keys((row + 1) * length_ms)]
         except KeyError:
             raise ValueError("a slot's record did not leave") from None
-        return np.array(quanta).reshape(points.shape)
+        return np.array(quanta)[: points.size].reshape(points.shape)
 
     def _stream(self) -> Stream:
         return Stream(
@@ -152,7 +158,7 @@ class PipelineMechanism:
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
         """Return the readings of windows one after another, from `length_ms` on, and a last message."""
         terms, length_ms = self._terms, self._terms.length_ms
-        slots = [(index, terms.stretches(index)[0]) for index in range(terms.n)]
+        slots = [(index, terms.stretches(index)[0]) for index in self._slots]
         parts = [
             (window * length_ms + from_ms, to_ms - from_ms, index, number)
             for window, row in enumerate(rows, 1)
@@ -217,8 +223,8 @@ class PipelineMechanism:
     def _keys(self, start_ms: int) -> list[tuple[str, str | None]]:
         """Return the time and the band of each slot's record, in order."""
         if self._terms.bands:
-            return [(iso_time(start_ms), band.name) for band in self._terms.bands]
-        return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in range(self.n)]
+            return [(iso_time(start_ms), self._terms.bands[index].name) for index in self._slots]
+        return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in self._slots]
 
     def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
         """Read a record's time, band and value in quanta, an integer unless it is off the lattice."""

@@ -1,0 +1,78 @@
+"""The audit of windows in l1: energies of bands pass, and noise that breaks their promise is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from meteragent.cli import main
+from meteragent.cli.common import EXIT_VIOLATED
+from meteragent.core.noise import Noise
+from meteragent.core.window import Window
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from tests.support.configurations import written
+
+ZONE = "timezone = 'Europe/Amsterdam'"
+BANDS = f"{ZONE}\nrest = 'night'\nband = [{{ name = 'day', days = 'mon-fri', hours = ['07/23'] }}]"
+SETTINGS = {
+    "power": written(privacy="preset = 'tariff'", window=BANDS),
+    "a register": written(
+        privacy="preset = 'tariff'", window=BANDS, source="kind = 'register'\nunit = 'kWh'\ndead_band = 0.001"
+    ),
+    "a mean day in l1": written(privacy="preset = 'typical-day'\nmetric = 'l1'", window=ZONE),
+}
+
+
+@pytest.fixture
+def checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, set[str]]]:
+    """Audits a configuration; returns the exit code and the checks of messages that failed."""
+
+    def audited(text: str, samples: int) -> tuple[int, set[str]]:
+        path = tmp_path / "home.toml"
+        path.write_text(text)
+        code = main(["audit", str(path), "--json", "--samples", str(samples)])
+        trials = json.loads(capsys.readouterr().out)["trials"]
+        assert all(check["passed"] for trial in trials for check in trial["mechanism"]["checks"])
+        return code, {c["name"] for trial in trials for c in trial["messages"]["checks"] if not c["passed"]}
+
+    return audited
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_windows_in_l1_pass(name: str, checks: Callable[..., tuple[int, set[str]]]) -> None:
+    """From readings to messages each slot has the law of one dimension, whatever the device states."""
+    assert checks(SETTINGS[name], 200) == (0, set())
+
+
+def test_one_noise_for_all_bands_is_refused(
+    checks: Callable[..., tuple[int, set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bands that share their noise are windows in succession that are not independent."""
+
+    def begin(self: Noise, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
+        _, noise = self.open(window.terms_id, mechanism)
+        while window.drawn < window.terms.n:
+            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+
+    monkeypatch.setattr(Noise, "begin", begin)
+    code, failed = checks(SETTINGS["power"], 1000)
+    assert code == EXIT_VIOLATED
+    assert "law: windows in succession, from 0" in failed
+
+
+def test_linf_that_is_claimed_for_independent_noise_is_refused(
+    checks: Callable[..., tuple[int, set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four bands with a noise bound each are not eps d_inf-private, and their law shows it."""
+
+    def draw_next(self: Noise, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
+        one = LInfLaplace(mechanism.epsilon, mechanism.quantum, 1)
+        window.noise_bound = one.noise_bound(self._bits)
+        noise = one.draw(window.noise_bound, self._bits)
+        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+
+    monkeypatch.setattr(Noise, "draw_next", draw_next)
+    code, failed = checks(written(privacy="preset = 'typical-day'", window=ZONE), 1000)
+    assert code == EXIT_VIOLATED
+    assert any(name.startswith("law:") for name in failed)

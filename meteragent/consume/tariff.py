@@ -17,7 +17,7 @@ price is, and the value is the middle of that interval: no guess of the price.
 How sure the cheapest tariff is
 -------------------------------
 For every other tariff, its p-value is the largest chance, over all loads under which that other tariff
-costs as little or less, that the noise makes the released difference at least as large (`privacy.tail`).
+costs as little or less, that the noise makes the released difference at least as large (THEORY 3.9).
 `sureness` is 1 minus the sum of these p-values, at least 0. So for two tariffs the wrong one is called the
 cheapest with a sureness of 1 - p or more in at most a share p of windows; for k tariffs in at most (k - 1) p.
 Two tariffs that cost the same at any load cannot be told apart: then the sureness is 0.

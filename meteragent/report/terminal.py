@@ -87,7 +87,7 @@ def _tariffs(guarantee: Guarantee) -> list[str]:
     if not rows:
         return []
     notes = (_filled(note, _INDENT, _INDENT) for note in wording.tariff_notes(guarantee))
-    return [wording.TARIFFS, *(f"  {label:<26}{error}" for label, error in rows), *notes]
+    return [wording.TARIFFS, *(f"  {label:<25} {error}" for label, error in rows), *notes]
 
 
 def _guesses(guarantee: Guarantee) -> list[str]:

@@ -92,6 +92,11 @@ def test_check_prints_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[
         r"^  flat or night +recognised from a difference of 0\.\d+ EUR a month$", text, re.MULTILINE
     )
     assert "A month is one window." in text
+    long_name = "a rather long name of a tariff"
+    file.write_text(file.read_text().replace("'flat'", f"'{long_name}'"))
+    assert main(["check", str(file)]) == 0
+    assert f"{long_name} or night recognised" in capsys.readouterr().out
+    file.write_text(file.read_text().replace(f"'{long_name}'", "'flat'"))
     page = markdown.page(config.load(file))
     assert "- tariff flat: 0.735 EUR (95 % within ± 1." in page
     assert "- flat or night: recognised from a difference of " in page

@@ -88,17 +88,21 @@ class Shape:
 
     def toml(self, url: str) -> str:
         """The stream in the agent's configuration."""
-        names = ", ".join(f'"{start:02}-{end:02}"' for start, end in self.bands)
-        slots = f"bands = [{names}]" if self.bands else f"blocks = {self.blocks}"
         return stream(
             url,
             name=self.name,
             source=f'hold = "{HOLD_MS}ms"',
-            window=f'length = "{self.length}"\ntimezone = "{self.zone}"\n{slots}\n'
+            window=f'length = "{self.length}"\ntimezone = "{self.zone}"\n{self.slots_toml}\n'
             f'lateness = "{LATENESS_MS}ms"\nclock = "event"',
             privacy=f'preset = "{self.preset}"\nhide = "{self.hide_wh}Wh"\nspace = "{self.space}"\n'
             f"quantum = {float(self.quantum)}\nlevel = {self.level}",
         )
+
+    @property
+    def slots_toml(self) -> str:
+        """The slots in the configuration of the window."""
+        names = ", ".join(f'"{start:02}-{end:02}"' for start, end in self.bands)
+        return f"bands = [{names}]" if self.bands else f"blocks = {self.blocks}"
 
     # --- windows -------------------------------------------------------------------------------
 
@@ -109,8 +113,11 @@ class Shape:
         return [self._window(start, end) for start, end in pairwise(starts_ms) if start <= to_ms]
 
     def _window(self, start_ms: int, end_ms: int) -> Window:
-        parts = self._bands(start_ms, end_ms) if self.bands else self._blocks(start_ms, end_ms)
-        return Window(start_ms, end_ms, tuple(parts))
+        return Window(start_ms, end_ms, tuple(self.parts(start_ms, end_ms)))
+
+    def parts(self, start_ms: int, end_ms: int) -> Iterator[Part]:
+        """Yield the slots of a window."""
+        return self._bands(start_ms, end_ms) if self.bands else self._blocks(start_ms, end_ms)
 
     def _blocks(self, start_ms: int, end_ms: int) -> Iterator[Part]:
         step_ms, rest = divmod(end_ms - start_ms, self.blocks)
@@ -157,6 +164,10 @@ class Shape:
         """Level / radius in 1/W; the radius hides the energy in the shortest slot, on the lattice."""
         return self._epsilon(min(part.duration_ms for part in window.parts))
 
+    def stated(self, window: Window) -> tuple[Fraction, str]:
+        """Return epsilon and its unit as a descriptor states them."""
+        return self.epsilon(window), "1/W"
+
     def _epsilon(self, shortest_ms: int) -> Fraction:
         return self.level / (
             ceil(Fraction(self.hide_wh * HOUR_MS, shortest_ms) / self.quantum) * self.quantum
@@ -173,6 +184,48 @@ class Shape:
         hours = min((last - first for first, last in self.bands), default=0)
         shortest_ms = hours * HOUR_MS * usual_ms // DAY_MS if hours else usual_ms // self.blocks
         return self._epsilon(shortest_ms) * DAY_MS / usual_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff(Shape):
+    """Energies of two bands, hidden in all: working days but for holidays from 6 to 22, and the rest."""
+
+    holidays: tuple[str, ...] = ()
+
+    @property
+    def slots_toml(self) -> str:
+        """The bands in the configuration of the window."""
+        band = '{ name = "day", days = "mon-fri", hours = ["06-22"] }'
+        return f'band = [{band}]\nrest = "night"\nholidays = [{", ".join(self.holidays)}]'
+
+    def parts(self, start_ms: int, end_ms: int) -> Iterator[Part]:
+        """Yield the bands of a window."""
+        quarters: dict[str, list[int]] = {"day": [], "night": []}
+        for at_ms in range(start_ms, end_ms, QUARTER_MS):
+            shown = clock(self.zone, at_ms)
+            works = shown.weekday() < 5 and shown.date().isoformat() not in self.holidays
+            quarters["day" if works and 6 <= shown.hour < 22 else "night"].append(at_ms)
+        for name, inside in quarters.items():
+            key = Key(start_ms, iso(end_ms - start_ms), name)
+            yield Part(key, tuple((at_ms, at_ms + QUARTER_MS) for at_ms in inside))
+
+    def value(self, part: Part, curve: Curve) -> Fraction:
+        """Return the exact energy of a band, in watt-hours."""
+        return part.energy_wh(curve)
+
+    def epsilon(self, window: Window) -> Fraction:
+        """Return the charge in 1/W: each watt moves all hours of the window."""
+        return Fraction(self.level * (window.end_ms - window.start_ms), self.hide_wh * HOUR_MS)
+
+    def stated(self, window: Window) -> tuple[Fraction, str]:
+        """Return epsilon and its unit as a descriptor states them."""
+        del window
+        return Fraction(self.level, self.hide_wh), "1/Wh"
+
+    @property
+    def usual_per_day(self) -> Fraction:
+        """Epsilon for 24 hours."""
+        return Fraction(24 * self.level, self.hide_wh)
 
 
 @lru_cache(maxsize=100_000)

@@ -30,6 +30,7 @@ from tests.integration.shapes import (
     LATENESS_MS,
     Key,
     Shape,
+    Tariff,
     Window,
     iso,
     usual_sum,
@@ -53,8 +54,12 @@ BANDS = ((0, 7), (7, 17), (17, 21), (21, 24))
 TYPICAL = Shape(
     "typical", "typical-day", "1mo", "America/New_York", 1000, Fraction(1, 100), "profile", bands=BANDS
 )
-SHAPES = (DAY, BILL, CURVE, SLOTS, TYPICAL)
-"""All but one with negligible noise; where it is not, a slot that was drawn twice has two values."""
+HOLIDAYS = ("2024-03-29", "2024-04-01", "2024-10-28")
+"""Around the nights on which clocks change."""
+TARIFF = Tariff("tariff", "tariff", "1mo", "Europe/Amsterdam", 1000, Fraction(1), "bands", holidays=HOLIDAYS)
+NOISY = Tariff("noisy", "tariff", "1mo", "Europe/Amsterdam", 1000, Fraction(1), "bands", level=1)
+SHAPES = (DAY, BILL, CURVE, SLOTS, TYPICAL, TARIFF, NOISY)
+"""All but two with negligible noise; where it is not, a slot that was drawn twice has two values."""
 HOMES = {
     "spring": (time_ms("2024-01-30T17:00:00Z"), 93),  # 29, 31 and 30 days, and a day of 23 hours
     "autumn": (time_ms("2024-09-29T03:00:00Z"), 37),  # a day of 25 hours
@@ -237,17 +242,18 @@ def test_descriptors_tell_each_window_and_the_sum(shape: Shape, home: str, outco
 
 def assert_tells(facts: dict[str, Any], shape: Shape, window: Window) -> None:
     """A descriptor is that of a window."""
-    epsilon = shape.epsilon(window)
+    epsilon, unit = shape.stated(window)
     assert facts["length"] == iso(window.end_ms - window.start_ms)
     assert facts["n"] == len(window.parts)
     assert facts["timezone"] == shape.zone
     assert facts.get("space", "linf") == shape.space
-    assert (Fraction(facts["epsilon"]), facts["epsilon_unit"]) == (epsilon, "1/W")
+    assert (Fraction(facts["epsilon"]), facts["epsilon_unit"]) == (epsilon, unit)
+    assert facts["metric"] == ("l1" if shape.space == "bands" else "linf")
     assert Fraction(facts["level"]) / Fraction(facts["radius"]) == epsilon
     assert Fraction(facts["quantum"]) == shape.quantum
     total = shape.per_day(window) + usual_sum(SHAPES, shape)
     assert (Fraction(facts["meter_epsilon_per_day"]), facts["meter_epsilon_unit"]) == (total, "1/W")
-    if shape.bands:
+    if shape.bands or shape.space == "bands":
         assert facts["bands"] == {part.key.band: iso(part.duration_ms) for part in window.parts}
 
 

@@ -2,16 +2,21 @@
 
 import argparse
 import json
+from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 
 from meteragent import config
 from meteragent.cli import common
 from meteragent.domain import grid
-from meteragent.store import ledger, moved, read_only, restored_at
+from meteragent.domain.figures import exact, figures
+from meteragent.domain.terms import Terms
+from meteragent.store import ledger, moved, read_only, restored_at, view
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the privacy spent, or repair the store."""
-    path = config.load(options.config).store.path
+    settings = config.load(options.config)
+    path = settings.store.path
     if options.restored_at is not None:
         restored_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
@@ -21,17 +26,45 @@ def run(options: argparse.Namespace) -> int:
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
-        rows = [_row(charges) for charges in ledger.report(connection, meter=options.meter)]
+        charged = list(ledger.report(connection, meter=options.meter))
+        levels = _levels_per_kwh(charged, _largest(settings, view.terms(connection)))
+    rows = [_row(charges) for charges in charged]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
-        print(json.dumps({"unknown_before": unknown, "opened_to": opened_to, "spent": rows}, indent=2))
+        levels_text = {meter: exact(level) for meter, level in levels.items()}
+        report = {"unknown_before": unknown, "opened_to": opened_to, "spent": rows}
+        print(json.dumps(report | {"level_per_kwh": levels_text}, indent=2))
         return 0
     if unknown is not None:
         print(f"What was spent before {unknown} is not known: the store was lost or restored.")
     heads = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)")
     for row in (heads, *(row.values() for row in rows)):
         print("{:<20} {:<10} {:<12} {:>7}  {}".format(*row))
+    for meter, level in levels.items():
+        print(f"{meter}: a change costs a level of at most {figures(level)} for each kWh that it moves.")
     return 0
+
+
+def _largest(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
+    """Return the largest level for each kWh of any window of a stream, configured or stored."""
+    configured = {stream.name: config.shapes(stream) for stream in settings.stream}
+    return {
+        name: 1000 * max(terms.level_per_wh for terms in [*configured.get(name, ()), *stored.get(name, ())])
+        for name in configured.keys() | stored.keys()
+    }
+
+
+def _levels_per_kwh(charged: Iterable[ledger.Spent], largest: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Return by meter the level for each kWh that a change moves, over all streams that the meter has had.
+
+    At any time at most one window of each stream covers it, so this is the largest sum over the windows that
+    cover one instant.
+    """
+    streams = dict.fromkeys((charges.meter, charges.stream) for charges in charged)
+    levels: dict[str, Fraction] = {}
+    for meter, stream in streams:
+        levels[meter] = levels.get(meter, Fraction(0)) + largest.get(stream, Fraction(0))
+    return levels
 
 
 def _row(charges: ledger.Spent) -> dict[str, str | int]:

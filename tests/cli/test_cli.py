@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -213,10 +214,13 @@ def spend(path: Path) -> None:
 def test_ledger_tells_what_was_spent(
     write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Windows and exact epsilon by meter, UTC day and stream, as a table."""
+    """Windows and exact epsilon by meter, UTC day and stream, as a table; then what a kWh costs."""
     spend(tmp_path / "db")
     assert main(["ledger", write()]) == 0
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+    *table, first, second = capsys.readouterr().out.splitlines()
+    assert first == "m1: a change costs a level of at most 9.09 for each kWh that it moves."
+    assert second == first.replace("m1", "m2")
+    assert [line.split() for line in table] == [
         ["METER", "DAY", "(UTC)", "STREAM", "WINDOWS", "EPSILON", "(1/W)"],
         ["m1", "2024-10-04", "main", "2", "1/110"],
         ["m1", "2024-10-05", "main", "1", "1/220"],
@@ -235,7 +239,20 @@ def test_ledger_tells_it_as_json_also_while_the_store_is_in_use(
     told = json.loads(capsys.readouterr().out)
     row = {"meter": "m2", "day": "2024-10-04", "stream": "main", "windows": 2, "epsilon_per_w": "1/110"}
     expected = {"unknown_before": None, "opened_to": "2024-10-05T00:30:00Z", "spent": [row]}
-    assert told == expected
+    assert told == expected | {"level_per_kwh": {"m2": "100/11"}}
+
+
+def test_ledger_adds_what_a_kwh_costs_over_streams(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Streams of a meter cover the same instant; one that the meter never had does not count."""
+    with open_store(tmp_path / "db") as store:
+        persist(store, opening(FIRST, "m1"))
+        persist(store, replace(opening(FIRST, "m1"), stream="day"))
+        persist(store, opening(FIRST, "m2"))
+    assert main(["ledger", write(), "--json"]) == 0
+    levels = json.loads(capsys.readouterr().out)["level_per_kwh"]
+    assert levels == {"m1": "200/11", "m2": "100/11"}
 
 
 def test_ledger_without_a_store(write: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:

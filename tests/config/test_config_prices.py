@@ -116,3 +116,13 @@ def test_the_windows_of_a_month(length: str, windows: int) -> None:
     assert month.windows == windows
     days = {"day": 22, "weekend": 8} if length == "1d" else dict.fromkeys(("day", "weekend"), windows)
     assert month.counts == {**days, "night": windows, "unknown": windows}
+
+
+def test_a_band_without_hours_needs_no_price() -> None:
+    """Where other bands cover the whole week, `window.rest` takes no hours."""
+    text = text_of_bands(more=FLAT.replace(", night = 0.3", ""))
+    assert refused(lambda: config.parse(text)).key == "tariff[0].prices"
+    whole = text.replace("07:00/23:00", "00:00/24:00")
+    settings = config.parse(whole)
+    assert config.band_names(settings.stream[0]) == ("day", "weekend")
+    assert len(config.tariffs(settings, settings.stream[0])) == 1

@@ -166,6 +166,12 @@ def test_unknown_energy_lowers_the_sureness() -> None:
     assert without.sureness > known.sureness
     lost = compare_tariffs(home({**month, "unknown": 900_000}, REGISTER), [FLAT, NIGHT], JUNE_MS)
     assert lost.sureness == 0
+    base = known.costs["flat"].value - known.costs["night"].value
+    just_lost = round(
+        1000 * (base + 0.01) / 0.04
+    )  # at worst, a kWh of it is 0.04 EUR dearer at night's prices
+    doubtful = compare_tariffs(home({**month, "unknown": just_lost}, REGISTER), [FLAT, NIGHT], JUNE_MS)
+    assert (doubtful.cheapest, doubtful.p_values) == ("night", {"flat": 1.0})
 
 
 def exact_p_value(weights: tuple[float, ...], a: float, difference: float) -> float:

@@ -103,7 +103,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     hide_min_wh = _hide_min_wh(rules)
     settings = [f"at least {_energy(hide_min_wh)}"]
     if key == "radius":
-        radius_min = hide_min_wh / UNIT_FACTOR[rules.unit]
+        radius_min = hide_min_wh / rules.wh_per_value
         radius_min *= 1 if rules.is_energy else Fraction(HOUR_MS, rules.step_ms)
         settings = [f"at least {figures(radius_min)} {rules.value_unit}"]
     settings += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
@@ -113,7 +113,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 def _cost(rules: Terms) -> str:
     """Return how much a move of the hidden energy can count for in the readings, why, and at which level."""
-    distance = loads.distance(rules, rules.hides_wh) * UNIT_FACTOR[rules.unit]
+    distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value
     if rules.kind is Kind.POWER:
         distance = distance if rules.is_energy else distance * rules.step_ms / HOUR_MS
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"

@@ -37,6 +37,7 @@ from meteragent.config.model import (
     Stream,
     Tariff,
     TariffBand,
+    Weights,
     Window,
 )
 from meteragent.domain.errors import ConfigError
@@ -50,6 +51,7 @@ EXPLAINED_MAX = 100
 _SECTIONS: dict[str, type[BaseModel]] = {
     "source": Source,
     "window": Window,
+    "weights": Weights,
     "band": TariffBand,
     "privacy": Privacy,
     "budget": Budget,
@@ -76,6 +78,7 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("window", "band", "hours"): (None, "hours of the local day, such as ['23:00/07:00']"),
     ("tariff", "name"): (None, "the tariff's name"),
     ("tariff", "prices"): (None, "a price by band, such as { day = 0.34, night = 0.22 }"),
+    ("window", "weights", "bound"): (1, "the largest price of a kWh, such as 0.5"),
     ("archive", "key_file"): ("archive.key", "the key's file, as `meteragent key new` makes it"),
 }
 """For each required key, by its path in a stream or in the file: a stand-in, and the expected value.

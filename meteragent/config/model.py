@@ -115,6 +115,30 @@ class TariffBand(_Section):
     """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
 
 
+class PriceHours(_Section):
+    """Hours of the week in which energy has one price."""
+
+    days: Days = EVERY_DAY
+    """Days of the week, such as 'mon-fri'. A holiday counts as Sunday. Default: every day."""
+    hours: tuple[Band, ...] = Field(min_length=1)
+    """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
+    price: Number
+    """The price of each kWh in these hours."""
+
+
+class Weights(_Section):
+    """Public prices by which energy counts: one amount for each window leaves."""
+
+    unit: Currency = "EUR"
+    """The unit of amounts; prices are in this unit for each kWh."""
+    bound: Positive
+    """The largest price, up or down. The noise of an amount grows with it."""
+    default: Number = Fraction(0)
+    """The price of time without one."""
+    price: tuple[PriceHours, ...] = ()
+    """A table of hours and prices."""
+
+
 class Window(_Section):
     """The grid and its clock; slots are `step` long, or `blocks` of a window, or `bands` of the day."""
 
@@ -132,6 +156,8 @@ class Window(_Section):
     """The name of a band of all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
     """Days that count as Sunday."""
+    weights: Weights | None = None
+    """Prices. If they are set, the window's energy times its price leaves (privacy.space = 'weighted')."""
     timezone: str | None = None
     """The time zone of the local calendar, whose days, weeks or months are the windows."""
     lateness: Duration | None = None
@@ -173,9 +199,9 @@ class Privacy(_Section):
     quantum: Positive | None = None
     """The step of slot values, in the unit. Default: the preset's power, over a slot for energies."""
     space: Space | None = None
-    """What the slots are: a vector, the blocks of a curve, the bands of a mean day, or energies of bands."""
+    """What the slots are: a vector, a curve's blocks, a mean day's bands, bands' energies, or amounts."""
     metric: Metric | None = None
-    """linf hides what moves within a slot, l1 what moves in all slots. Default: l1 for bands, else linf."""
+    """linf hides what moves within a slot, l1 what moves in all. Default: linf, or l1 for bands, amounts."""
     shares: dict[LengthText, Positive] | None = None
     """Parts of the level for nested streams, by the length of their windows; they add up to at most 1."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()

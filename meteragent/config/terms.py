@@ -11,7 +11,8 @@ from meteragent.domain.presets import PRESETS, Preset, radius_that_hides, units_
 from meteragent.domain.schedule import BandRules, Schedule, uncovered
 from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space
 from meteragent.domain.terms import Rounding, Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.weights import Weights, WeightSource, joined
 from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
@@ -31,13 +32,16 @@ def preset(stream: Stream) -> Preset:
 
 
 def space(stream: Stream) -> Space:
-    """Return the configured space, or else the preset's."""
+    """Return the configured space, or else that of amounts if there are weights, or else the preset's."""
+    if stream.window.weights is not None and stream.privacy.space is None:
+        return Space.WEIGHTED
     return stream.privacy.space or preset(stream).space
 
 
 def metric(stream: Stream) -> Metric:
     """Return the distance that the promise refers to: the configured one, or else that of the space."""
-    return stream.privacy.metric or (Metric.L1 if space(stream) is Space.BANDS else Metric.LINF)
+    in_all = space(stream) in {Space.BANDS, Space.WEIGHTED}
+    return stream.privacy.metric or (Metric.L1 if in_all else Metric.LINF)
 
 
 def unit(stream: Stream) -> str | None:
@@ -71,6 +75,8 @@ def step_ms(stream: Stream, window_ms: int) -> int:
 def _blocks(stream: Stream) -> int:
     """Return the number of equal slots; it is the preset's unless the window or the space is configured."""
     window = stream.window
+    if space(stream) is Space.WEIGHTED:
+        return window.blocks or 1
     is_default = window.length is None and window.step is None and stream.privacy.space is None
     return window.blocks or (preset(stream).blocks if is_default or space(stream) is Space.PROFILE else 1)
 
@@ -86,15 +92,18 @@ def hours(stream: Stream) -> tuple[Hours, ...]:
 
 
 def band_rules(stream: Stream) -> BandRules:
-    """Return the rules of a window's bands, if it has any.
+    """Return the rules of a window's bands, or of the hours of its prices, if it has any.
 
     A register's reading after an outage does not tell in which band its energy was used: such a stream has a
     band for it.
     """
-    if space(stream) is not Space.BANDS:
-        return BandRules(tuple(BandRule(band.name, (band,)) for band in hours(stream)))
     window = stream.window
     holidays = frozenset(window.holidays)
+    if space(stream) is Space.WEIGHTED and window.weights is not None:
+        rows = enumerate(window.weights.price)
+        return BandRules(tuple(BandRule(str(row), price.hours, price.days, holidays) for row, price in rows))
+    if space(stream) is not Space.BANDS:
+        return BandRules(tuple(BandRule(band.name, (band,)) for band in hours(stream)))
     rules = tuple(BandRule(band.name, band.hours, band.days, holidays) for band in window.band)
     return BandRules(rules, window.rest, stream.source.kind is Kind.REGISTER)
 
@@ -143,10 +152,30 @@ def quantum(stream: Stream) -> Fraction:
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the value of 1 W over a duration in the unit of slot values; of bands, that of 1 Wh."""
+    """Return the value of 1 W over a duration in the unit of slot values; of bands and amounts, of 1 Wh."""
+    if space(stream) is Space.WEIGHTED:
+        return _bound(stream) / KILO
     if space(stream) is Space.BANDS:
         return Fraction(1, UNIT_FACTOR[stream.source.unit])
     return _per_w(stream, duration_ms)
+
+
+def _bound(stream: Stream) -> Fraction:
+    """Return the largest price of a kWh."""
+    return Fraction(1) if stream.window.weights is None else stream.window.weights.bound
+
+
+def weights(stream: Stream, bands: tuple[Band, ...] = ()) -> Weights | None:
+    """Return the weights of a window; `bands` are the hours of its prices, named by their rows."""
+    table = stream.window.weights
+    if table is None or space(stream) is not Space.WEIGHTED:
+        return None
+    prices = sorted(
+        (from_ms, to_ms, _micro(table.price[int(band.name)].price))
+        for band in bands
+        for from_ms, to_ms in band.stretches
+    )
+    return Weights(table.unit, _micro(table.bound), _micro(table.default), WeightSource.TABLE, joined(prices))
 
 
 def finer_step(quantum: Fraction) -> Fraction:
@@ -166,6 +195,8 @@ def _shortest_ms(stream: Stream) -> int:
 
 def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> int:
     """Return the length of the shortest slot of a window; the band without hours does not count."""
+    if space(stream) is Space.WEIGHTED:
+        return step_ms(stream, window_ms)
     lengths_ms = [band.duration_ms for band in bands]
     return min(filter(None, lengths_ms), default=step_ms(stream, window_ms))
 
@@ -179,7 +210,7 @@ def radius(stream: Stream, slot_ms: int) -> Fraction:
     if privacy.radius is not None:
         return privacy.radius
     hide_wh, spread_ms = privacy.hide or preset(stream).hide_wh, slot_ms
-    if space(stream) is Space.BANDS:
+    if space(stream) in {Space.BANDS, Space.WEIGHTED}:
         spread_ms = HOUR_MS
     return radius_that_hides(hide_wh, spread_ms, _per_amount(stream, slot_ms), quantum(stream))
 
@@ -224,6 +255,7 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
     source, window = stream.source, stream.window
     per_w = _per_w(stream, interval_ms(source))
     slot_ms = _shortest_slot_ms(stream, window_ms, bands)
+    prices = weights(stream, bands)
     return Terms(
         kind=source.kind,
         unit=source.unit,
@@ -242,12 +274,13 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         preset=_preset_name(stream),
         space=space(stream),
         timezone=window.timezone if unit(stream) else None,
-        bands=bands,
+        bands=bands if prices is None else (),
         modulus_u=None if source.modulus is None else _micro(source.modulus),
         every_ms=period_ms(source),
         dead_band=dead_band(source),
         counters=counters(source),
         metric=metric(stream),
+        weights=prices,
     )
 
 
@@ -257,7 +290,7 @@ def _preset_name(stream: Stream) -> str | None:
     names = ("level", "hide", "radius", "quantum", "space", "metric")
     no_numbers = dict.fromkeys(names)
     privacy = stream.privacy.model_copy(update=no_numbers)
-    no_slots = {"length": None, "step": None, "blocks": None, "bands": None}
+    no_slots = {"length": None, "step": None, "blocks": None, "bands": None, "weights": None}
     window = stream.window.model_copy(update=no_slots)
     preset_stream = stream.model_copy(update={"privacy": privacy, "window": window})
 

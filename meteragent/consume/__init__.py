@@ -10,6 +10,7 @@
     curve(home, window_ms).at(times_ms)     # the load at any time of a window, with a simultaneous band
     mean_day(home, window_ms)               # the bands of a month's mean day
     band_energies(home, window_ms)          # kWh of each band of a tariff
+    weighted_total(home, window_ms)         # the amount of a month, energy times price
     tariff_cost(home, tariff, window_ms)    # what that cost, in EUR
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
     days, months = nested(days, months)     # streams that `privacy.shares` makes: better, and unbiased
@@ -42,7 +43,7 @@ from meteragent.consume.nesting import Nested, nested
 from meteragent.consume.register import Register, total
 from meteragent.consume.rules import Rules
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
-from meteragent.consume.shape import Curve, MeanDay, band_energies, curve, mean_day
+from meteragent.consume.shape import Curve, MeanDay, band_energies, curve, mean_day, weighted_total
 from meteragent.consume.slots import Slots
 from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
 from meteragent.consume.view import View, nonnegative
@@ -81,4 +82,5 @@ __all__ = [
     "read_archive",
     "tariff_cost",
     "total",
+    "weighted_total",
 ]

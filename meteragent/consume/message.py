@@ -32,6 +32,9 @@ Message = bytes | str | Mapping[str, Any] | list[Any]
 _OF_ONE_METER = {"id", "meter", "valid_from", "store"}
 """The fields of a descriptor on which its id does not depend."""
 
+_IN_ALL = {Space.BANDS, Space.PROFILE, Space.WEIGHTED}
+"""Spaces whose windows may have the metric l1."""
+
 _EXACT = re.compile(r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 _ISO_DURATION = re.compile(r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?", re.ASCII)
@@ -49,7 +52,8 @@ class Descriptor:
     Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. `metric` is the
     distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with n = 1.
     Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns slot
-    values into whole quanta; a descriptor without it is half-up.
+    values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest price of a kWh
+    if the values are amounts, whose unit is that of money.
     """
 
     id: str
@@ -69,6 +73,7 @@ class Descriptor:
     bands: Mapping[str, int] = field(compare=False)
     rounding: Rounding
     facts: Mapping[str, Any] = field(repr=False, compare=False)
+    price_bound: Fraction | None = None
 
     @classmethod
     def parse(cls, message: Message) -> Self:
@@ -98,6 +103,7 @@ class Descriptor:
             bands=_bands(fields),
             rounding=fields.parsed("rounding", _rounding) if "rounding" in fields.facts else "half-up",
             facts=fields.facts,
+            price_bound=_price_bound(fields),
         )
         for name, agrees in descriptor._agreements(fields):
             if not agrees:
@@ -107,10 +113,11 @@ class Descriptor:
     def _agreements(self, fields: "_Fields") -> Iterator[tuple[str, bool]]:
         """Yield the conditions of consistency by field; each may rely on the ones before it."""
         noise = self.mechanism
-        yield "metric", (self.metric is Metric.L1) <= (self.space in {Space.BANDS, Space.PROFILE})
+        yield "metric", (self.metric is Metric.L1) <= (self.space in _IN_ALL)
         yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
         yield "mechanism", fields.text("mechanism") == "linf-laplace"
-        yield "unit", self.unit in (UNITS[Kind.INTERVAL_ENERGY] if self.is_energy else UNITS[self.kind])
+        yield "weights", (self.price_bound is None) == (self.space is not Space.WEIGHTED)
+        yield "unit", self._has_unit()
         yield "epsilon_unit", fields.text("epsilon_unit") == f"1/{self.unit}"
         yield "radius", self.radius > 0
         yield "epsilon", noise.epsilon * self.radius == self.level
@@ -121,13 +128,24 @@ class Descriptor:
             yield "step", min(filter(None, self.bands.values()), default=0) == self.step_ms
             yield "length", sum(self.bands.values()) <= self.length_ms
         else:
+            if self.price_bound is not None:
+                yield "weights", self.price_bound > 0
+                yield "metric", self.metric is Metric.L1
+                yield "n", self.n == 1
             yield "bands", not self.bands
             yield "length", self.n * self.step_ms == self.length_ms
-        yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * self.kwh_per_unit() * 1000
+        per_unit = self.kwh_per_unit() if self.price_bound is None else 1 / self.price_bound
+        yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * per_unit * 1000
         yield "sd", math.isclose(fields.number("sd"), sd(noise, self.rounding), rel_tol=1e-3)
         if "ci95" in fields.facts:
             half = half_width(noise, 0.95, self.rounding)
             yield "ci95", math.isclose(fields.number("ci95"), half, rel_tol=1e-3)
+
+    def _has_unit(self) -> bool:
+        """Return whether the unit is one of the values' kind."""
+        if self.price_bound is not None:
+            return self.facts["weights"].get("unit") == self.unit and self.unit not in UNIT_FACTOR
+        return self.unit in (UNITS[Kind.INTERVAL_ENERGY] if self.is_energy else UNITS[self.kind])
 
     @property
     def is_energy(self) -> bool:
@@ -139,7 +157,13 @@ class Descriptor:
         return self.step_ms if band is None else self.bands[band]
 
     def kwh_per_unit(self, band: str | None = None) -> Fraction:
-        """Return the energy in kWh per unit of a slot's value, or of a band's if slots are bands."""
+        """Return the energy in kWh per unit of a slot's value, or of a band's if slots are bands.
+
+        Raises:
+            ValueError: values are amounts, from which no energy follows.
+        """
+        if self.price_bound is not None:
+            raise ValueError("amounts have no energy: use weighted_total")
         kilo = Fraction(UNIT_FACTOR[self.unit], 1000)
         return kilo if self.is_energy else kilo * self.slot_ms(band) / HOUR_MS
 
@@ -270,6 +294,15 @@ def _bands(fields: _Fields) -> Mapping[str, int]:
             for name, text in durations.items()
         }
     raise fields.error("bands", "cannot be read")
+
+
+def _price_bound(fields: _Fields) -> Fraction | None:
+    """Return the largest price of a kWh; None if values are not amounts."""
+    if "weights" not in fields.facts:
+        return None
+    with suppress(ValueError, TypeError, KeyError, ZeroDivisionError):
+        return _exact(fields.facts["weights"]["bound"])
+    raise fields.error("weights", "cannot be read")
 
 
 def _rounding(text: str) -> Rounding:

@@ -1,4 +1,4 @@
-"""A window as a curve, which has a value at any time, as a mean day, or as the energies of bands.
+"""A window as a curve, which has a value at any time, as a mean day, as energies of bands, or as an amount.
 
 A band is simultaneous: all values of a window are within the half width with the stated probability. A curve
 made of them by positive functions that sum to 1 (steps, hats) is then as close, everywhere, to the curve made
@@ -74,6 +74,8 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
         raise ValueError("a mean day is not a curve: use mean_day")
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     terms = window.terms(window.records[0])
+    if terms.space is Space.WEIGHTED:
+        raise ValueError("an amount is not a curve: use weighted_total")
     half = half_width_of_window(terms.mechanism, coverage, terms.rounding)
     return Curve(frozen(edges_ms), window.values, half, coverage, window.unit)
 
@@ -122,6 +124,22 @@ def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[
         )
         for record, value in zip(window.records, window.values.tolist(), strict=True)
     }
+
+
+def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
+    """Estimate the amount of the window that starts at `time_ms`, energy times price, in `unit`; unbiased.
+
+    Raises:
+        ValueError: there is no such window; its value is not an amount; or coverage is not between 0 and 1.
+    """
+    window = _window(series, time_ms)
+    terms = window.terms(window.records[0])
+    if terms.space is not Space.WEIGHTED:
+        raise ValueError("only windows with the space 'weighted' have an amount")
+    [value] = window.values.tolist()
+    half = half_width(terms.mechanism, coverage, terms.rounding)
+    deviation = sd(terms.mechanism, terms.rounding)
+    return Estimate(value, deviation, value - half, value + half, coverage, window.unit)
 
 
 def _half_width(terms: Descriptor, coverage: float) -> float:

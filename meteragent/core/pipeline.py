@@ -39,6 +39,7 @@ from meteragent.core.stream import Effects, Stream
 from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.totals import Totals
 from meteragent.core.upcoming import Upcoming, upcoming
+from meteragent.core.weighted import window_of
 from meteragent.core.window import Window
 from meteragent.domain.commit import Commit, Outgoing, Snapshot
 from meteragent.domain.counters import Counts
@@ -331,7 +332,7 @@ class Pipeline:
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("over_budget")
             return
-        window = Window(start_ms, terms, self._formats.register(terms), sink_topic, public_id)
+        window = window_of(terms)(start_ms, terms, self._formats.register(terms), sink_topic, public_id)
         mechanism = self._formats.mechanism(window.terms_id)
         self._noise.begin(window, mechanism, timeline.integrated_until_ms)
         windows.append(window)

@@ -39,6 +39,7 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import NamedTuple
 
+from meteragent.core.weighted import window_of
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.reading import Token
@@ -122,7 +123,7 @@ class Timeline:
         for w in state.windows:
             # Use one object for equal terms, because `_rules` compares by identity.
             window_terms = terms if stored_terms[w.terms] == terms else stored_terms[w.terms]
-            window = Window(
+            window = window_of(window_terms)(
                 w.start_ms, window_terms, w.terms, w.topic, w.public_id, w.noise_bound, w.drawn, dict(w.slots)
             )
             window.masked = w.masked

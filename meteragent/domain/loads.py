@@ -48,18 +48,18 @@ def counts(terms: Terms) -> int:
     if terms.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
     else:
-        numbers = [len(terms.stretches(i)) for i in slots]
+        numbers = [terms.prices_count * len(terms.stretches(i)) for i in slots]
     return terms.counters * (sum(numbers) if terms.metric is Metric.L1 else max(numbers))
 
 
 def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
     """Bound how far a move of `moved_wh` within a slot can move a window's values, in their unit."""
     if not moved_wh or terms.kind is not Kind.POWER:
-        return as_reported(terms, moved_wh / UNIT_FACTOR[terms.unit])
+        return as_reported(terms, moved_wh / terms.wh_per_value)
     energy_wh = sampled(moved_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
     hours = Fraction(1) if terms.is_energy else Fraction(terms.step_ms, HOUR_MS)
-    reported = as_reported(terms, energy_wh / hours / UNIT_FACTOR[terms.unit])
-    return min(reported, width_w(terms) / UNIT_FACTOR[terms.unit] * terms.reach_of_power)
+    reported = as_reported(terms, energy_wh / hours / terms.wh_per_value)
+    return min(reported, width_w(terms) / terms.wh_per_value * terms.reach_of_power)
 
 
 def as_reported(terms: Terms, move: Fraction) -> Fraction:
@@ -67,7 +67,7 @@ def as_reported(terms: Terms, move: Fraction) -> Fraction:
 
     A power may differ by the dead band from the last reported one; an energy is counted in steps.
     """
-    step = terms.dead_band or Fraction(0)
+    step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
     if not move or not step:
         return move
     if terms.kind is Kind.POWER:
@@ -76,10 +76,10 @@ def as_reported(terms: Terms, move: Fraction) -> Fraction:
 
 
 def _step_limit(terms: Terms) -> Fraction | None:
-    """Return the largest energy that the range allows a register between two readings, in the unit."""
+    """Return the largest move that the range allows a register between two readings, in a value's unit."""
     if terms.kind is not Kind.REGISTER or not terms.every_ms:
         return None
-    return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / UNIT_FACTOR[terms.unit]
+    return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.wh_per_value
 
 
 def level(terms: Terms, moved_wh: Fraction) -> Fraction:
@@ -98,7 +98,7 @@ def step_wh(terms: Terms) -> Fraction:
 
     In l1 it is the bound of a window, for all slots together.
     """
-    step = terms.dead_band or Fraction(0)
+    step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.kind is Kind.POWER:
         return reported_radius(Fraction(0), step * terms.reach_of_power) * wh_per_unit(terms)
     limit = _step_limit(terms)
@@ -155,7 +155,7 @@ def level_of_curves(terms: Terms) -> Fraction:
     """
     count = terms.reach_of_power if terms.kind is Kind.POWER else Fraction(counts(terms))
     steps = max(Fraction(2), count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count
-    move = terms.radius + steps * (terms.dead_band or 0)
+    move = terms.radius + steps * (terms.dead_band or 0) * terms.value_per_reading
     return terms.epsilon * ceil(move / terms.quantum) * terms.quantum
 
 

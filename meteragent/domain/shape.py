@@ -3,7 +3,8 @@
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
 are read as one function), or into bands: hours of the day over all days of the window. The slots of a
 `profile` are the values that a device states, over each band; those of `bands` are the energy of each band,
-whatever the device states. Configurations, records and descriptors use the names of `Space`.
+whatever the device states. A `weighted` window has one slot, whose value is the energy times its price.
+Configurations, records and descriptors use the names of `Space`.
 """
 
 from enum import StrEnum
@@ -11,12 +12,13 @@ from typing import NamedTuple
 
 
 class Space(StrEnum):
-    """The meaning of a window's slots: a vector, the blocks of a curve, a mean day, or energies of bands."""
+    """What the slots are: a vector, a curve's blocks, a mean day, bands' energies, or amounts."""
 
     LINF = "linf"
     CURVE = "curve"
     PROFILE = "profile"
     BANDS = "bands"
+    WEIGHTED = "weighted"
 
 
 class Metric(StrEnum):

@@ -7,7 +7,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space, stretches
-from meteragent.domain.units import DAY_MS, ENERGY_UNIT, HOUR_MS, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import DAY_MS, ENERGY_UNIT, HOUR_MS, KILO, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.weights import PRICE_MS, Weights, pieces
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
@@ -27,6 +28,7 @@ floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average 
 _LATER_DEFAULTS = (
     *(", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1"),
     f", metric={Metric.LINF!r}",
+    ", weights=None",
 )
 """Fields that were added after the first version, with their defaults, as in the terms' `repr`."""
 _SPLIT_MIN_MS = 15 * MINUTE_MS
@@ -49,7 +51,7 @@ class Terms:
     a register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
     stored terms and descriptors without `rounding` are half-up. `metric` is the distance that the promise
     refers to: for `l1` the noise of each slot is independent, and the radius bounds the sum of the moves of
-    all slots.
+    all slots. `weights` are the prices of a weighted window, whose values are amounts.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -81,6 +83,7 @@ class Terms:
     dead_band: Fraction | None = None
     counters: int = 1
     metric: Metric = Metric.LINF
+    weights: Weights | None = None
 
     @cached_property
     def id(self) -> str:
@@ -106,12 +109,14 @@ class Terms:
 
     @cached_property
     def is_energy(self) -> bool:
-        """Whether the values of slots are energies; otherwise they are means of the power."""
-        return self.kind is not Kind.POWER or self.space is Space.BANDS
+        """Whether slots have energies, weighted or not; otherwise they have means of the power."""
+        return self.kind is not Kind.POWER or self.space in {Space.BANDS, Space.WEIGHTED}
 
     @cached_property
     def value_unit(self) -> str:
         """The unit of the values that leave."""
+        if self.weights is not None:
+            return self.weights.unit
         return ENERGY_UNIT[self.unit] if self.is_energy else self.unit
 
     @cached_property
@@ -154,8 +159,11 @@ class Terms:
 
         A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
         that is made of power, and the interval for a sum of energies. So an accumulator counts in millionths
-        of the readings' unit times milliseconds.
+        of the readings' unit times milliseconds; in a weighted window, times millionths of a price per kWh.
         """
+        if self.weights is not None:
+            per_kwh_ms = self.interval_ms if self.kind is not Kind.POWER else HOUR_MS
+            return self.quantum_u * MICRO * (KILO // UNIT_FACTOR[self.unit]) * per_kwh_ms
         if self.kind is not Kind.POWER:
             return self.quantum_u * self.interval_ms
         return self.quantum_u * (HOUR_MS if self.is_energy else self.slot_ms(slot_index))
@@ -171,14 +179,35 @@ class Terms:
         return max(2 * (self.every_ms or 0), _SPLIT_MIN_MS)
 
     @cached_property
+    def wh_per_value(self) -> Fraction:
+        """The W or Wh in one unit of a value; of an amount, the least energy that can move it by one unit."""
+        if self.weights is not None:
+            return Fraction(KILO * MICRO, self.weights.bound_u)
+        return Fraction(UNIT_FACTOR[self.value_unit])
+
+    @cached_property
+    def value_per_reading(self) -> Fraction:
+        """The most by which a value moves for each unit in which readings are: 1 unless it is an amount."""
+        return UNIT_FACTOR[self.unit] / self.wh_per_value
+
+    @cached_property
+    def prices_count(self) -> int:
+        """The largest number of prices in a window, or 1: each begins with a new count of a register."""
+        if self.weights is None:
+            return 1
+        if self.weights.is_table:
+            return sum(1 for _ in pieces(self.weights.prices, self.weights.default_u, 0, self.length_ms))
+        return -(-self.length_ms // PRICE_MS)
+
+    @cached_property
     def radius_w(self) -> Fraction:
         """The radius as power: a change of 1 W throughout a window moves it by 1/radius_w of the radius."""
-        return self.radius * UNIT_FACTOR[self.value_unit] / self.reach_of_power
+        return self.radius * self.wh_per_value / self.reach_of_power
 
     @property
     def hides_wh(self) -> Fraction:
         """The energy that may move and is still hidden: within a slot, or in l1 in all (THEORY 3.5)."""
-        base = self.radius * UNIT_FACTOR[self.value_unit]
+        base = self.radius * self.wh_per_value
         return base if self.is_energy else base * self.step_ms / HOUR_MS
 
     @cached_property
@@ -191,7 +220,7 @@ class Terms:
 
     @cached_property
     def reach_of_power(self) -> Fraction:
-        """The largest distance by which one unit of power throughout a window moves its values.
+        """The largest distance by which one unit of power throughout a window moves its means or energies.
 
         For one slot this is 1 if values are means, and the slot's hours if they are energies. In l1 it is the
         sum over all slots, which for bands is the window's hours.
@@ -199,7 +228,7 @@ class Terms:
         in_all = self.metric is Metric.L1
         if not self.is_energy:
             return Fraction(self.n if in_all else 1)
-        if self.space is Space.BANDS:
+        if self.space in {Space.BANDS, Space.WEIGHTED}:
             return Fraction(self.length_ms, HOUR_MS)
         slots_ms = [band.duration_ms for band in self.bands] or [self.step_ms]
         return Fraction(sum(slots_ms) if in_all else max(slots_ms), HOUR_MS)

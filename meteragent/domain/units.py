@@ -9,6 +9,9 @@ from enum import StrEnum
 MICRO = 10**6
 """The number of millionths in one unit."""
 
+KILO = 1000
+"""The number of Wh in one kWh, to which prices refer."""
+
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS

@@ -14,7 +14,7 @@ from meteragent.domain import loads
 from meteragent.domain.grid import duration_text, parse_duration
 from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 
@@ -111,7 +111,7 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
     """Return how far a window moves, in the unit, when the event fills its slots for these times."""
-    power = Fraction(event.power_w, UNIT_FACTOR[terms.unit])
+    power = event.power_w / terms.wh_per_value
     if terms.metric is Metric.L1:
         return _distance_in_all(power, terms, filled_ms)
     if terms.is_energy:

@@ -17,7 +17,8 @@ from meteragent.domain.identity import Shard
 from meteragent.domain.shape import Metric
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
+from meteragent.domain.weights import Weights, pieces
 from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
 from meteragent.report import warn
@@ -87,7 +88,8 @@ class Guarantee:
     """The promise of a stream, its errors, an attacker's success on events, and its warnings.
 
     `errors` have the names of the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` of totals,
-    `mean_of_100` and `mean_of_1000` of one slot over as many homes. `tariffs` has those of costs.
+    `month_total` of amounts in the unit, `mean_of_100` and `mean_of_1000` of one slot over as many homes.
+    `tariffs` has those of costs.
     """
 
     stream: str
@@ -141,7 +143,7 @@ class Guarantee:
     @property
     def level_of_step(self) -> Fraction:
         """The level that one step costs a slot."""
-        return self.terms.epsilon * self.step
+        return self.terms.epsilon * self.step * self.terms.value_per_reading
 
     @property
     def is_in_all(self) -> bool:
@@ -201,6 +203,9 @@ def terms_of(stream: config.Stream, others: Fraction = Fraction(0), *, archived:
 
 
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
+    if terms.weights is not None:
+        yield from _errors_of_amounts(terms, terms.weights)
+        return
     kwh_per_unit = _kwh_per_unit(terms)
     mean_of_home = MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(kwh_per_unit)
     yield "number", _error(terms.sd, terms.value_unit, mean_of_home)
@@ -212,6 +217,21 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
             yield name, _error(total, "kWh", MEAN_W * 24 * days / 1000)
     for homes in CROWDS:
         yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, mean_of_home)
+
+
+def _errors_of_amounts(terms: Terms, weights: Weights) -> Iterator[tuple[str, Error]]:
+    """Yield the errors of amounts, compared with that of an average home at the mean price."""
+    prices = list(pieces(weights.prices, weights.default_u, 0, terms.length_ms))
+    mean_price = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms
+    of_home_a_day = MEAN_W * 24 / 1000 * mean_price / MICRO
+    of_home = of_home_a_day * terms.length_ms / DAY_MS
+    yield "number", _error(terms.sd, terms.value_unit, of_home)
+    yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
+    if terms.length_ms <= MONTH_DAYS * DAY_MS:
+        total = terms.sd * math.sqrt(MONTH_DAYS * DAY_MS / terms.length_ms)
+        yield "month_total", _error(total, terms.value_unit, of_home_a_day * MONTH_DAYS)
+    for homes in CROWDS:
+        yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, of_home)
 
 
 def _error(value: float, unit: str, of_home: float) -> Error:

@@ -12,7 +12,7 @@ A slot's number is carried by two readings in the slot's first stretch of time: 
 millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, and
 the two values make up for it, to the millionth of a millisecond: so `hold`, `interval` and `gap` take part as
 configured. With a register, two readings enclose the first stretch of a slot, all energy of the slot is used
-between them, and there is no gap.
+between them, and there is no gap. Amounts have one constant price.
 """
 
 import json
@@ -38,6 +38,7 @@ from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Rounding, Terms
 from meteragent.domain.units import MICRO, Kind
+from meteragent.domain.weights import CONSTANT_U
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.exact import round_half_up
@@ -73,15 +74,23 @@ class PipelineMechanism:
     """
 
     def __init__(self, terms: Terms) -> None:
+        if terms.weights is not None:
+            terms = replace(terms, weights=terms.weights._replace(prices=(), default_u=CONSTANT_U))
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
         self._registers = terms.kind is Kind.REGISTER
-        lattices = [terms.quantum_u] if self._registers else map(terms.lattice, range(terms.n))
+        self._price_u = 1 if terms.weights is None else CONSTANT_U
+        self._quantum_u = terms.lattice(0) // self._price_u // terms.interval_ms if self._registers else 0
+        lattices = [self._quantum_u] if self._registers else map(self._lattice, range(terms.n))
         self._dithered = terms.rounding == "dithered"
         self._per = math.gcd(4 if self._dithered else 2, *lattices)
         self._claim: LInfLaplace | DitheredLaplace = self._terms.mechanism
         if self._dithered:
             self._claim = DitheredLaplace(terms.epsilon, terms.quantum, self.n, self.step)
         self._slots = [index for index in range(terms.n) if terms.slot_ms(index)]
+
+    def _lattice(self, slot_index: int) -> int:
+        """Return one quantum of a slot in the unit of its readings times milliseconds."""
+        return self._terms.lattice(slot_index) // self._price_u
 
     @property
     def rounding(self) -> Rounding:
@@ -180,7 +189,7 @@ class PipelineMechanism:
         used_u, register_u = Counter[int](), 0
         for start_ms, stretch_ms, index, number in parts:
             stretches = self._terms.stretches(index)
-            used_u[start_ms + stretch_ms] += number * (self._terms.quantum_u // self._per)
+            used_u[start_ms + stretch_ms] += number * (self._quantum_u // self._per)
             used_u[start_ms] += 0
             used_u[start_ms - stretches[0][0] + stretches[-1][1]] += 0
         readings = dict[int, int]()
@@ -208,7 +217,7 @@ class PipelineMechanism:
         """Add the readings that carry the number of one slot, and the gap's reading after or before them."""
         terms, power = self._terms, self._terms.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
-        integral = number * (terms.lattice(index) // self._per)
+        integral = number * (self._lattice(index) // self._per)
         integral -= terms.gap_u * (terms.slot_ms(index) - reach_ms)
         # The spike is the reading of the first millisecond.
         steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)

@@ -4,13 +4,14 @@ Each function fills in one text of the catalogue. Nothing is computed here: numb
 """
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from meteragent.domain import loads
-from meteragent.domain.figures import figures
+from meteragent.domain.figures import exact, figures
 from meteragent.domain.grid import duration_text
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS, HOUR_MS, Kind
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, Kind
 from meteragent.report.catalogue import say
 from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, rate, rounded_up
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
@@ -34,6 +35,7 @@ _OF_ONE_HOME = {
     "number": say("cost.number"),
     "day_kwh": say("cost.day"),
     "month_kwh": say("cost.month", days=MONTH_DAYS),
+    "month_total": say("cost.month", days=MONTH_DAYS),
 }
 _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS}}
 
@@ -45,6 +47,7 @@ def head(guarantee: Guarantee) -> str:
     """Return the name of the stream, and what leaves in a window."""
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
+    one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
     return say(
         "stream.head",
         name=guarantee.stream,
@@ -52,7 +55,7 @@ def head(guarantee: Guarantee) -> str:
         unit=terms.unit,
         windows=windows(terms),
         numbers=say(
-            "stream.one_number" if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
+            one_number if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
             count=f"{terms.n:,}",
         ),
     )
@@ -82,12 +85,14 @@ def slot(terms: Terms) -> str:
 def where(terms: Terms, slot_text: str | None = None) -> str:
     """Return the part of a window in which an energy is hidden: any slot, or all bands together."""
     if terms.metric is Metric.L1:
-        return say("promise.in_all")
+        return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
     return say("promise.within", slot=slot_text or slot(terms))
 
 
 def slot_values(terms: Terms) -> str:
     """Return the name of the values that slots have."""
+    if terms.weights is not None:
+        return say("promise.amounts")
     return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
 
 
@@ -100,6 +105,7 @@ def promise(guarantee: Guarantee) -> list[str]:
         hidden(guarantee),
         indistinguishable(guarantee),
         exactly(guarantee),
+        prices(guarantee),
         in_all(guarantee),
         windows_add(guarantee),
         streams_add(guarantee),
@@ -134,6 +140,14 @@ def exactly(guarantee: Guarantee) -> str:
     """Return the sentence on the privacy parameter and the lattice."""
     terms = guarantee.terms
     return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
+
+
+def prices(guarantee: Guarantee) -> str:
+    """Return the sentence on the prices of amounts, or nothing."""
+    weights = guarantee.terms.weights
+    if weights is None:
+        return ""
+    return say("promise.prices", bound=f"{exact(Fraction(weights.bound_u, MICRO))} {weights.unit}")
 
 
 def in_all(guarantee: Guarantee) -> str:
@@ -310,5 +324,6 @@ def not_hidden(guarantee: Guarantee) -> list[str]:
     """Return what is not hidden under any terms, as a list of texts."""
     terms = guarantee.terms
     key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
+    key = key if terms.weights is None else "hidden.large_in_amount"
     large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))
     return [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]

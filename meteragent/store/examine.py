@@ -12,7 +12,7 @@ from typing import Any
 
 from meteragent.domain.commit import OpenWindow
 from meteragent.domain.errors import StoreError
-from meteragent.domain.shape import UNKNOWN_BAND, Metric
+from meteragent.domain.shape import UNKNOWN_BAND, Metric, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNITS, Kind
 from meteragent.store.schema import decode_state, decode_terms, decode_total
@@ -136,4 +136,6 @@ def _makes_sense(terms: Terms) -> bool:
         and terms.n > 0
         and all(terms.slot_ms(place) > 0 or terms.bands[place].name == UNKNOWN_BAND for place in places)
         and (terms.kind is Kind.POWER or terms.interval_ms > 0)
+        and (terms.space is Space.WEIGHTED) == (terms.weights is not None)
+        and (terms.weights is None or (terms.n == 1 and terms.weights.bound_u > 0))
     )

@@ -19,6 +19,7 @@ from meteragent.domain.errors import StoreError
 from meteragent.domain.shape import Band, Metric, Space
 from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import ENERGY_UNIT, Kind
+from meteragent.domain.weights import Weights, WeightSource
 
 APPLICATION_ID = 0x4D455445
 """The application id by which a SQLite file is recognised as a store."""
@@ -244,6 +245,19 @@ def _bands(rows: list[Any]) -> tuple[Band, ...]:
     )
 
 
+def _weights(row: list[Any] | None) -> Weights | None:
+    if row is None:
+        return None
+    unit, bound_u, default_u, source, prices = row
+    return Weights(
+        _text(unit),
+        _whole(bound_u),
+        _whole(default_u),
+        WeightSource(source),
+        tuple((_whole(from_ms), _whole(to_ms), _whole(price_u)) for from_ms, to_ms, price_u in prices),
+    )
+
+
 def _rounding(name: Any) -> Rounding:
     if name not in get_args(Rounding):
         raise ValueError("not a rounding")
@@ -266,6 +280,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "every_ms": _whole_or_none,
     "dead_band": _fraction_or_none,
     "metric": Metric,
+    "weights": _weights,
 }
 """Decoders of the fields of terms that are not whole numbers."""
 

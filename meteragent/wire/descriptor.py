@@ -6,13 +6,15 @@ have equal ids in every store, and a receiver can check a descriptor without fur
 
 import hashlib
 import json
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain import loads
 from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
-from meteragent.domain.units import DAY_MS
+from meteragent.domain.units import DAY_MS, MICRO
+from meteragent.domain.weights import Weights
 from meteragent.wire.number import figure
 
 _COVERAGE = 0.95
@@ -83,12 +85,20 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
     if terms.bands:
         facts |= {"space": str(terms.space)}
         facts |= {"bands": {band.name: iso_duration(band.duration_ms) for band in terms.bands}}
+    if terms.weights is not None:
+        facts |= {"space": str(terms.space), "weights": _weights(terms.weights)}
     if terms.metric is Metric.L1:
         facts["in_all"] = True
     if terms.others_per_day:
         facts |= {"meter_epsilon_per_day": str(terms.per_day + terms.others_per_day)}
         facts |= {"meter_epsilon_unit": "1/W"}
     return facts
+
+
+def _weights(weights: Weights) -> dict[str, str]:
+    """Return the facts of prices, for each kWh: the bound, the default, the unit, and the source."""
+    bound, default = (str(Fraction(price_u, MICRO)) for price_u in (weights.bound_u, weights.default_u))
+    return {"bound": bound, "default": default, "unit": weights.unit, "source": str(weights.source)}
 
 
 def _of_the_source(terms: Terms) -> dict[str, Any]:

@@ -11,6 +11,7 @@ Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026
                 "total_increasing", because private numbers may be negative.
     total       The running total is a "total" that began at `since`, which moves on after a missing slot.
                 The total may fall.
+    cost        An amount has the device class "monetary", for which the only state class is "total".
     bands       Each band has a sensor. A message names its band, and sensors ignore an empty value. The
                 energy of a band in a window is a "total" as above. A band of a mean day is part of that day:
                 its energy has no state class, which is allowed.
@@ -60,7 +61,7 @@ class Discovery(NamedTuple):
         facts = json.loads(descriptor)
         device = f"meteragent_{hashlib.sha256(sink_topic.encode()).hexdigest()[:16]}"
         sensors = _sensors(facts, sink_topic)
-        if self.total:
+        if self.total and "weights" not in facts:  # amounts have no running total
             sensors["total"] = _total(facts, sink_topic)
         attributes = f"{sink_topic}/privacy"
         for name, sensor in sensors.items():
@@ -86,6 +87,8 @@ class Discovery(NamedTuple):
 def _hidden(facts: dict[str, Any]) -> str:
     """Return the hidden energy and the time within which it is hidden, as text for the device's model."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
+    if "weights" in facts:
+        return f"{energy} in all"
     if facts.get("in_all"):
         return f"{energy} in all bands together"
     if "bands" in facts:
@@ -96,6 +99,8 @@ def _hidden(facts: dict[str, Any]) -> str:
 
 
 def _quantity(facts: dict[str, Any]) -> str:
+    if "weights" in facts:
+        return "cost"
     return "power" if facts["unit"] in _ENERGY else "energy"
 
 
@@ -106,7 +111,7 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
         "name": f"Private {quantity}",
         "state_topic": sink_topic,
         "value_template": _VALUE,
-        "device_class": quantity,
+        "device_class": "monetary" if quantity == "cost" else quantity,
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }

@@ -19,6 +19,7 @@ from tests.config.test_config_refuse import REFUSED
 from tests.support.configurations import BUDGET, energy, streams, written
 from tests.support.not_run import ROOT
 from tests.support.tariffs import text_of_bands
+from tests.support.weighted import text_of_prices
 
 SCHEMA = config.schema()
 VALID = Draft202012Validator(SCHEMA)
@@ -33,6 +34,8 @@ TABLES: dict[str, type[BaseModel]] = {
         model.Page,
         model.Tariff,
         model.TariffBand,
+        model.Weights,
+        model.PriceHours,
         model.Archive,
         model.Budget,
     )
@@ -51,6 +54,7 @@ ACCEPTED = {
     "tariffs": text_of_bands(
         more="[[tariff]]\nname = 'a'\nprices = { day = 0.3, weekend = '1/3', night = 0 }\n"
     ),
+    "amounts": text_of_prices().replace("holidays = [2026-12-25]\n", ""),
     "the reference": (ROOT / "deploy" / "meteragent.toml").read_text(),
 }
 WRONG_BY_FORM = (

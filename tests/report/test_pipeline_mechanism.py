@@ -55,6 +55,11 @@ SETTINGS: dict[str, dict[str, str]] = {
         "window": "timezone = 'Europe/Amsterdam'\nbands = ['22:00/06:00', '06:00/18:00']\ngap = 11",
         "privacy": LEVEL + "preset = 'typical-day'\nradius = 1",
     },
+    "an amount": {
+        "window": "length = '1d'\ntimezone = 'Europe/Amsterdam'\ngap = 11\n"
+        "weights = { bound = 1, default = -1, price = [{ hours = ['06-18'], price = 0.3 }] }",
+        "privacy": LEVEL + "radius = 1",
+    },
 }
 
 
@@ -65,6 +70,7 @@ REGISTERS: dict[str, dict[str, str]] = {
     "milliseconds": {"window": "length = '3ms'\nstep = '1ms'", "privacy": LEVEL + "radius = 1"},
     "a quantum of odd millionths": {"privacy": "level = 100\nquantum = 0.000001\nradius = 0.000001"},
     "a mean day": SETTINGS["a mean day"],
+    "an amount": SETTINGS["an amount"],
 }
 SETTINGS |= {
     f"register: {name}": {"source": "kind = 'register'\nunit = 'kWh'", **setting}

@@ -36,8 +36,9 @@ SENSOR_ALLOWED = SENSOR | {
 STATE_CLASSES: dict[str, set[str | None]] = {
     "power": {"measurement"},
     "energy": {None, "total", "total_increasing"},
+    "monetary": {"total"},
 }
-CLASS_UNITS = {"power": {"W", "kW"}, "energy": {"Wh", "kWh"}}
+CLASS_UNITS = {"power": {"W", "kW"}, "energy": {"Wh", "kWh"}, "monetary": {"EUR"}}
 TOPIC = re.compile(r"homeassistant/device/[a-zA-Z0-9_-]+/config")
 BLOCKED_ATTRIBUTES = {
     *("assumed_state", "available", "device_class", "device_info", "entity_category", "entity_picture"),
@@ -59,6 +60,10 @@ SETTINGS: dict[str, dict[str, str]] = {
         "source": energy("kWh"),
         "window": "timezone = 'UTC'",
         "privacy": "preset = 'typical-day'\nquantum = 0.001",
+    },
+    "amounts": {
+        "window": "length = '1d'\ntimezone = 'UTC'\n"
+        "weights = { bound = 0.5, price = [{ hours = ['07-23'], price = 0.3 }] }",
     },
     "curve": {"window": "length = '1h'\nblocks = 4", "privacy": "space = 'curve'"},
 }

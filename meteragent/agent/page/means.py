@@ -6,6 +6,7 @@ code that clamps values, rolls registers over and fills gaps is the same. The wi
 and of each preset that the page can show in its place. The means go to the page only (law 3).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from meteragent.core.window import Window
@@ -64,7 +65,8 @@ class SlotMeans:
 
     def _open(self, start_ms: int) -> None:
         """Open a window with all of its slots, without noise."""
-        terms = self._schedule.terms(start_ms)
+        # Without prices, a slot's accumulator is its energy.
+        terms = replace(self._schedule.terms(start_ms), weights=None)
         window = Window(start_ms, terms, terms.id, "", "", noise_bound=0)
         for _ in range(terms.n):
             window.draw(0, start_ms, None if terms.rounding == "half-up" else 0)

@@ -57,11 +57,13 @@ def meters(stream: StreamView) -> list[str]:
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of `check`, and the numbers for drawing, in W or kW and milliseconds.
 
-    `per_power` is one W or kW over a slot in the unit of the records, 1 for powers. `said` holds the
+    `per_power` is one W or kW over a slot in the unit of the records, 1 for powers; of an amount, at the
+    largest price. `said` holds the
     sentences of `check`, and the table of success limits whose first row is the header.
     """
     terms = guarantee.terms
     per_power = terms.step_ms / HOUR_MS if terms.is_energy else 1.0
+    per_power *= float(terms.value_per_reading)
     return {
         **report.of(guarantee),
         "said": {
@@ -70,7 +72,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
             "guesses": wording.guesses(),
             "table": [wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)],
         },
-        "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.value_unit, terms.unit),
+        "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.unit, terms.unit),
         "watts": UNIT_FACTOR[terms.unit],
         "per_power": per_power,
         "step_ms": terms.step_ms,

@@ -12,7 +12,7 @@ from itertools import chain
 from meteragent.config import nested
 from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import privacy, shares, source, tariff, together, window
+from meteragent.config.refuse import privacy, shares, source, tariff, together, weights, window
 from meteragent.config.refuse.check import GRID, Problems, depends, reads
 from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.presets import PRESETS
@@ -160,6 +160,7 @@ _CHECKS = (
     *(source.source_broker, source.sink_broker, source.unit, source.topic, source.meter, source.kind),
     *(source.device, source.interval, source.meter_id, source.identifier, source.expressions),
     *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
+    weights.weights,
     *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),
     privacy.budget,
     _home_assistant,

@@ -26,11 +26,13 @@ def alternatives(stream: Stream) -> Problems:
 def distance(stream: Stream) -> Problems:
     """Yield a metric that the space does not have."""
     slots = space(stream)
-    if slots is Space.BANDS and metric(stream) is not Metric.L1:
+    if slots in {Space.BANDS, Space.WEIGHTED} and metric(stream) is not Metric.L1:
         yield ConfigError(
-            "privacy.metric", "'linf'", "'l1', or left out: bands hide what moves in all of them"
+            "privacy.metric",
+            "'linf'",
+            "'l1', or left out: bands and amounts hide what moves in all of a window",
         )
-    if slots not in {Space.BANDS, Space.PROFILE} and metric(stream) is Metric.L1:
+    if slots not in {Space.BANDS, Space.PROFILE, Space.WEIGHTED} and metric(stream) is Metric.L1:
         expected = "privacy.space = 'bands' or 'profile' beside it; other windows have the metric 'linf'"
         yield ConfigError("privacy.metric", "'l1'", expected)
 

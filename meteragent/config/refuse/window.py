@@ -115,7 +115,8 @@ def energy_bands(stream: Stream) -> Problems:
 
 def _without_bands(stream: Stream) -> Problems:
     expected = "privacy.preset = 'tariff' or privacy.space = 'bands': energies of bands"
-    for key in ("band", "rest", "holidays"):
+    has_prices = space(stream) is Space.WEIGHTED
+    for key in ("band", "rest") if has_prices else ("band", "rest", "holidays"):
         if getattr(stream.window, key):
             yield ConfigError(f"window.{key}", "bands of energy", expected)
 

@@ -1,0 +1,77 @@
+"""Refusals of weights: prices without hours, outside their bound, or of the same time."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+
+from meteragent.config.model import Stream, Weights
+from meteragent.config.refuse.check import GRID, Problems, reads
+from meteragent.config.terms import band_rules, space, unit
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import WEEKDAYS
+from meteragent.domain.shape import Space
+from meteragent.domain.units import MICRO
+
+PRICES_MAX = 96
+"""The most rows of a table of prices."""
+
+
+@reads(*GRID, "sink.total", "sink.format")
+def weights(stream: Stream) -> Problems:
+    """Yield missing weights, prices that do not fit, and settings that amounts do not have."""
+    table = stream.window.weights
+    if space(stream) is not Space.WEIGHTED:
+        if table is not None:
+            expected = "privacy.space = 'weighted', or left out: prices make amounts"
+            yield ConfigError("privacy.space", repr(str(space(stream))), expected)
+        return
+    if table is None:
+        expected = "[window.weights] with bound = 0.5 and [[window.weights.price]]"
+        yield ConfigError("window.weights", "nothing", expected)
+        return
+    for key in ("step", "blocks", "bands"):
+        if getattr(stream.window, key) is not None:
+            yield ConfigError(f"window.{key}", "slots of a window", "nothing: a window has one amount")
+    yield from _hours(stream, table)
+    yield from _amounts(table)
+    if stream.sink.total:
+        yield ConfigError("sink.total", "true", "false: the running total is one of energies")
+    if stream.sink.format != "json":
+        yield ConfigError("sink.format", repr(stream.sink.format), "'json': SenML has no unit of money")
+
+
+def _hours(stream: Stream, table: Weights) -> Problems:
+    """Yield a table without rows, with too many, without local days, or with two prices of the same hour."""
+    if not table.price:
+        expected = "[[window.weights.price]] with hours = ['07:00/23:00'] and price = 0.3"
+        yield ConfigError("window.weights.price", "nothing", expected)
+    elif len(table.price) > PRICES_MAX:
+        yield ConfigError("window.weights.price", str(len(table.price)), f"at most {PRICES_MAX} rows")
+    elif unit(stream) is None:
+        expected = "'1mo', '1w' or '1d' with window.timezone: prices have hours of local days"
+        yield ConfigError("window.length", "a window without local days", expected)
+    for day, weekday in enumerate(WEEKDAYS):
+        rules = [rule for rule in band_rules(stream).rules if day in rule.weekdays]
+        parts = sorted(part for rule in rules for part in rule.parts)
+        if any(next_from < to for (_, to), (next_from, _) in pairwise(parts)):
+            yield ConfigError("window.weights.price", f"two prices on {weekday}", "one price for each hour")
+            return
+
+
+def _amounts(table: Weights) -> Problems:
+    """Yield a price beyond the bound, or with more than six decimals."""
+    for key, price in _named(table):
+        if (price * MICRO).denominator != 1:
+            yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")
+        elif abs(price) > table.bound:
+            expected = f"at most window.weights.bound = {exact(table.bound)}, up or down"
+            yield ConfigError(f"window.weights.{key}", exact(price), expected)
+
+
+def _named(table: Weights) -> Iterator[tuple[str, Fraction]]:
+    """Yield the numbers of the table, with their keys."""
+    yield "bound", table.bound
+    yield "default", table.default
+    for row in table.price:
+        yield "price", row.price

@@ -1,0 +1,89 @@
+"""A weighted window: the sum of price times energy, noise-first.
+
+Theory of operation
+-------------------
+The window has one slot. With w(t) the price at t, in millionths per kWh, the accumulator is
+
+    A = z * L + u + sum of w * value * ms,    released: floor(A / L)
+
+with L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms of an hour or interval). So the law of A is that
+of every window (`window`): A is whole, A modulo L is uniform, and one copy of A is as private as a record.
+The use of a register between two readings is spread evenly over the span, whatever the prices are.
+
+What the store keeps of a register's slot is A itself, as for bands: an outage without redelivery is gap. A
+difference of registers (`register`) would need the price of all time since the slot's start.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from meteragent.core.window import RegisterUse, Window
+from meteragent.domain.errors import MeteragentError
+from meteragent.domain.terms import Terms
+from meteragent.domain.weights import Price, Weights, pieces
+
+
+@dataclass(slots=True)
+class WeightedWindow(Window):
+    """An open window that releases an amount: energy times price."""
+
+    def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
+        """Return None: the price may change within any stretch."""
+        return None
+
+    def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
+        """Open the slot with its noise and dither; the part of its time already integrated is gap."""
+        Window.draw(self, noise, self.start_ms, dither)
+        self.add(self.start_ms, integrated_until_ms, None)
+
+    def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
+        """Add a value (None: the gap value) over a stretch of time, times its prices."""
+        terms, from_ms, to_ms = self.terms, max(start_ms, self.start_ms), min(end_ms, self.end_ms)
+        if from_ms >= to_ms:
+            return
+        if value is not None:
+            self.slots_with_reading.add(0)
+        if isinstance(value, RegisterUse):
+            value = value.within(terms.low_u, terms.high_u)
+        elif value is not None:
+            value = min(max(value, terms.low_u), terms.high_u)
+        for piece_from_ms, piece_to_ms, price_u in self._pieces(from_ms, to_ms):
+            if isinstance(value, RegisterUse):
+                units = value.between(piece_from_ms, piece_to_ms)
+            else:
+                units = (terms.gap_u if value is None else value) * (piece_to_ms - piece_from_ms)
+            self.slots[0] += price_u * units
+
+    def seal(self, integrated_until_ms: int) -> None:
+        """Fill the remaining time of the slot with gap."""
+        if self.slots:
+            self.add(integrated_until_ms, self.end_ms, None)
+
+    def _pieces(self, from_ms: int, to_ms: int) -> Iterable[Price]:
+        """Return the prices of a stretch of time."""
+        weights, start_ms = self._weights, self.start_ms
+        return _moved(
+            pieces(weights.prices, weights.default_u, from_ms - start_ms, to_ms - start_ms), start_ms
+        )
+
+    @property
+    def _weights(self) -> Weights:
+        """The weights of the terms; raises MeteragentError if they have none."""
+        if self.terms.weights is None:
+            raise MeteragentError("a weighted window without weights")
+        return self.terms.weights
+
+    def _open_slot_at(self, _time_ms: int) -> int | None:
+        """Return None: the accumulator is stored as it is."""
+        return None
+
+
+def _moved(prices: Iterable[Price], by_ms: int) -> Iterator[Price]:
+    """Move prices in time."""
+    for from_ms, to_ms, price_u in prices:
+        yield from_ms + by_ms, to_ms + by_ms, price_u
+
+
+def window_of(terms: Terms) -> type[Window]:
+    """Return the class of the windows that open under these terms."""
+    return Window if terms.weights is None else WeightedWindow

@@ -1,0 +1,77 @@
+"""Weights: the public prices by which energy counts in a total, such as EUR per kWh.
+
+A price has a time of its own, which begins after the price is known. So prices follow from nothing that this
+home uses while they hold, and a total of amounts is a linear function of the load: what moves by 1 kWh in all
+moves the total by at most the bound (theory B.1).
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from meteragent.domain.units import MICRO, MINUTE_MS
+
+Price = tuple[int, int, int]
+"""A price: (from, to, price), in ms and in millionths of the weights' unit for each kWh."""
+
+
+class WeightSource(StrEnum):
+    """Where prices come from: a table in the configuration, or messages on a topic."""
+
+    TABLE = "table"
+    TOPIC = "topic"
+
+
+class Weights(NamedTuple):
+    """The prices of a window, in millionths of `unit` for each kWh.
+
+    `bound_u` is the largest absolute value of a price. `default_u` is the price of time without one. `prices`
+    are those of a table, in ms after the window's start, in order and without overlap.
+    """
+
+    unit: str
+    bound_u: int
+    default_u: int
+    source: WeightSource = WeightSource.TABLE
+    prices: tuple[Price, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the prices of a window are known when it opens."""
+        return self.source is WeightSource.TABLE
+
+
+def pieces(prices: Iterable[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
+    """Cut a stretch of time at the boundaries of prices; time without a price has the default.
+
+    `prices` are in order and do not overlap.
+    """
+    at_ms = from_ms
+    for start_ms, end_ms, price_u in prices:
+        if start_ms >= to_ms:
+            break
+        if end_ms <= at_ms:
+            continue
+        if at_ms < start_ms:
+            yield at_ms, start_ms, default_u
+            at_ms = start_ms
+        yield at_ms, min(end_ms, to_ms), price_u
+        at_ms = min(end_ms, to_ms)
+    if at_ms < to_ms:
+        yield at_ms, to_ms, default_u
+
+
+def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
+    """Join prices that meet and are equal; they are in order."""
+    rows = list[Price]()
+    for from_ms, to_ms, price_u in prices:
+        meets = bool(rows) and rows[-1][1:] == (from_ms, price_u)
+        rows.append((rows.pop()[0] if meets else from_ms, to_ms, price_u))
+    return tuple(rows)
+
+
+PRICE_MS = 15 * MINUTE_MS
+"""The shortest time of a price: prices begin and end at quarter hours."""
+
+CONSTANT_U = MICRO
+"""A price of 1 for each kWh, with which a total of amounts is that of the energy."""

@@ -1,0 +1,140 @@
+"""Prices in the configuration: what makes amounts, and what is refused."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from meteragent import config
+from meteragent.domain.shape import Metric, Space
+from meteragent.domain.units import DAY_MS, HOUR_MS
+from meteragent.domain.weights import WeightSource
+from tests.support.configurations import refused, written
+from tests.support.weighted import PRICES, text_of_prices
+
+ROW = "[[window.weights.price]]\nhours = ['07:00/23:00']\nprice = 0.3\n"
+
+
+def parse(text: str) -> Callable[[], object]:
+    """Parse a configuration later."""
+    return lambda: config.parse(text)
+
+
+def test_prices_make_amounts() -> None:
+    """The space and the metric follow from the table; no preset's name stands for them."""
+    [source] = config.parse(text_of_prices()).stream
+    terms = config.terms(source)
+    assert (terms.space, terms.metric, terms.preset, terms.bands) == (Space.WEIGHTED, Metric.L1, None, ())
+    assert terms.weights is not None
+    assert (terms.weights.unit, terms.weights.source) == ("EUR", WeightSource.TABLE)
+    assert (terms.weights.bound_u, terms.weights.default_u) == (450_000, 200_000)
+    monday, *_ = terms.weights.prices
+    assert monday == (7 * HOUR_MS, 23 * HOUR_MS, 300_000)
+    assert (terms.value_unit, terms.length_ms) == ("EUR", 30 * DAY_MS)
+    assert terms.hides_wh == 110
+
+
+def test_hours_over_midnight_are_one_price() -> None:
+    """Parts that meet at midnight are joined."""
+    table = PRICES.replace('"07:00/23:00"', '"22:00/06:00"').replace('days = "mon-fri"\n', "", 1)
+    table = table.partition('[[window.weights.price]]\ndays = "sat')[0]
+    weights = config.terms(config.parse(text_of_prices(prices=table)).stream[0]).weights
+    assert weights is not None
+    assert weights.prices[:2] == (
+        (0, 6 * HOUR_MS, 300_000),
+        (22 * HOUR_MS, 30 * HOUR_MS, 300_000),
+    )
+
+
+REFUSED: dict[str, tuple[str, str, str, str]] = {
+    # what: the text, the key, what was found, a part of what is expected
+    "no table": (written(privacy="space = 'weighted'"), "window.weights", "nothing", "[window.weights]"),
+    "another space": (
+        text_of_prices(privacy="space = 'linf'").replace("holidays = [2026-12-25]\n", ""),
+        "privacy.space",
+        "'linf'",
+        "'weighted', or left out",
+    ),
+    "no bound": (text_of_prices(prices=f"[window.weights]\n{ROW}"), "window.weights.bound", "nothing", "0.5"),
+    "no price": (
+        text_of_prices(prices="[window.weights]\nbound = 1\n"),
+        "window.weights.price",
+        "nothing",
+        "[[window.weights.price]]",
+    ),
+    "a price beyond the bound": (
+        text_of_prices(prices=f"[window.weights]\nbound = 0.29\n{ROW}"),
+        "window.weights.price",
+        "0.3",
+        "at most window.weights.bound = 0.29",
+    ),
+    "a default beyond the bound": (
+        text_of_prices(prices=f"[window.weights]\nbound = 0.3\ndefault = -0.4\n{ROW}"),
+        "window.weights.default",
+        "-0.4",
+        "up or down",
+    ),
+    "a bound with too many decimals": (
+        text_of_prices(prices=f"[window.weights]\nbound = '1/3'\n{ROW}"),
+        "window.weights.bound",
+        "1/3",
+        "six decimals",
+    ),
+    "two prices of one hour": (
+        text_of_prices(prices=f"[window.weights]\nbound = 1\n{ROW}{ROW}"),
+        "window.weights.price",
+        "two prices on mon",
+        "one price for each hour",
+    ),
+    "too many rows": (
+        text_of_prices(prices=f"[window.weights]\nbound = 1\n{ROW * 97}"),
+        "window.weights.price",
+        "97",
+        "at most 96",
+    ),
+    "no calendar": (
+        written(window="length = '24h'") + f"[window.weights]\nbound = 1\n{ROW}",
+        "window.length",
+        "a window without",
+        "window.timezone",
+    ),
+    "blocks": (text_of_prices(window="blocks = 4"), "window.blocks", "slots", "one amount"),
+    "linf": (text_of_prices(privacy="metric = 'linf'"), "privacy.metric", "'linf'", "'l1', or left out"),
+    "bands": (
+        text_of_prices(window="rest = 'night'"),
+        "window.rest",
+        "bands of energy",
+        "privacy.preset = 'tariff'",
+    ),
+    "a running total": (
+        text_of_prices().replace("[sink]\n", "[sink]\ntotal = true\n"),
+        "sink.total",
+        "true",
+        "energies",
+    ),
+    "SenML": (
+        text_of_prices().replace("[sink]\n", "[sink]\nformat = 'senml'\n"),
+        "sink.format",
+        "'senml'",
+        "'json'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_makes_no_amount_is_refused(what: str) -> None:
+    """The text names the key, what was found, and what would be right."""
+    text, key, found, expected = REFUSED[what]
+    error = refused(parse(text))
+    assert error.key == key
+    assert error.found.startswith(found)
+    assert expected in error.expected
+
+
+def test_the_charge_does_not_depend_on_prices() -> None:
+    """Level times hours over hide, whatever the bound is."""
+    for bound in ("0.3", "2"):
+        table = f"[window.weights]\nbound = {bound}\n{ROW}"
+        terms = config.terms(config.parse(text_of_prices(prices=table, length="1d")).stream[0])
+        assert terms.epsilon_per_w == Fraction(24, 110)
+        assert terms.sd / float(terms.radius) == pytest.approx(2**0.5, rel=0.001)

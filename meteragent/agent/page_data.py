@@ -1,5 +1,6 @@
 """The local page's data: guarantees, the privacy spent, the last message sent, and the connections."""
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,17 @@ from functools import partial
 from meteragent import config as settings
 from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
-from meteragent.agent.page import Glance, Message, Promises, Route, Settings, StreamView, View
+from meteragent.agent.page import (
+    Allowance,
+    Glance,
+    History,
+    Message,
+    Promises,
+    Route,
+    Settings,
+    StreamView,
+    View,
+)
 from meteragent.agent.page.view import OWN
 from meteragent.agent.runner import StoreThread
 from meteragent.agent.watch import Watch
@@ -25,6 +36,8 @@ from meteragent.report import guarantee
 from meteragent.store import ledger, outbox
 
 _EVER_MS = 2**62
+_RECORDS = 4000
+"""The largest number of records of which the history is made: 30 days of half hours are 1,440."""
 _OVERLAP_MS = 60_000
 """How far back deliveries are read again: a delivery has the time of its commit, which is written later."""
 
@@ -67,18 +80,13 @@ class PageData:
         self._thread = thread
         self._clock = clock
         self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
-        self.view = View([self._stream(item) for item in watched], self._glance, self._left, counts, problems)
+        self.view = View([self._stream(item) for item in watched], self._glance, self._left, counts, problems, self._history)
 
     def _stream(self, watched: WatchedStream) -> StreamView:
         stream = watched.stream
 
-        def topic_of(meter: str) -> str:
-            """Return the topic on which a meter's records leave."""
-            key = watched.pseudonym_key
-            public_id = meter if key is None else identity.pseudonym(key, meter)
-            return identity.render(stream.sink.topic, public_id)
-
         terms = settings.terms(stream, watched.others_per_day)
+        topic_of = partial(_topic, watched)
         return StreamView(stream.name, terms, partial(self._promises, watched), topic_of, watched.meters)
 
     def _promises(self, watched: WatchedStream) -> Promises:
@@ -103,12 +111,32 @@ class PageData:
         epsilons, newest_row, waiting, due_ms = await self._thread.call(
             _read_state, self._thread.store.connection, name, meter, newest_ms, since_ms
         )
+        allowance = await self._allowance(watched.stream, meter, newest_ms)
         row = newest_row or cached_row
         self._last_rows[name] = newest_ms - _OVERLAP_MS, row
         lag_ms = None if due_ms is None else newest_ms - due_ms
         message = None if row is None else Message(row.topic, row.payload, row.delivered_ms)
         sides = watched.connected("source"), watched.connected("sink")
-        return Glance(now_ms, epsilons, message, waiting, lag_ms, *sides, watched.upcoming(meter))
+        return Glance(now_ms, epsilons, message, waiting, lag_ms, *sides, watched.upcoming(meter), allowance)
+
+    async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
+        """Return what a stream's budget allows a meter in the present period; None without a budget."""
+        limit, budget = settings.budget(stream), stream.privacy.budget
+        if limit is None or budget is None:
+            return None
+        start_ms, per_ms = grid.floor(now_ms, budget.per), budget.per
+        connection = self._thread.store.connection
+        spent = await self._thread.call(ledger.spent, connection, meter, start_ms, per_ms)
+        return Allowance(limit, spent, start_ms, start_ms + per_ms)
+
+    async def _history(self, name: str, meter: str) -> History:
+        """Return what left of a meter; the arithmetic runs in a thread of its own."""
+        from meteragent.agent import page_history  # noqa: PLC0415  only an open page needs the receiving side
+
+        connection, topic = self._thread.store.connection, _topic(self._watched[name], meter)
+        records = await self._thread.call(outbox.latest, connection, name, topic, _RECORDS)
+        descriptors = await self._thread.call(outbox.descriptors_below, connection, name, topic)
+        return await asyncio.to_thread(page_history.of, records, descriptors, self._clock.newest_ms)
 
     async def _left(self, name: str, topic: str, limit: int) -> list[bytes]:
         return await self._thread.call(outbox.latest, self._thread.store.connection, name, topic, limit)
@@ -129,6 +157,13 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         return 200, "text/plain; version=0.0.4", text.encode()
 
     return Route("/healthz", healthz, open=True), Route("/metrics", figures)
+
+
+def _topic(watched: WatchedStream, meter: str) -> str:
+    """Return the topic on which a meter's records leave."""
+    key = watched.pseudonym_key
+    public_id = meter if key is None else identity.pseudonym(key, meter)
+    return identity.render(watched.stream.sink.topic, public_id)
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:

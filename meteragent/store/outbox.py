@@ -205,6 +205,15 @@ def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]
     return [Descriptor(*row) for row in rows]
 
 
+def descriptors_below(connection: sqlite3.Connection, stream: str, sink_topic: str) -> list[bytes]:
+    """Return the descriptors of one sink topic, present and former."""
+    rows = connection.execute(
+        "SELECT payload FROM descriptor WHERE channel = ? AND topic > ? AND topic < ?",
+        (stream, f"{sink_topic}/", f"{sink_topic}0"),  # 0 follows the slash
+    )
+    return [bytes(payload) for (payload,) in rows]
+
+
 def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """Yield all delivered rows that are still kept, in the order of their commits.
 

@@ -37,8 +37,8 @@ def seen(stream: config.Stream) -> page.StreamView:
 class PageWorld:
     """The page's view of one stream `main`, whose state a test sets."""
 
-    def __init__(self, **sections: str) -> None:
-        self.stream = config.parse(written(**sections)).stream[0]
+    def __init__(self, extra: str = "", **sections: str) -> None:
+        self.stream = config.parse(written(**sections) + extra).stream[0]
         self.viewers = page.Viewers()
         self.counts = Counts()
         self.meters = ["house"]

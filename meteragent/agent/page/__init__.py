@@ -19,12 +19,24 @@ Rules
 Only `serve` loads Starlette and uvicorn (the extra ``page``).
 """
 
-from meteragent.agent.page.view import Glance, Message, Promises, Route, Settings, StreamView, View
+from meteragent.agent.page.view import (
+    Allowance,
+    Glance,
+    History,
+    Message,
+    Promises,
+    Route,
+    Settings,
+    StreamView,
+    View,
+)
 from meteragent.agent.page.viewers import Viewers
 from meteragent.config.accept import page_needs
 
 __all__ = [
+    "Allowance",
     "Glance",
+    "History",
     "Message",
     "Promises",
     "Route",

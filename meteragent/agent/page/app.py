@@ -66,6 +66,7 @@ class _Page:
         self._viewers = viewers
         self._keys = keys
         self._promises: list[Promises] | None = None
+        self._history_lock = asyncio.Lock()
         self._texts = catalogue.texts()
         self._files = {
             path.relative_to(_STATIC).as_posix(): (path.read_bytes(), _TYPES.get(path.suffix))
@@ -83,6 +84,7 @@ class _Page:
             At("/texts.json", self._texts_file),
             At("/facts.json", self._facts),
             At("/events", self._events),
+            At("/history.json", self._history),
             At("/static/{name:path}", self._file),
         ]
 
@@ -123,8 +125,8 @@ class _Page:
         body, kind = file
         return Response(body, media_type=kind)
 
-    async def _events(self, request: Request) -> Response:
-        """Answer with the events of the stream and meter in the query, else of the first."""
+    def _asked(self, request: Request) -> tuple[StreamView, str] | Response:
+        """Return the stream and meter in the query, else the first; a response if there is no such."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:
@@ -132,6 +134,23 @@ class _Page:
         meter = request.query_params.get("meter") or min(stream.meters(), default="")
         if meter not in stream.meters():
             return PlainTextResponse("There is no such meter yet.\n", 404)
+        return stream, meter
+
+    async def _history(self, request: Request) -> Response:
+        """Answer with what left of a meter; one request at a time, because the arithmetic takes a while."""
+        asked = self._asked(request)
+        if isinstance(asked, Response):
+            return asked
+        async with self._history_lock:
+            past = await self._view.history(asked[0].name, asked[1])
+        return Response(serialise.history(past), media_type="application/json")
+
+    async def _events(self, request: Request) -> Response:
+        """Answer with the events of a meter."""
+        asked = self._asked(request)
+        if isinstance(asked, Response):
+            return asked
+        stream, meter = asked
         try:
             schedules = (await self._promised())[self._view.streams.index(stream)].schedules
             viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedules)

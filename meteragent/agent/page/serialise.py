@@ -5,10 +5,11 @@ Exact numbers become floats, because they are only drawn. Payloads remain the te
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from meteragent import __version__
-from meteragent.agent.page.view import Glance, Promises, StreamView
+from meteragent.agent.page.view import Allowance, Glance, History, Promises, StreamView
 from meteragent.agent.page.viewers import News, Viewer
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
@@ -112,6 +113,7 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
             name: {"epsilon": float(epsilon), "exact": str(epsilon), "level": float(epsilon * radius_w)}
             for name, epsilon in state.spent.items()
         },
+        "allowance": _allowance(state.allowance, terms),
         "last": message
         and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.left_ms},
         "health": {
@@ -123,6 +125,30 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
         },
         "counts": {name: counts[name] for name in COUNTERS},
     }
+
+
+def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
+    """Return a budget's limit and remainder as levels at the radius, and how many windows still open."""
+    if allowance is None:
+        return None
+    left = max(allowance.limit - allowance.spent, Fraction(0))
+    return {
+        "limit": float(allowance.limit * terms.radius_w),
+        "left": float(left * terms.radius_w),
+        "windows": left // terms.epsilon_per_w,
+        "start_ms": allowance.start_ms,
+        "end_ms": allowance.end_ms,
+    }
+
+
+def history(past: History) -> bytes:
+    """Encode what left of a meter; an energy in kWh is [value, low, high]."""
+    document = {
+        "zone": past.zone,
+        "periods": [period._asdict() for period in past.periods],
+        "windows": [window._asdict() for window in past.windows],
+    }
+    return json.dumps(document).encode()
 
 
 def _text(payload: bytes) -> str:

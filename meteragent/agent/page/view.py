@@ -86,12 +86,53 @@ class Message(NamedTuple):
     left_ms: int
 
 
+class Allowance(NamedTuple):
+    """A stream's budget in the present period, in 1/W: its limit, and what the meter has spent of it."""
+
+    limit: Fraction
+    spent: Fraction
+    start_ms: int
+    end_ms: int
+
+
+class Interval(NamedTuple):
+    """An estimate with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Period(NamedTuple):
+    """The energy of a day or of a longer window, in kWh."""
+
+    start_ms: int
+    end_ms: int
+    energy: Interval
+
+
+class BandWindow(NamedTuple):
+    """A closed window of bands: the energy of each band, in kWh."""
+
+    start_ms: int
+    end_ms: int
+    bands: Mapping[str, Interval]
+
+
+class History(NamedTuple):
+    """What left of one meter: periods and windows in order of time; days are those of `zone`."""
+
+    zone: str
+    periods: Sequence[Period]
+    windows: Sequence[BandWindow]
+
+
 class Glance(NamedTuple):
     """The present state of one meter and its stream.
 
     `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), since the start.
     `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming` is the
-    slot that is released next; None if no slot is scheduled.
+    slot that is released next; None if no slot is scheduled. `allowance` is None without a budget.
     """
 
     now_ms: int | None
@@ -102,6 +143,11 @@ class Glance(NamedTuple):
     source: bool
     sink: bool
     upcoming: Upcoming | None = None
+    allowance: Allowance | None = None
+
+
+async def _no_history(_stream: str, _meter: str) -> History:
+    return History("UTC", (), ())
 
 
 async def _all_is_well() -> Sequence[Problem]:
@@ -113,7 +159,8 @@ class View:
     """The data that the page may use.
 
     `glance` returns the state of a meter of a stream. `sent` returns the payloads of the latest records on a
-    topic of a stream, up to a limit, in order. `problems` returns the present problems.
+    topic of a stream, up to a limit, in order. `problems` returns the present problems. `history` returns
+    what left of a meter of a stream.
     """
 
     streams: Sequence[StreamView]
@@ -121,6 +168,7 @@ class View:
     sent: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts
     problems: Callable[[], Awaitable[Sequence[Problem]]] = _all_is_well
+    history: Callable[[str, str], Awaitable[History]] = _no_history
 
 
 class Route(NamedTuple):

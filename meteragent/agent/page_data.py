@@ -80,7 +80,14 @@ class PageData:
         self._thread = thread
         self._clock = clock
         self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
-        self.view = View([self._stream(item) for item in watched], self._glance, self._left, counts, problems, self._history)
+        self.view = View(
+            [self._stream(item) for item in watched],
+            self._glance,
+            self._left,
+            counts,
+            problems,
+            self._history,
+        )
 
     def _stream(self, watched: WatchedStream) -> StreamView:
         stream = watched.stream

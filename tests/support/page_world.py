@@ -9,12 +9,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from meteragent import config
-from meteragent.agent import page
+from meteragent.agent import page, page_history
 from meteragent.agent.page_data import PageData, WatchedStream
 from meteragent.core.timeline import Pending, Timeline
 from meteragent.core.upcoming import Upcoming
 from meteragent.domain.commit import Outgoing
 from meteragent.domain.counters import Counts
+from meteragent.domain.grid import Calendar
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import MICRO
 from meteragent.wire.descriptor import describe
@@ -22,6 +23,16 @@ from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
 
 START_MS = 1_795_200_000_000
+BANDS = """
+[[window.band]]
+name = "day"
+days = "mon-fri"
+hours = ["07:00/23:00"]
+[[window.band]]
+name = "evening"
+days = "sat,sun"
+hours = ["18:00/22:00"]
+"""
 TOKEN = b"0123456789abcdef"
 
 
@@ -50,9 +61,13 @@ class PageWorld:
         self.upcoming: Upcoming | None = None
         self.timelines: dict[str, Timeline] = {}
         self.descriptor = describe(config.terms(self.stream))
+        self.window_descriptors: list[bytes] = []
+        self.allowance: page.Allowance | None = None
         stream_view = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
-        self.view = page.View([stream_view], self._glance, self._history, self.counts, self._problems)
+        self.view = page.View(
+            [stream_view], self._glance, self._history, self.counts, self._problems, self._past
+        )
 
     @property
     def clock_ms(self) -> int:
@@ -62,10 +77,23 @@ class PageWorld:
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
         self.glances += 1
         sides = {"source": True, "sink": True}
-        return page.Glance(self.now_ms, self.spent, self.last, 0, None, **sides, upcoming=self.upcoming)
+        return page.Glance(
+            self.now_ms,
+            self.spent,
+            self.last,
+            0,
+            None,
+            **sides,
+            upcoming=self.upcoming,
+            allowance=self.allowance,
+        )
 
     async def _history(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
         return self.history[-limit:]
+
+    async def _past(self, _stream: str, _meter: str) -> page.History:
+        descriptors = [self.descriptor.message("house", 0), *self.window_descriptors]
+        return page_history.of(self.history, descriptors, self.now_ms)
 
     async def _problems(self) -> Sequence[Problem]:
         return self.problems
@@ -102,6 +130,13 @@ class PageWorld:
         """Return a record as it leaves."""
         return RecordFormat.of(self.descriptor).record(meter, start_ms, 0, quanta)
 
+    def window(self, start_ms: int, *quanta: int) -> list[bytes]:
+        """Return the records of a window of the local calendar, and keep its descriptor."""
+        descriptor = describe(config.schedule(self.stream).terms(start_ms))
+        self.window_descriptors.append(descriptor.message("house", start_ms))
+        record = RecordFormat.of(descriptor).record
+        return [record("house", start_ms, index, value) for index, value in enumerate(quanta)]
+
     def release(self, start_ms: int, quanta: int, meter: str = "house") -> bytes:
         """Pass a committed record on to the page's viewers, as the runner does, and return it."""
         payload = self.record(start_ms, quanta, meter)
@@ -110,3 +145,21 @@ class PageWorld:
             self.timelines[meter].integrate_until(start_ms + config.terms(self.stream).step_ms)
         self.viewers.released("main", [Outgoing(f"private/{meter}/power", payload, start_ms, False)])
         return payload
+
+
+def tariff_world() -> PageWorld:
+    """Return a world whose stream sends the energy of tariff bands each month, and two closed months."""
+    world = PageWorld(
+        BANDS,
+        source="kind = 'register'\nunit = 'kWh'\nevery = '10s'\ndead_band = 0.001",
+        privacy="preset = 'tariff'",
+        window="length = '1mo'\ntimezone = 'Europe/Amsterdam'\nrest = 'night'",
+    )
+    calendar = Calendar("Europe/Amsterdam", "1mo")
+    month_ms = calendar.start_ms(world.now_ms)
+    for quanta in ((91_000, 14_200, 70_400, 300), (98_100, 13_900, 75_000, -700)):
+        month_ms = calendar.start_ms(month_ms - 1)
+        world.history = world.window(month_ms, *quanta) + world.history
+    start_ms, end_ms = calendar.start_ms(world.now_ms), calendar.end_ms(calendar.start_ms(world.now_ms))
+    world.upcoming = Upcoming(start_ms, end_ms, end_ms + 60_000)
+    return world

@@ -23,24 +23,39 @@ export function draw(n, level) {
   return Array.from({ length: n }, () => (2 * Math.random() - 1) * bound);
 }
 
+/**
+ * Return the part of `radius_power` that belongs to a slot: energies of bands have one radius in energy, so a longer band
+ * has a smaller one in power.
+ */
+export function share(promise, place) {
+  return promise.space === "bands" ? (promise.per_power * 3_600_000) / promise.slots[place].ms : 1;
+}
+
 /** The example noise of a preset; the noise of a slot stays the same until "again" is chosen. */
 export class Example {
   #windows = new Map();
 
   /** Return the noise of a slot of a window, in W or kW. */
   noise(promise, window, place) {
-    if (!this.#windows.has(window)) this.#windows.set(window, draw(promise.n, promise.level_number));
-    return this.#windows.get(window)[place] * promise.radius_power;
+    if (!this.#windows.has(window)) this.#windows.set(window, drawWindow(promise));
+    return this.#windows.get(window)[place] * promise.radius_power * share(promise, place);
   }
+}
+
+/** Draw the noise of a window; in the metric l1 each slot has its own. */
+function drawWindow({ metric, n, level_number: level }) {
+  return metric === "l1" ? Array.from({ length: n }, () => draw(1, level)[0]) : draw(n, level);
 }
 
 /**
  * Return how far an event moves each window that it touches, slot by slot, in units of the radius. The event starts
- * at the start of a window. In a mean day it moves the first band.
+ * at the start of a window. In a mean day it moves the first band. In the metric l1 all that it moves counts in one slot.
  */
 export function moves(promise, event) {
   const energy = Number(event.watts) / promise.watts;
-  const hours = Number(event.wh.includes("/") ? event.wh.split("/").reduce((a, b) => a / b) : event.wh) / event.watts;
+  const wh = Number(event.wh.includes("/") ? event.wh.split("/").reduce((a, b) => a / b) : event.wh);
+  if (promise.metric === "l1") return [[wh / promise.hides_wh_number]];
+  const hours = wh / event.watts;
   const duration = hours * 3_600_000;
   const { step_ms: step, length_ms: length, n, radius_power: radius } = promise;
   const windows = [];
@@ -68,7 +83,8 @@ export function moves(promise, event) {
  * Return how often the attacker is right, in per cent, and the error of this figure (95 %).
  */
 export function play(promise, event) {
-  const { n, level_number: level } = promise;
+  const { level_number: level } = promise;
+  const n = promise.metric === "l1" ? 1 : promise.n;
   const windows = moves(promise, event);
   const rounds = Math.max(Math.min(ROUNDS, Math.floor(DRAWS_MAX / windows.length / n)), ROUNDS_MIN);
   let sum = 0;

@@ -1,10 +1,11 @@
 /** The page's main module: it connects, keeps the data that the agent sends, and redraws a few times a second. */
 
-import { Example } from "./noise.js";
+import { History, period } from "./history.js";
+import { Example, share } from "./noise.js";
 import { Plot } from "./plot.js";
-import { fill, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
-import { Means, Numbers, overDays, Trace } from "./series.js";
-import { amount, clock, element, number, say, speak } from "./text.js";
+import { fill, showBudget, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
+import { hasBands, Means, Numbers, overDays, Trace } from "./series.js";
+import { amount, clock, day, element, number, say, speak, time } from "./text.js";
 
 const DRAW_MS = 250;
 const DRAW_CALM_MS = 5000;
@@ -22,7 +23,9 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 class Page {
   constructor(facts) {
     this.facts = facts;
-    this.plots = [new Plot(at("trace-plot")), new Plot(at("preset-plot"))];
+    const read = (slot) => this.#read(slot);
+    this.plots = ["trace", "preset"].map((id) => new Plot(at(`${id}-plot`), at(`${id}-reader`), read));
+    this.history = new History();
     this.example = new Example();
     this.ahead = 0;
     this.over = 0;
@@ -60,6 +63,7 @@ class Page {
     this.#offer(at("stream"), this.facts.streams.map(({ name }) => name), stream.name);
     this.#offer(at("meter"), stream.meters, meter);
     at("stream-label").hidden = this.facts.streams.length < 2;
+    this.history.begin(stream.name, meter);
     this.connect();
   }
 
@@ -72,6 +76,8 @@ class Page {
     this.preset = say("preset.own");
     for (const plot of this.plots) plot.begin(this.unit);
     at("trace-note").hidden = own.kind === "power";
+    for (const part of document.querySelectorAll("#trace .key li + li, #trace-numbers, #attack-order")) part.hidden = hasBands(own);
+    for (const part of document.querySelectorAll("#bands, a[href='#bands']")) part.hidden = !hasBands(own);
     showHidden(own);
     showGame(own);
     fill("preset-choice", ...Object.entries(this.choices).map(([name, promise]) => this.#radio(name, promise)));
@@ -107,6 +113,7 @@ class Page {
     on("start", ({ records }) => {
       this.#state("open");
       this.numbers.add(records);
+      this.history.load();
       this.draw();
     });
     on("news", (news) => this.news(news));
@@ -146,10 +153,13 @@ class Page {
     for (const [name, slots] of Object.entries(means)) this.#means(name).add(slots);
     this.missed += missed;
     const last = this.numbers.add(records);
-    if (last) this.over = Math.max(this.over, last.to);
+    if (last) {
+      this.over = Math.max(this.over, last.to);
+      this.history.loadSoon();
+    }
     if (last && Date.now() - this.said >= SAY_MS) {
       this.said = Date.now();
-      fill("said", say("trace.said", { ...this.#span(last), value: amount(last.power, this.unit) }));
+      fill("said", this.#sayRecord(last));
     }
     const wait = calm.matches && !last ? DRAW_CALM_MS : DRAW_MS;
     if (Date.now() - this.drawn >= wait) this.draw();
@@ -165,6 +175,7 @@ class Page {
       this.#offer(at("meter"), glance.meters, this.meter);
     }
     showSpent(glance.spent, this.stream.own);
+    showBudget(glance.allowance);
     showLast(glance.last);
     showHealth(glance, this.facts.counters);
     showProblems(glance.problems);
@@ -219,7 +230,7 @@ class Page {
     const since = this.opened;
     const slots = this.#examples(promise, since, now);
     const from = Math.min(since, now - MINUTE / 6);
-    this.plots[1].show(stretches, slots, from, now);
+    this.plots[1].show(stretches, hasBands(promise) ? [] : slots, from, now);
     const open = slots.some(({ part }) => part < 1);
     at("preset-unfinished").hidden = !open;
     const texts = { preset: this.preset, records: slots.length };
@@ -231,13 +242,26 @@ class Page {
 
   /** Return the numbers that a preset would send, with example noise; for an open slot, from the readings so far. */
   #examples(promise, since, now) {
-    const half = promise.ci95 / promise.per_power;
     const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
       const noisy = slot.you + this.example.noise(promise, slot.window, slot.place);
-      const they = Math.round(noisy / promise.quantum_power) * promise.quantum_power;
-      return { ...slot, power: they, they, half };
+      const part = share(promise, slot.place);
+      const quantum = promise.quantum_power * part;
+      const they = Math.round(noisy / quantum) * quantum;
+      const label = hasBands(promise) ? { label: slot.band } : {};
+      return { ...slot, ...label, power: they, they, half: (promise.ci95 * part) / promise.per_power };
     });
+    if (hasBands(promise)) return examples;
     return examples.flatMap((slot) => (slot.band ? overDays({ ...slot, to: Math.min(slot.to, now) }, since) : [slot]));
+  }
+
+  /** Show when the numbers of the bands leave next. */
+  #sayNextWindow() {
+    const { upcoming, now } = this;
+    if (this.stream.own.event_clock) return fill("bands-next", say("trace.event_clock"));
+    if (!upcoming) return fill("bands-next", upcoming === null ? say("trace.idle") : "");
+    const { leaves_ms: leaves, start_ms: start } = upcoming;
+    const values = { leaves: `${day(leaves)}, ${time(leaves)}`, start: `${day(start)}, ${time(start)}` };
+    return fill("bands-next", now < start ? say("bands.first", values) : say("bands.open", values));
   }
 
   #span({ from, to }) {
@@ -245,10 +269,25 @@ class Page {
     return { from: clock(from, seconds), to: clock(to, seconds), length: `${clock(from, seconds)} – ${clock(to, seconds)}` };
   }
 
+  /** Return a slot of a plot as text. */
+  #read({ from, to, they, half, you }) {
+    const [value, low, high] = [they, they - half, they + half].map((power) => amount(power, this.unit));
+    const values = { ...this.#span({ from, to }), value, low, high };
+    return you === null ? say("read.slot_unseen", values) : say("read.slot", { ...values, mean: amount(you, this.unit) });
+  }
+
+  /** Return a new record as text. */
+  #sayRecord(record) {
+    const { own } = this.stream;
+    if (!hasBands(own)) return say("trace.said", { ...this.#span(record), value: amount(record.power, this.unit) });
+    return say("bands.said", { band: record.band, value: amount(record.value, own.unit), period: period(record) });
+  }
+
   /** Show the newest number as text, and describe the plot. */
   #sayLatest(slots) {
     const last = slots.at(-1);
-    if (last) {
+    if (hasBands(this.stream.own)) fill("trace-latest", say("trace.bands"));
+    else if (last) {
       const values = { ...this.#span(last), value: amount(last.they, this.unit) };
       const seen = last.you === null ? {} : { mean: amount(last.you, this.unit), error: amount(Math.abs(last.they - last.you), this.unit) };
       fill("trace-latest", say(last.you === null ? "trace.latest_unseen" : "trace.latest", { ...values, ...seen }));
@@ -266,6 +305,7 @@ class Page {
   #sayNext(slots) {
     const { upcoming, now } = this;
     const own = this.stream.own;
+    if (hasBands(own)) return this.#sayNextWindow();
     if (own.event_clock) return fill("trace-next", say("trace.event_clock"));
     if (!upcoming) return fill("trace-next", upcoming === null ? say("trace.idle") : "");
     const { start_ms: from, end_ms: to, leaves_ms: leaves } = upcoming;

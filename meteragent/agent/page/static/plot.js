@@ -1,9 +1,13 @@
-/** A plot, drawn by uPlot, of the trace and the private numbers, whose error band has a pattern. */
+/**
+ * A plot, drawn by uPlot, of the trace and the private numbers, whose error band has a pattern. A slider below the plot
+ * chooses one number and says it in words; the mouse or a finger on the plot moves the slider.
+ */
 
-import { day, number, time } from "./text.js";
+import { day, number, say, time } from "./text.js";
 
 const HEIGHT = 290;
 const SECONDS_FROM = 60;
+const DAY_S = 86_400;
 /** The smallest distance between two ticks of the time axis, in pixels: the width of a label and a margin. */
 const TICK_PX = 54;
 const TICK_SECONDS_PX = 84;
@@ -33,6 +37,7 @@ function hatch(colour) {
 /** Format the ticks of the time axis: the time, and below it the date at the first tick and where the date changes. */
 function times(_, ticks) {
   const seconds = ticks.length > 1 && ticks[1] - ticks[0] < SECONDS_FROM;
+  if (ticks.length > 1 && ticks[1] - ticks[0] >= DAY_S - 3600) return ticks.map((tick) => day(tick * 1000));
   const today = day(Date.now());
   const dated = ticks.some((tick) => day(tick * 1000) !== today);
   return ticks.map((tick, i) => {
@@ -64,9 +69,18 @@ export class Plot {
   #chart = null;
   #shown = null;
   #range = [0, 1];
+  #reader;
+  #read;
+  #slots = [];
+  #chosen = null;
 
-  constructor(place) {
+  /** Draw in `place`, with the slider in `reader`; `read` returns a slot as text. */
+  constructor(place, reader, read) {
     this.#place = place;
+    this.#reader = reader;
+    this.#read = read;
+    const slider = reader.querySelector("input");
+    slider.addEventListener("input", () => this.#choose(this.#slots[Number(slider.value)]));
     new ResizeObserver(() => this.#fit()).observe(place);
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
       matchMedia(query).addEventListener("change", () => this.#restart());
@@ -77,6 +91,7 @@ export class Plot {
   begin(unit) {
     this.#unit = unit;
     this.#shown = null;
+    this.#chosen = null;
     this.#restart();
   }
 
@@ -87,10 +102,51 @@ export class Plot {
     const raw = stairs(trace.filter(inside).map(cut), [(s) => s.power]);
     const inner = [(s) => s.power, (s) => s.power - s.half, (s) => s.power + s.half];
     const hidden = stairs(slots.filter(inside).map(cut), inner);
+    this.#slots = slots.filter(inside);
     this.#range = [from / 1000, to / 1000];
     this.#shown = uPlot.join([raw, hidden]);
     if (this.#chart) this.#chart.setData(this.#shown);
     else this.#start();
+    this.#showReader();
+  }
+
+  /** Choose a slot to be read. */
+  #choose(slot) {
+    this.#chosen = slot;
+    this.#showReader();
+  }
+
+  /** Show the chosen slot as text and as a line in the plot; before a choice, say how to choose. */
+  #showReader() {
+    const [slider, output] = this.#reader.children;
+    const last = this.#slots.length - 1;
+    const isChosen = ({ from, band }) => from === this.#chosen?.from && band === this.#chosen?.band;
+    const found = this.#slots.findIndex(isChosen);
+    const index = found < 0 ? last : found;
+    this.#reader.hidden = last < 0;
+    if (last < 0) return;
+    slider.max = last;
+    slider.value = index;
+    const text = this.#read(this.#slots[index]);
+    slider.setAttribute("aria-valuetext", text);
+    output.textContent = found < 0 ? say("read.hint") : text;
+    if (found >= 0) this.#point(this.#slots[index]);
+  }
+
+  /** Draw a line at the middle of a slot's visible part. */
+  #point({ from, to }) {
+    const [start, end] = this.#range;
+    const middle = (Math.max(from / 1000, start) + Math.min(to / 1000, end)) / 2;
+    this.#chart?.setCursor({ left: this.#chart.valToPos(middle, "x"), top: 0 }, false);
+  }
+
+  /** Choose the slot at the mouse or finger. */
+  #follow(chart) {
+    const { left } = chart.cursor;
+    if (!(left >= 0)) return;
+    const time = chart.posToVal(left, "x") * 1000;
+    const slot = this.#slots.find(({ from, to }) => from <= time && time < to);
+    if (slot) this.#choose(slot);
   }
 
   #restart() {
@@ -115,7 +171,8 @@ export class Plot {
       width: this.#place.clientWidth,
       height: HEIGHT,
       padding: [12, 20, 0, 0],
-      cursor: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false, setScale: false } },
+      hooks: { setCursor: [(chart) => this.#follow(chart)] },
       legend: { show: false },
       scales: { x: { time: true, range: () => this.#range }, y: { range: fromZero } },
       axes: [

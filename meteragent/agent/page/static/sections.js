@@ -1,7 +1,7 @@
 /** The sections of the page except the plots: each function fills one section from data. */
 
 import { pairs, ROUNDS } from "./noise.js";
-import { amount, clock, duration, element, number, percent, say, table } from "./text.js";
+import { amount, clock, day, duration, element, number, percent, say, table, time } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -38,7 +38,7 @@ export function showNumbers(id, slots, unit, seconds) {
     const known = slot.you !== null;
     const you = known ? number(slot.you) : "–";
     return [
-      `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
+      slot.label ?? `${clock(slot.from, seconds)}–${clock(slot.to, seconds)}`,
       slot.part < 1 && known ? `${you} (${say("table.so_far")})` : you,
       number(slot.they),
       known ? number(slot.they - slot.you) : "–",
@@ -53,14 +53,23 @@ export function showNumbers(id, slots, unit, seconds) {
 
 /** Show the privacy spent. */
 export function showSpent(spent, promise) {
-  const radius = amount(promise.radius_power, promise.power_unit);
+  const inAll = promise.metric === "l1";
+  const radius = inAll ? amount(promise.hides_wh_number, "Wh") : amount(promise.radius_power, promise.power_unit);
   const rows = Object.entries(spent).map(([period, { level, exact }]) => [
     say(`spent.${period}`),
     element("strong", number(level)),
     element("code", exact),
   ]);
-  const heads = [say("spent.period"), say("spent.level", { radius }), say("spent.exact")];
+  const heads = [say("spent.period"), inAll ? say("spent.level_in_all", { radius }) : say("spent.level", { radius }), say("spent.exact")];
   fillTable("spent-table", say("spent.table"), heads, rows);
+}
+
+/** Show what remains of the budget, or that there is none. */
+export function showBudget(allowance) {
+  if (!allowance) return fill("spent-budget", say("budget.none"));
+  const { limit, left, windows, end_ms: end } = allowance;
+  const values = { left: number(left), limit: number(limit), windows: number(windows), end: `${day(end)}, ${time(end)}` };
+  fill("spent-budget", windows ? say("budget.left", values) : say("budget.spent", values));
 }
 
 /** Play the attack on the order of neighbouring slots, with the slots that the page observed from start to end. */

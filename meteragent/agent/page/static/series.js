@@ -107,6 +107,11 @@ function readPack(pack) {
   return { from, to, band: of(`${name}_band`)?.vs || "", value: of(name).v, sd: of(`${name}_sd`).v };
 }
 
+/** Return whether a stream sends energies of named bands, which have no place on a plot of power over time. */
+export function hasBands({ space }) {
+  return space === "bands";
+}
+
 /** The private numbers of one meter, one for each slot, in order of time. */
 export class Numbers {
   constructor(promise) {
@@ -132,11 +137,12 @@ export class Numbers {
   #slot({ from, to, band, value, sd }) {
     const { kind, ci95, sd: usual, per_power: per } = this.promise;
     const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;
-    return { from, to, band, window: from, power: value / hours, half: (ci95 * (sd / usual)) / hours };
+    return { from, to, band, window: from, value, power: value / hours, half: (ci95 * (sd / usual)) / hours };
   }
 
   /** Return all numbers in order of time; bands of the day are repeated on each day of their window from `since`. */
   list(since = -Infinity) {
+    if (hasBands(this.promise)) return [];
     const sorted = [...this.slots.values()].sort((a, b) => a.from - b.from || a.band.localeCompare(b.band));
     return sorted.flatMap((slot) => (slot.band ? overDays(slot, since) : [slot]));
   }

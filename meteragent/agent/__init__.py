@@ -320,6 +320,7 @@ class Agent:
                 unit.runner.pipeline.meters,
                 unit.watch.up.__getitem__,
                 unit.runner.pipeline.upcoming,
+                settings.tariffs(self._config, unit.stream),
             )
             for unit in units
         ]

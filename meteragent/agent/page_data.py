@@ -32,8 +32,10 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.presets import PRESETS
 from meteragent.domain.problem import Problem
+from meteragent.domain.tariff import Tariff
 from meteragent.report import guarantee
 from meteragent.store import ledger, outbox
+from meteragent.wire import descriptor
 
 _EVER_MS = 2**62
 _RECORDS = 4000
@@ -55,6 +57,7 @@ class WatchedStream:
     """The parts of a running stream that the page shows: its meters, their next slots, its connections.
 
     `others_per_day` is the charge of the configuration's other streams on a day, as epsilon in 1/W.
+    `tariffs` price the bands.
     """
 
     stream: settings.Stream
@@ -63,6 +66,7 @@ class WatchedStream:
     meters: Callable[[], Collection[str]]
     connected: Callable[[str], bool]
     upcoming: Callable[[str], Upcoming | None]
+    tariffs: tuple[Tariff, ...] = ()
 
 
 class PageData:
@@ -140,10 +144,14 @@ class PageData:
         """Return what left of a meter; the arithmetic runs in a thread of its own."""
         from meteragent.agent import page_history  # noqa: PLC0415  only an open page needs the receiving side
 
-        connection, topic = self._thread.store.connection, _topic(self._watched[name], meter)
+        watched, connection = self._watched[name], self._thread.store.connection
+        topic = _topic(watched, meter)
         records = await self._thread.call(outbox.latest, connection, name, topic, _RECORDS)
-        descriptors = await self._thread.call(outbox.descriptors_below, connection, name, topic)
-        return await asyncio.to_thread(page_history.of, records, descriptors, self._clock.newest_ms)
+        privacy_topic, _ = descriptor.topics(topic, "")
+        descriptors = await self._thread.call(outbox.descriptors_of, connection, name, topic, privacy_topic)
+        schedule = settings.schedule(watched.stream, watched.others_per_day)
+        released = page_history.Released(records, descriptors, schedule)
+        return await asyncio.to_thread(page_history.of, released, self._clock.newest_ms, watched.tariffs)
 
     async def _left(self, name: str, topic: str, limit: int) -> list[bytes]:
         return await self._thread.call(outbox.latest, self._thread.store.connection, name, topic, limit)

@@ -1,18 +1,31 @@
-"""What left of one meter, for the local page: energy by day, and closed windows of bands.
+"""What left of one meter, for the local page: energy by day, closed windows of bands, and their costs.
 
 Everything follows from released records and their descriptors, so nothing raw is read. Records whose
 descriptor is not kept, or that contradict the newest ones, are left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
-from meteragent.agent.page.view import BandWindow, History, Interval, Period
-from meteragent.consume import Descriptor, Estimate, Record, Series, band_energies
+from meteragent.agent.page.view import BandWindow, Costs, History, Interval, Period
+from meteragent.consume import (
+    Descriptor,
+    Estimate,
+    Record,
+    Series,
+    band_energies,
+    compare_tariffs,
+    tariff_cost,
+)
+from meteragent.consume.message import load
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import Calendar
+from meteragent.domain.schedule import Schedule
 from meteragent.domain.shape import Space
+from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import DAY_MS, HOUR_MS
+from meteragent.wire.descriptor import describe
 
 DAYS = 30
 """How many days are shown."""
@@ -21,23 +34,36 @@ WINDOWS = 12
 _LONGEST_DAY_MS = 25 * HOUR_MS
 
 
-def of(records: Iterable[bytes], descriptors: Iterable[bytes], now_ms: int) -> History:
-    """Return a meter's history from the records and descriptors that were released on its topic.
+class Released(NamedTuple):
+    """The records and descriptors that were released on a meter's topic, and the stream's present schedule.
+
+    The outbox drops a descriptor some time after it left, which may be before the window closes. So a missing
+    descriptor is made again from the schedule; if the configuration has changed, its id is another.
+    """
+
+    records: Sequence[bytes]
+    descriptors: Sequence[bytes]
+    schedule: Schedule
+
+
+def of(released: Released, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
+    """Return a meter's history from what was released on its topic.
 
     A period is a local day, or a window whose slots are longer than a day. Days and windows with a missing
-    record are left out.
+    record are left out. `tariffs` price the windows of bands.
     """
-    series = _series(records, descriptors)
+    series = _series(released)
     if series is None:
         return History("UTC", (), ())
     zone = series.terms(series.records[-1]).timezone or "UTC"
-    return History(zone, tuple(_periods(series, zone, now_ms)), tuple(_windows(series)))
+    return History(zone, tuple(_periods(series, zone, now_ms)), tuple(_windows(series, tariffs)))
 
 
-def _series(records: Iterable[bytes], descriptors: Iterable[bytes]) -> Series | None:
+def _series(released: Released) -> Series | None:
     """Return the series of the newest records that agree with each other; None if there are none."""
-    by_id = {descriptor.id: descriptor for descriptor in _descriptors(descriptors)}
-    known_records = [record for record in map(Record.parse, records) if record.descriptor in by_id]
+    records = [Record.parse(load(payload)) for payload in released.records]
+    by_id = _descriptors(released, records)
+    known_records = [record for record in records if record.descriptor in by_id]
     if not known_records:
         return None
     newest = max(known_records, key=lambda record: record.time_ms)
@@ -54,10 +80,17 @@ def _series(records: Iterable[bytes], descriptors: Iterable[bytes]) -> Series | 
     return None
 
 
-def _descriptors(payloads: Iterable[bytes]) -> Iterator[Descriptor]:
-    for payload in payloads:
-        with suppress(RecordError):
-            yield Descriptor.parse(payload)
+def _descriptors(released: Released, records: Iterable[Record]) -> dict[str, Descriptor]:
+    """Return the descriptors that were released, and those that the schedule gives for the other records."""
+    by_id = {descriptor.id: descriptor for descriptor in map(Descriptor.parse, released.descriptors)}
+    schedule = released.schedule
+    missing = {r.descriptor: r for r in records if r.descriptor not in by_id}
+    for record in missing.values():
+        start_ms = schedule.grid.start_ms(record.time_ms)
+        message = describe(schedule.terms(start_ms)).message(record.meter, start_ms)
+        descriptor = Descriptor.parse(message)
+        by_id[descriptor.id] = descriptor
+    return by_id
 
 
 def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
@@ -77,14 +110,31 @@ def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
                 yield Period(start_ms, end_ms, _interval(series.energy(start_ms, end_ms)))
 
 
-def _windows(series: Series) -> Iterator[BandWindow]:
+def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
     """Yield the last complete windows of bands, in order."""
     bands = {r.time_ms: r.step_ms for r in series.records if series.terms(r).space is Space.BANDS}
     for start_ms in sorted(bands)[-WINDOWS:]:
         with suppress(ValueError):  # a record is missing
             energies = band_energies(series, start_ms)
             intervals = {name: _interval(energy) for name, energy in energies.items()}
-            yield BandWindow(start_ms, start_ms + bands[start_ms], intervals)
+            yield BandWindow(
+                start_ms, start_ms + bands[start_ms], intervals, _costs(series, tariffs, start_ms)
+            )
+
+
+def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
+    """Return what a window would have cost; None without tariffs that price all of its bands."""
+    if not tariffs:
+        return None
+    try:
+        if len(tariffs) == 1:
+            cost = tariff_cost(series, tariffs[0], start_ms)
+            return Costs(cost.unit, {tariffs[0].name: _interval(cost)}, tariffs[0].name, None)
+        choice = compare_tariffs(series, tariffs, start_ms)
+    except ValueError:  # a window of earlier bands, or tariffs in two currencies
+        return None
+    costs = {name: _interval(cost) for name, cost in choice.costs.items()}
+    return Costs(tariffs[0].currency, costs, choice.cheapest, choice.sureness)
 
 
 def _interval(estimate: Estimate) -> Interval:

@@ -205,11 +205,18 @@ def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]
     return [Descriptor(*row) for row in rows]
 
 
-def descriptors_below(connection: sqlite3.Connection, stream: str, sink_topic: str) -> list[bytes]:
-    """Return the descriptors of one sink topic, present and former."""
+def descriptors_of(
+    connection: sqlite3.Connection, stream: str, topic: str, privacy_topic: str
+) -> list[bytes]:
+    """Return the descriptors of a sink topic: the latest, and those among the newest rows.
+
+    Descriptors leave on `privacy_topic`, too, which has a row for each.
+    """
     rows = connection.execute(
-        "SELECT payload FROM descriptor WHERE channel = ? AND topic > ? AND topic < ?",
-        (stream, f"{sink_topic}/", f"{sink_topic}0"),  # 0 follows the slash
+        "SELECT payload FROM descriptor WHERE channel = ?1 AND topic = ?2 UNION ALL"
+        " SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?4"
+        " AND channel = ?1 AND topic = ?3 AND retain",
+        (stream, topic, privacy_topic, 20 * PAGE),
     )
     return [bytes(payload) for (payload,) in rows]
 

@@ -13,7 +13,16 @@ from meteragent.domain.errors import ConfigError
 from tests.support.page_asker import Answer, ask
 from tests.support.page_world import TOKEN, PageWorld
 
-PATHS = ["/", "/login", "/facts.json", "/texts.json", "/events", "/static/page.js", "/metrics"]
+PATHS = [
+    "/",
+    "/login",
+    "/facts.json",
+    "/texts.json",
+    "/events",
+    "/history.json",
+    "/static/page.js",
+    "/metrics",
+]
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 

@@ -30,7 +30,7 @@ def asked() -> set[str]:
 
 def asked_by_reports() -> set[str]:
     """The names of texts that `check`, the statement and `plan` ask for, or that they put together."""
-    plain = set(re.findall(r"""["']([a-z]+\.\w+)["']""", REPORTS)) | set(
+    plain = set(re.findall(r"""["']([a-z_]+\.\w+)["']""", REPORTS)) | set(
         re.findall(r'say\("(\w+)"\)', REPORTS)
     )
     made = tuple(re.findall(r'say\(f"([\w.]+)\{', REPORTS))

@@ -26,7 +26,7 @@ from tests.support.page_world import TOKEN, PageWorld
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 PICTURES = ROOT / "demo-out" / "page"
-SECTIONS = ["trace", "hidden", "presets", "spent", "attack", "last", "health"]
+SECTIONS = ["trace", "bands", "month", "hidden", "presets", "spent", "attack", "last", "health"]
 CONTROLS = [
     "meter",
     "trace-numbers",
@@ -237,7 +237,7 @@ async def test_no_two_landmarks_have_one_name(site: Site) -> None:
             """all => all.map(one => one.getAttribute("aria-label")
                 || document.getElementById(one.getAttribute("aria-labelledby")).textContent)"""
         )
-        assert len({name for name in names if name}) == len(names) == 14
+        assert len({name for name in names if name}) == len(names) == 19
 
 
 async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:

@@ -17,6 +17,7 @@ from meteragent.domain.commit import Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import Calendar
 from meteragent.domain.problem import Problem
+from meteragent.domain.tariff import Tariff
 from meteragent.domain.units import MICRO
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
@@ -62,6 +63,7 @@ class PageWorld:
         self.timelines: dict[str, Timeline] = {}
         self.descriptor = describe(config.terms(self.stream))
         self.window_descriptors: list[bytes] = []
+        self.tariffs: tuple[Tariff, ...] = ()
         self.allowance: page.Allowance | None = None
         stream_view = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
@@ -92,8 +94,8 @@ class PageWorld:
         return self.history[-limit:]
 
     async def _past(self, _stream: str, _meter: str) -> page.History:
-        descriptors = [self.descriptor.message("house", 0), *self.window_descriptors]
-        return page_history.of(self.history, descriptors, self.now_ms)
+        released = page_history.Released(self.history, [], config.schedule(self.stream))
+        return page_history.of(released, self.now_ms, self.tariffs)
 
     async def _problems(self) -> Sequence[Problem]:
         return self.problems
@@ -155,6 +157,8 @@ def tariff_world() -> PageWorld:
         privacy="preset = 'tariff'",
         window="length = '1mo'\ntimezone = 'Europe/Amsterdam'\nrest = 'night'",
     )
+    night = Tariff("night", {"day": 0.34, "evening": 0.22, "night": 0.22}, fee=11)
+    world.tariffs = Tariff("flat", {"day": 0.3, "evening": 0.3, "night": 0.3}, fee=9.5), night
     calendar = Calendar("Europe/Amsterdam", "1mo")
     month_ms = calendar.start_ms(world.now_ms)
     for quanta in ((91_000, 14_200, 70_400, 300), (98_100, 13_900, 75_000, -700)):

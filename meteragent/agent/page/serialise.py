@@ -146,7 +146,9 @@ def history(past: History) -> bytes:
     document = {
         "zone": past.zone,
         "periods": [period._asdict() for period in past.periods],
-        "windows": [window._asdict() for window in past.windows],
+        "windows": [
+            window._asdict() | {"costs": window.costs and window.costs._asdict()} for window in past.windows
+        ],
     }
     return json.dumps(document).encode()
 

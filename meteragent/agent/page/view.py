@@ -111,12 +111,25 @@ class Period(NamedTuple):
     energy: Interval
 
 
+class Costs(NamedTuple):
+    """What a window would have cost under each tariff, the cheapest one, and how sure that is.
+
+    `sureness` is None if there is only one tariff.
+    """
+
+    currency: str
+    tariffs: Mapping[str, Interval]
+    cheapest: str
+    sureness: float | None
+
+
 class BandWindow(NamedTuple):
-    """A closed window of bands: the energy of each band, in kWh."""
+    """A closed window of bands: the energy of each band, in kWh, and its costs if tariffs are configured."""
 
     start_ms: int
     end_ms: int
     bands: Mapping[str, Interval]
+    costs: Costs | None = None
 
 
 class History(NamedTuple):

@@ -2,7 +2,7 @@
 
 import { Plot } from "./plot.js";
 import { fill, fillTable } from "./sections.js";
-import { amount, day, element, number, say } from "./text.js";
+import { amount, day, element, number, percent, say } from "./text.js";
 
 const DAY = 86_400_000;
 const LONGEST_DAY = 25 * 3_600_000;
@@ -21,6 +21,14 @@ export function period({ from, to }) {
 /** Format a 95 % interval without its unit. */
 function interval([, low, high]) {
   return `${number(low)} … ${number(high)}`;
+}
+
+/** Return which tariff would have cost the least in a window, and how sure that is, rounded down. */
+function cheapest({ start_ms: from, end_ms: to, costs }) {
+  const [value, low, high] = costs.tariffs[costs.cheapest].map((cost) => amount(cost, costs.currency));
+  const values = { period: period({ from, to }), tariff: costs.cheapest, value, low, high };
+  if (costs.sureness === null) return say("tariffs.one", values);
+  return say("tariffs.cheapest", { ...values, percent: percent(Math.floor(1000 * costs.sureness) / 10) });
 }
 
 /** The sections of what left, loaded from the agent for one meter. */
@@ -101,5 +109,20 @@ export class History {
       ]),
     );
     fillTable("bands-table", say("bands.table"), heads, rows);
+    this.#showTariffs(windows.toReversed());
+  }
+
+  /** Show what the newest window would have cost, and the cheapest tariff of each window, the newest first. */
+  #showTariffs(windows) {
+    at("choice-of-tariff").hidden = windows.length === 0;
+    const [newest, ...earlier] = windows.filter(({ costs }) => costs);
+    for (const id of ["tariffs-table", "tariffs-means"]) at(id).hidden = !newest;
+    fill("tariffs-earlier", ...earlier.map((window) => element("li", cheapest(window))));
+    fill("tariffs-cheapest", newest ? cheapest(newest) : say("tariffs.none"));
+    if (!newest) return;
+    const { tariffs, currency } = newest.costs;
+    const heads = ["tariff", "cost", "interval"].map((name) => say(`tariffs.${name}`, { currency }));
+    const rows = Object.entries(tariffs).map(([name, cost]) => [name, element("strong", number(cost[0])), interval(cost)]);
+    fillTable("tariffs-table", say("tariffs.table"), heads, rows);
   }
 }

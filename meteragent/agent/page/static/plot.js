@@ -121,7 +121,7 @@ export class Plot {
     const [slider, output] = this.#reader.children;
     const last = this.#slots.length - 1;
     const isChosen = ({ from, band }) => from === this.#chosen?.from && band === this.#chosen?.band;
-    const found = this.#slots.findIndex(isChosen);
+    const found = last === 0 ? 0 : this.#slots.findIndex(isChosen); // a single slot needs no choice
     const index = found < 0 ? last : found;
     this.#reader.hidden = last < 0;
     if (last < 0) return;

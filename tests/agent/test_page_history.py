@@ -44,9 +44,13 @@ def world() -> PageWorld:
 
 def history(world: PageWorld, **changes: Any) -> page.History:
     """The history that follows from a world's records and descriptors."""
-    released = {"records": world.history, "descriptors": [], "schedule": config.schedule(world.stream)}
+    released: dict[str, Any] = {
+        "records": world.history,
+        "descriptors": [],
+        "schedule": config.schedule(world.stream),
+    }
     released |= {name: changes.pop(name) for name in [*changes] if name in released}
-    return page_history.of(page_history.Released(**released), **{"now_ms": NOW_MS, **changes})
+    return page_history.of(page_history.Released(**released), **{"now_ms": NOW_MS} | changes)
 
 
 def test_complete_days_of_the_last_30_are_shown(world: PageWorld) -> None:

@@ -1,7 +1,8 @@
-"""The page in a real browser, on what left: bands, tariffs, 30 days, the budget, and the readouts of plots."""
+"""The page in a real browser, on what left: bands, tariffs, 30 days, the budget, and readouts of plots."""
 
 from collections.abc import AsyncIterator
 from fractions import Fraction
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -21,7 +22,7 @@ from tests.support.page_world import PageWorld, tariff_world
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 PICTURES = ROOT / "demo-out" / "page"
-PLACE = {"timezone_id": "Europe/Amsterdam", "locale": "en"}
+PLACE: Any = {"timezone_id": "Europe/Amsterdam", "locale": "en"}
 OCTOBER = ["day 14.2 11.2 … 17.2", "evening 70.4 67.4 … 73.4", "night 91 88 … 94", "unknown 0.3 −2.7 … 3.3"]
 
 
@@ -63,7 +64,7 @@ async def test_closed_months_are_shown_with_their_errors(site: Site) -> None:
         assert (await rows(look.page, "bands-table"))[:4] == OCTOBER
         first = look.page.locator("#bands-table tbody th").first
         await expect(first).to_have_text("Oct 1 – Oct 31")
-        await expect(look.page.locator("#bands-next")).to_have_text("The next numbers leave on Dec 1, 00:01.")
+        await expect(look.page.locator("#bands-next")).to_have_text("The next number leaves on Dec 1, 00:01.")
         await expect(look.page.locator("#bands-none")).to_be_hidden()
 
 
@@ -104,7 +105,7 @@ async def test_the_budget_is_stated(site: Site) -> None:
 
 
 async def test_bands_have_no_place_on_the_trace(site: Site) -> None:
-    """A stream of bands shows the readings alone, and says what leaves instead; a new number is read aloud."""
+    """A stream of bands shows the readings alone, and says what leaves; a new number is read aloud."""
     async with site.looking(**PLACE) as look:
         await expect(look.page.locator("#trace-latest")).to_contain_text("the energy of each band")
         for place in ("#trace .key li + li", "#trace-numbers", "#trace-reader", "#attack-order"):

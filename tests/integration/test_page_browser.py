@@ -199,7 +199,7 @@ async def test_it_is_fit_for_everybody(site: Site, width: int) -> None:
         payload = look.world.record(look.world.clock_ms, 512)
         look.world.last = page_module.Message("private/house/power", payload, look.world.clock_ms)
         await expect(look.page.locator("#last-payload")).to_have_text(payload.decode())
-        for summary in await look.page.locator("summary").all():
+        for summary in await look.page.locator("summary:visible").all():
             await summary.click()
         await look.page.check("input[value=television]")
         PICTURES.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ async def test_the_decisive_columns_are_seen_on_a_phone(site: Site) -> None:
     """At 390 px every column of the limits, the game and the numbers is inside its section, unscrolled."""
     async with site.looking(viewport={"width": 390, "height": 844}) as look:
         await look.live(6)
-        for summary in await look.page.locator("summary").all():
+        for summary in await look.page.locator("summary:visible").all():
             await summary.click()
         await expect(look.page.locator("#attack-game .bar")).to_have_count(8)
         for place in ("hidden-events", "attack-game", "spent-table", "trace-numbers .wide"):
@@ -231,7 +231,7 @@ async def test_no_two_landmarks_have_one_name(site: Site) -> None:
     """Whoever goes from landmark to landmark hears a name of its own at each."""
     async with site.looking() as look:
         await look.live(1)
-        for summary in await look.page.locator("summary").all():
+        for summary in await look.page.locator("summary:visible").all():
             await summary.click()
         names = await look.page.locator("nav, section, [role=region]").evaluate_all(
             """all => all.map(one => one.getAttribute("aria-label")

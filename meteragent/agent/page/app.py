@@ -125,7 +125,7 @@ class _Page:
         body, kind = file
         return Response(body, media_type=kind)
 
-    def _asked(self, request: Request) -> tuple[StreamView, str] | Response:
+    def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
         """Return the stream and meter in the query, else the first; a response if there is no such."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
@@ -138,19 +138,20 @@ class _Page:
 
     async def _history(self, request: Request) -> Response:
         """Answer with what left of a meter; one request at a time, because the arithmetic takes a while."""
-        asked = self._asked(request)
-        if isinstance(asked, Response):
-            return asked
+        choice = self._choose(request)
+        if isinstance(choice, Response):
+            return choice
+        stream, meter = choice
         async with self._history_lock:
-            past = await self._view.history(asked[0].name, asked[1])
+            past = await self._view.history(stream.name, meter)
         return Response(serialise.history(past), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         """Answer with the events of a meter."""
-        asked = self._asked(request)
-        if isinstance(asked, Response):
-            return asked
-        stream, meter = asked
+        choice = self._choose(request)
+        if isinstance(choice, Response):
+            return choice
+        stream, meter = choice
         try:
             schedules = (await self._promised())[self._view.streams.index(stream)].schedules
             viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedules)

@@ -254,14 +254,13 @@ class Page {
     return examples.flatMap((slot) => (slot.band ? overDays({ ...slot, to: Math.min(slot.to, now) }, since) : [slot]));
   }
 
-  /** Show when the numbers of the bands leave next. */
+  /** Show when the number of a band leaves next: a band ends with its last hours in the window. */
   #sayNextWindow() {
-    const { upcoming, now } = this;
+    const { upcoming } = this;
     if (this.stream.own.event_clock) return fill("bands-next", say("trace.event_clock"));
     if (!upcoming) return fill("bands-next", upcoming === null ? say("trace.idle") : "");
-    const { leaves_ms: leaves, start_ms: start } = upcoming;
-    const values = { leaves: `${day(leaves)}, ${time(leaves)}`, start: `${day(start)}, ${time(start)}` };
-    return fill("bands-next", now < start ? say("bands.first", values) : say("bands.open", values));
+    const leaves = `${day(upcoming.leaves_ms)}, ${time(upcoming.leaves_ms)}`;
+    return fill("bands-next", say("bands.next", { leaves }));
   }
 
   #span({ from, to }) {

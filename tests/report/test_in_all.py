@@ -98,7 +98,7 @@ def test_power_says_its_dead_band_and_its_period() -> None:
     """Reports on change may differ for ever; sampled power counts more each time it is switched on."""
     text = wording.in_all(promised(source="every = '10s'\ndead_band = 10"))
     assert "each later slot may differ by 20 W. Power is read every 10 s," in text
-    assert "up to 55.6 Wh more count." in text
+    assert "up to 55.6 Wh more." in text
     sampled = promised(source="every = '10s'\ndead_band = 0")
     assert "at most e^1.509 = 4.52. Power is read" in wording.in_all(sampled)
     assert "single events" not in wording.in_all(sampled)

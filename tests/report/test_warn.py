@@ -49,7 +49,7 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"source": KNOWN, "privacy": "level = 4.5"},
         (),
     ),
-    "the store has no stream main, but a, b": ({"source": KNOWN}, ("b", "a")),
+    "the store has no stream main; it has a, b": ({"source": KNOWN}, ("b", "a")),
 }
 HABITS = "an attacker can learn within a month whether these happen every day: "
 PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"

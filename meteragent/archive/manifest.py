@@ -112,7 +112,7 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     if unfinished or not out.exists():
         return None
     if not path.exists():
-        raise ArchiveError(f"{out}: it holds other files: choose an output that does not exist yet")
+        raise ArchiveError(f"{out}: exists and is not an output: choose an output that does not exist yet")
     facts = _load(attempt(path, path.read_bytes), path)
     if facts["run"] != run:
         raise ArchiveError(

@@ -62,7 +62,7 @@ def test_an_output_is_not_put_over_something_else(place: Place) -> None:
     (place.folder / "other").mkdir()
     (place.folder / "other" / "letter").write_text("")
     for out in ("other", "archive.key"):
-        with pytest.raises(ArchiveError, match="something else"):
+        with pytest.raises(ArchiveError, match="is not an output"):
             place.sanitise(path, out)
     (place.folder / "link").symlink_to(path)
     beside = save(place.folder / "x.ledger.parquet", wide_rows(1, 1))

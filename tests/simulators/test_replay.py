@@ -234,8 +234,8 @@ def test_command_shifts_to_now(tmp_path: Path) -> None:
         (["--out", "out.csv", "--speed", "1"], "--speed is for MQTT and --out writes a file"),
         (["--out", "out.csv", "--loop", "0"], "--out cannot write an endless file"),
         (["--out", "trace.csv"], "--out would replace the trace trace.csv"),
-        (["--loop", "99999999999999999999"], "after the year 9999: start earlier or loop less"),
-        (["--start", "9999-12-31T23:59:00Z", "--loop", "0"], "after the year 9999"),
+        (["--loop", "99999999999999999999"], "past the year 9999: start earlier or loop less"),
+        (["--start", "9999-12-31T23:59:00Z", "--loop", "0"], "past the year 9999"),
     ],
 )
 def test_contradictory(

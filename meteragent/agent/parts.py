@@ -64,6 +64,7 @@ def core(
         claim_key=claim_key,
         total=stream.sink.total,
         format=stream.sink.format,
+        price_topic=price_topic(stream),
     )
 
 
@@ -76,7 +77,14 @@ def source(
     """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     capped = "inflight" not in stream.source.model_fields_set
-    return Source(topic_filter, inflight, max_payload, now_ms, counts, capped=capped)
+    prices = price_topic(stream)
+    filters = (topic_filter,) if prices is None else (topic_filter, prices)
+    return Source(filters, inflight, max_payload, now_ms, counts, capped=capped)
+
+
+def price_topic(stream: settings.Stream) -> str | None:
+    """Return the topic of prices, if weights come from one."""
+    return None if stream.window.weights is None else stream.window.weights.topic
 
 
 def presence(stream: settings.Stream, secret: bytes) -> Presence:

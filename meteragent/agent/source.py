@@ -34,7 +34,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from meteragent.domain.counters import Counts
@@ -140,7 +140,7 @@ class Source:
 
     def __init__(
         self,
-        topic_filter: str,
+        topic_filters: str | Sequence[str],
         inflight: int,
         max_payload: int,
         now_ms: Callable[[], int | None],
@@ -148,14 +148,14 @@ class Source:
         *,
         capped: bool = True,
     ) -> None:
-        """Prepare to subscribe to a topic filter.
+        """Prepare to subscribe to one or more topic filters.
 
         `now_ms` stamps arrivals; it returns None while there is no clock. With `capped`, at most HELD_3_1_1
         messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute `receive_maximum` is the
         number of unacknowledged messages that the broker may send: held messages, and some waiting ones.
         """
         self.subscribed = asyncio.Event()
-        self._filter = topic_filter
+        self._filters = (topic_filters,) if isinstance(topic_filters, str) else tuple(topic_filters)
         self._inflight = inflight
         self._capped = capped
         self.receive_maximum = min(2 * inflight, inflight + BATCH, PACKET_IDS)
@@ -175,7 +175,8 @@ class Source:
         self._epoch += 1
         self._held.clear()
         self._probe = InflightLimitProbe()
-        await session.subscribe(self._filter)
+        for topic_filter in self._filters:
+            await session.subscribe(topic_filter)
         self.subscribed.set()
         self._arrived.set()
 

@@ -137,6 +137,8 @@ class Weights(_Section):
     """The price of time without one."""
     price: tuple[PriceHours, ...] = ()
     """A table of hours and prices."""
+    topic: PlainTopic | None = None
+    """Instead of a table: a topic of public prices at the source's broker, independent of this home."""
 
 
 class Window(_Section):

@@ -175,7 +175,8 @@ def weights(stream: Stream, bands: tuple[Band, ...] = ()) -> Weights | None:
         for band in bands
         for from_ms, to_ms in band.stretches
     )
-    return Weights(table.unit, _micro(table.bound), _micro(table.default), WeightSource.TABLE, joined(prices))
+    place = WeightSource.TABLE if table.topic is None else WeightSource.TOPIC
+    return Weights(table.unit, _micro(table.bound), _micro(table.default), place, joined(prices))
 
 
 def finer_step(quantum: Fraction) -> Fraction:

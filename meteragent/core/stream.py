@@ -22,6 +22,7 @@ class Stream:
     listens        whether a window waits until the shell reports that no other store owns its topic
     total          whether running totals are released, too
     format         the format of records
+    price_topic    the topic of prices, if weights come from one
     """
 
     name: str
@@ -40,6 +41,7 @@ class Stream:
     listens: bool = False
     total: bool = False
     format: Form = "json"
+    price_topic: str | None = None
 
     @property
     def terms(self) -> Terms:

@@ -15,8 +15,9 @@ difference of registers (`register`) would need the price of all time since the 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from meteragent.core.prices import Prices
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.terms import Terms
@@ -25,7 +26,12 @@ from meteragent.domain.weights import Price, Weights, pieces
 
 @dataclass(slots=True)
 class WeightedWindow(Window):
-    """An open window that releases an amount: energy times price."""
+    """An open window that releases an amount: energy times price.
+
+    book    the prices of a topic; a window whose terms have a table needs none
+    """
+
+    book: Prices = field(default_factory=Prices)
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
         """Return None: the price may change within any stretch."""
@@ -62,6 +68,8 @@ class WeightedWindow(Window):
     def _pieces(self, from_ms: int, to_ms: int) -> Iterable[Price]:
         """Return the prices of a stretch of time."""
         weights, start_ms = self._weights, self.start_ms
+        if not weights.is_table:
+            return _bounded(pieces(self.book.rows, weights.default_u, from_ms, to_ms), weights.bound_u)
         return _moved(
             pieces(weights.prices, weights.default_u, from_ms - start_ms, to_ms - start_ms), start_ms
         )
@@ -76,6 +84,12 @@ class WeightedWindow(Window):
     def _open_slot_at(self, _time_ms: int) -> int | None:
         """Return None: the accumulator is stored as it is."""
         return None
+
+
+def _bounded(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
+    """Clamp prices to a window's bound; they were accepted under that of the time when they came."""
+    for from_ms, to_ms, price_u in prices:
+        yield from_ms, to_ms, min(max(price_u, -bound_u), bound_u)
 
 
 def _moved(prices: Iterable[Price], by_ms: int) -> Iterator[Price]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import ENERGY_UNIT, HOUR_MS
+from meteragent.domain.weights import Price
 from meteragent.privacy.exact import round_half_up
 
 
@@ -135,7 +136,7 @@ class Commit:
     the state of a forgotten meter. States are in the order in which messages of their meters arrived, and so
     are their rows in the store: meters that report together share pages. `terms`: terms that a state refers
     to, by id. `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by
-    public name.
+    public name. `prices`: all prices of the stream that are still needed, or None if there is no new one.
     """
 
     stream: str
@@ -147,10 +148,12 @@ class Commit:
     descriptors: list[Descriptor] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
     totals: dict[str, Total] = field(default_factory=dict)
+    prices: tuple[Price, ...] | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is anything to write."""
-        return bool(self.marks or self.charges or self.states or self.outgoing or self.descriptors)
+        rows = self.marks or self.charges or self.states or self.outgoing or self.descriptors
+        return bool(rows) or self.prices is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ class Snapshot:
 
     `floor_ms`: the time before which no window of any meter opens (after a lost or restored store).
     `announced`: the id of the latest descriptor of each sink topic. `totals`: running totals by public name.
+    `prices`: the prices that were committed.
     """
 
     marks: dict[str, int]
@@ -167,3 +171,4 @@ class Snapshot:
     floor_ms: int = 0
     announced: dict[str, str] = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
+    prices: tuple[Price, ...] = ()

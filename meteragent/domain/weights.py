@@ -5,8 +5,10 @@ home uses while they hold, and a total of amounts is a linear function of the lo
 moves the total by at most the bound (theory B.1).
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from operator import itemgetter
 from typing import NamedTuple
 
 from meteragent.domain.units import MICRO, MINUTE_MS
@@ -41,17 +43,16 @@ class Weights(NamedTuple):
         return self.source is WeightSource.TABLE
 
 
-def pieces(prices: Iterable[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
+def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
     """Cut a stretch of time at the boundaries of prices; time without a price has the default.
 
     `prices` are in order and do not overlap.
     """
     at_ms = from_ms
-    for start_ms, end_ms, price_u in prices:
+    for index in range(bisect_right(prices, from_ms, key=itemgetter(1)), len(prices)):
+        start_ms, end_ms, price_u = prices[index]
         if start_ms >= to_ms:
             break
-        if end_ms <= at_ms:
-            continue
         if at_ms < start_ms:
             yield at_ms, start_ms, default_u
             at_ms = start_ms

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,7 +39,7 @@ from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Rounding, Terms
 from meteragent.domain.units import MICRO, Kind
-from meteragent.domain.weights import CONSTANT_U
+from meteragent.domain.weights import CONSTANT_U, WeightSource
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
 from meteragent.privacy.exact import round_half_up
@@ -46,6 +47,7 @@ from meteragent.privacy.mechanism.dithered import DitheredLaplace
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.space import Windows
 
+_CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONSTANT_U}
 _FAR_U = 1 << 100
 """Beyond any number that a test uses."""
 
@@ -75,7 +77,7 @@ class PipelineMechanism:
 
     def __init__(self, terms: Terms) -> None:
         if terms.weights is not None:
-            terms = replace(terms, weights=terms.weights._replace(prices=(), default_u=CONSTANT_U))
+            terms = replace(terms, weights=terms.weights._replace(**_CONSTANT))
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
         self._registers = terms.kind is Kind.REGISTER
         self._price_u = 1 if terms.weights is None else CONSTANT_U

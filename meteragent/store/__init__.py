@@ -228,6 +228,8 @@ class Store:
                 for public_id, sums in commit.totals.items()
             ],
         )
+        if commit.prices is not None:
+            _put(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.outgoing:
             self._has_records = True
@@ -245,6 +247,7 @@ class Store:
             terms = execute("SELECT id, terms FROM terms WHERE channel = ?", (stream,))
             announced = execute("SELECT topic, id FROM descriptor WHERE channel = ?", (stream,))
             totals = execute("SELECT label, total FROM total WHERE channel = ?", (stream,))
+            prices = execute("SELECT value FROM meta WHERE key = ?", (f"prices/{stream}",)).fetchone()
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
@@ -252,6 +255,7 @@ class Store:
                 floor_ms=self.floor_ms,
                 announced=dict(announced),
                 totals={public_id: schema.decode_total(text) for public_id, text in totals},
+                prices=schema.decode_prices(prices[0]) if prices else (),
             )
 
     def claim(self, stream: str, meters: str, *, wall: bool) -> None:

@@ -15,7 +15,7 @@ from meteragent.domain.errors import StoreError
 from meteragent.domain.shape import UNKNOWN_BAND, Metric, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import UNITS, Kind
-from meteragent.store.schema import decode_state, decode_terms, decode_total
+from meteragent.store.schema import decode_prices, decode_state, decode_terms, decode_total
 
 _META: dict[str, tuple[type, ...]] = {
     "generation": (str,),
@@ -77,8 +77,15 @@ def examine(connection: sqlite3.Connection) -> None:
             raise _unreadable("a charge")
     [(version,)] = connection.execute("PRAGMA user_version")
     _examine_states(connection, version)
+    _examine_prices(connection)
     for (total,) in connection.execute("SELECT total FROM total") if version >= 3 else ():
         decode_total(total)
+
+
+def _examine_prices(connection: sqlite3.Connection) -> None:
+    """Check that the streams' prices can be read; raises StoreError."""
+    for (prices,) in connection.execute("SELECT value FROM meta WHERE key GLOB 'prices/*'"):
+        decode_prices(prices)
 
 
 def _examine_states(connection: sqlite3.Connection, version: int) -> None:

@@ -7,7 +7,7 @@ under which a meter leaves.
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import fields
 from fractions import Fraction
@@ -19,7 +19,7 @@ from meteragent.domain.errors import StoreError
 from meteragent.domain.shape import Band, Metric, Space
 from meteragent.domain.terms import Clock, Rounding, Terms
 from meteragent.domain.units import ENERGY_UNIT, Kind
-from meteragent.domain.weights import Weights, WeightSource
+from meteragent.domain.weights import Price, Weights, WeightSource
 
 APPLICATION_ID = 0x4D455445
 """The application id by which a SQLite file is recognised as a store."""
@@ -254,7 +254,7 @@ def _weights(row: list[Any] | None) -> Weights | None:
         _whole(bound_u),
         _whole(default_u),
         WeightSource(source),
-        tuple((_whole(from_ms), _whole(to_ms), _whole(price_u)) for from_ms, to_ms, price_u in prices),
+        _prices(prices),
     )
 
 
@@ -283,6 +283,22 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "weights": _weights,
 }
 """Decoders of the fields of terms that are not whole numbers."""
+
+
+def encode_prices(prices: Iterable[Price]) -> str:
+    """Encode prices like `_sealed`."""
+    return _sealed({"prices": list(prices)})
+
+
+def decode_prices(text: Any) -> tuple[Price, ...]:
+    """Decode prices; raises StoreError."""
+    with suppress(*_UNREADABLE):
+        return _prices(_opened(text)["prices"])
+    raise StoreError("prices in the store are not readable")
+
+
+def _prices(rows: list[Any]) -> tuple[Price, ...]:
+    return tuple((_whole(from_ms), _whole(to_ms), _whole(price_u)) for from_ms, to_ms, price_u in rows)
 
 
 def encode_terms(terms: Terms) -> str:

@@ -34,6 +34,14 @@ def test_prices_make_amounts() -> None:
     assert terms.hides_wh == 110
 
 
+def test_prices_of_a_topic_need_no_calendar() -> None:
+    """Terms know the source, and no price."""
+    text = written(window="length = '24h'") + "[window.weights]\nbound = 1\ntopic = 'prices'\n"
+    weights = config.terms(config.parse(text).stream[0]).weights
+    assert weights is not None
+    assert (weights.source, weights.prices, weights.is_table) == (WeightSource.TOPIC, (), False)
+
+
 def test_hours_over_midnight_are_one_price() -> None:
     """Parts that meet at midnight are joined."""
     table = PRICES.replace('"07:00/23:00"', '"22:00/06:00"').replace('days = "mon-fri"\n', "", 1)
@@ -105,6 +113,26 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "window.rest",
         "bands of energy",
         "privacy.preset = 'tariff'",
+    ),
+    "a topic beside a table": (
+        text_of_prices(prices=f"[window.weights]\nbound = 1\ntopic = 'prices'\n{ROW}").replace(
+            "clock = 'event'\n", ""
+        ),
+        "window.weights.topic",
+        "'prices'",
+        "only one of",
+    ),
+    "a topic by the event clock": (
+        text_of_prices(prices="[window.weights]\nbound = 1\ntopic = 'prices'\n"),
+        "window.clock",
+        "'event'",
+        "'wall'",
+    ),
+    "a topic of this home": (
+        written(window="length = '24h'") + "[window.weights]\nbound = 1\ntopic = 'private/m1/power'\n",
+        "window.weights.topic",
+        "'private/m1/power'",
+        "no message of this home",
     ),
     "a running total": (
         text_of_prices().replace("[sink]\n", "[sink]\ntotal = true\n"),

@@ -6,18 +6,21 @@ from itertools import pairwise
 
 from meteragent.config.model import Stream, Weights
 from meteragent.config.refuse.check import GRID, Problems, reads
+from meteragent.config.source import branches
 from meteragent.config.terms import band_rules, space, unit
+from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.figures import exact
 from meteragent.domain.grid import WEEKDAYS
 from meteragent.domain.shape import Space
+from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO
 
 PRICES_MAX = 96
 """The most rows of a table of prices."""
 
 
-@reads(*GRID, "sink.total", "sink.format")
+@reads(*GRID, "sink.total", "sink.format", "sink.topic", "source.topic", "window.clock")
 def weights(stream: Stream) -> Problems:
     """Yield missing weights, prices that do not fit, and settings that amounts do not have."""
     table = stream.window.weights
@@ -33,7 +36,7 @@ def weights(stream: Stream) -> Problems:
     for key in ("step", "blocks", "bands"):
         if getattr(stream.window, key) is not None:
             yield ConfigError(f"window.{key}", "slots of a window", "nothing: a window has one amount")
-    yield from _hours(stream, table)
+    yield from _hours(stream, table) if table.topic is None else _topic(stream, table, table.topic)
     yield from _amounts(table)
     if stream.sink.total:
         yield ConfigError("sink.total", "true", "false: the running total is one of energies")
@@ -57,6 +60,20 @@ def _hours(stream: Stream, table: Weights) -> Problems:
         if any(next_from < to for (_, to), (next_from, _) in pairwise(parts)):
             yield ConfigError("window.weights.price", f"two prices on {weekday}", "one price for each hour")
             return
+
+
+def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
+    """Yield a topic beside a table, by the event clock, or with messages of this home."""
+    if table.price:
+        yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
+    if stream.window.clock is not Clock.WALL:
+        expected = "'wall': a price counts only if it comes before its time"
+        yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)
+    segments = tuple(topic.split("/"))
+    home_topics = (branches(stream.source), identity.parse_template(stream.sink.topic))
+    if any(identity.overlap(segments, place) or identity.overlap(place, segments) for place in home_topics):
+        expected = "a topic with public prices, on which no message of this home is"
+        yield ConfigError("window.weights.topic", repr(topic), expected)
 
 
 def _amounts(table: Weights) -> Problems:

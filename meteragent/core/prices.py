@@ -1,0 +1,48 @@
+"""The prices of a stream whose weights come from a topic: each is committed before its time, once.
+
+Rules
+1. A price whose time has begun is refused: it could follow from what this home used since (theory 3.10).
+2. A price is never replaced. One whose time overlaps that of another is refused.
+3. A price is in the same or an earlier commit than everything that is used at it: a time is integrated only
+   after it has begun.
+4. A price beyond the bound is clamped to it, because the noise is adapted to the bound.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import itemgetter
+
+from meteragent.domain.units import DAY_MS
+from meteragent.domain.weights import PRICE_MS, Price
+
+AHEAD_MS = 62 * DAY_MS
+"""How far ahead a price may begin, which bounds how many are kept."""
+
+
+class Prices:
+    """The prices of a stream, in order of their times, without overlap."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Iterable[Price] = ()) -> None:
+        """Resume with the prices in the store."""
+        self.rows = sorted(rows)
+
+    def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
+        """Add a price, or refuse it; return the counters to increase."""
+        start_ms, end_ms, price_u = price
+        if start_ms <= now_ms:
+            return ("price_late",)
+        if start_ms % PRICE_MS or end_ms % PRICE_MS or not start_ms < end_ms <= now_ms + AHEAD_MS:
+            return ("price_times",)
+        index = bisect_left(self.rows, start_ms, key=itemgetter(1))
+        index += index < len(self.rows) and self.rows[index][1] == start_ms
+        if index < len(self.rows) and self.rows[index][0] < end_ms:
+            return ("price_again",)
+        clamped_u = min(max(price_u, -bound_u), bound_u)
+        self.rows.insert(index, (start_ms, end_ms, clamped_u))
+        return ("prices",) if clamped_u == price_u else ("prices", "price_clamped")
+
+    def prune(self, until_ms: int) -> None:
+        """Drop the prices of time that is integrated for good."""
+        self.rows = [row for row in self.rows if row[1] > until_ms]

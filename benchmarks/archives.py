@@ -118,7 +118,7 @@ FASTEST: dict[str, Any] = {
 }
 """The options with which pyarrow writes noise in the least time.
 
-Noise rarely repeats, so that a dictionary is useless, as are its minimum and maximum. The fastest encoding,
+Noise rarely repeats, so a dictionary is useless, as are minimum and maximum. The fastest encoding,
 by a small margin, is plain 32-bit numbers below zstd. Differences, as in our output, or split bytes make
 files about a tenth smaller and take longer.
 """
@@ -250,7 +250,7 @@ def _tree_cpu_s() -> float:
 def measured(
     spark: Callable[[], contextlib.AbstractContextManager[Callable[..., RunResult] | None]], *, full: bool
 ) -> list[Result]:
-    """Measure all rows; those of Spark if `spark` yields a function. `full`: also 10^8 readings, once."""
+    """Measure all rows: Spark's only if `spark` yields a function; 10^8 readings only if `full`, once."""
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
         create(folder / "archive.key", "bench")

@@ -1,8 +1,8 @@
 """Divide the CPU time of a record among the parts of the program: `python -m benchmarks.shares`.
 
 The agent runs without its connections (`line`), with a reading per slot of 20 meters and 500 readings per
-commit. The profiler attributes the CPU time to functions. The time of a library or a built-in function counts
-for the part of ours that called it, in proportion to the calls' times.
+commit. The profiler attributes the CPU time to functions. The time of a library or a built-in function is
+attributed to our part that called it, in proportion to the calls' times.
 """
 
 import cProfile
@@ -65,7 +65,7 @@ def main() -> None:
         for batch in batches:
             line.feed(batch)
         profile.disable()
-    print(f"{record_s * 1e6:.1f} us of CPU a record, of these")
+    print(f"{record_s * 1e6:.1f} us of CPU a record, of which")
     stats: dict[Function, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     for name, share in shares(stats).most_common():
         if share >= LEAST:

@@ -1,12 +1,12 @@
 """Simulated homes, compared with RAMP and the Richardson model.
 
 `python -m benchmarks.simulators [--out FILE]`. The rate is home-days per CPU-second, with the same number of
-homes, days and steps on both sides; the creation of the homes is not counted. Ours simulate all appliances,
+homes, days and steps on both sides; the creation of the homes is not counted. Our homes have all appliances,
 the television's content and the table of events, which the peers do not provide. RAMP simulates users of five
 appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values.
 richardsonpy simulates occupancy, light and appliances of a home of three. It supports only single homes and
-whole years, which is the slowest case of ours, because ours simulates many homes at a time; so it is also
-compared with a street of as many home-days. Rates depend on the machine and its load.
+whole years. This is the slowest case of our simulator, which works on many homes at a time, so richardsonpy
+is also compared with a street of as many home-days. Rates depend on the machine and its load.
 """
 
 import warnings
@@ -28,7 +28,7 @@ UNIT = "home-days"
 
 
 def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
-    """Return a call that simulates `homes` for `days`, with other days in each call to defeat caches."""
+    """Return a call that simulates `homes` for `days`, with different days in each call to defeat caches."""
     fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
@@ -186,7 +186,7 @@ def absolute() -> Row:
 
 def main() -> None:
     """Run this program."""
-    warnings.simplefilter("ignore")  # the peers warn
+    warnings.simplefilter("ignore")  # the peers emit warnings
     rows = [*beside_ramp(), absolute(), *beside_richardson()]
     report(run(rows), ["numpy", "rampdemand", "richardsonpy"])
 

@@ -56,7 +56,7 @@ def commits(path: Path, per_commit: int) -> Result:
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
-    """Compare the cost of a release with little history, `per_commit` at once, and with much history."""
+    """Compare the cost of a release after much history with the cost after little, `per_commit` at once."""
     costs_s = []
     for line in (small, large):
         line.warm()
@@ -66,13 +66,13 @@ def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BAT
         costs_s.append((large_cost, small_cost))
     pairs = [(1e6 * large_s, 1e6 * small_s) for (large_s, _), (small_s, _) in costs_s]
     clock_us = 1e6 * median(clock_s for (_, clock_s), _ in costs_s)
-    text = f"{{:.0f}} and {{:.0f}} us of CPU ({clock_us:.0f} us of the clock)"
+    text = f"{{:.0f}} and {{:.0f}} us of CPU ({clock_us:.0f} us elapsed)"
     against, allow = f"{note} x {GROWTH}", partial(mul, GROWTH)
     return compared(f"CPU a release, {name}", against, pairs, text, goal=1.0, allow=allow)
 
 
 def ordinary(path: Path) -> Result:
-    """Compare a reading of an open window with one that opens, charges, closes and releases."""
+    """Compare a reading in an open window with one that opens, charges, closes and releases a window."""
     with open_store(path / "worst") as worst_store, open_store(path / "ordinary") as usual_store:
         worst, usual = Line(worst_store, METERS), Line(usual_store, *ORDINARY)
         for line in (worst, usual):
@@ -94,7 +94,7 @@ def size(path: Path) -> Result:
     bytes_each = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / MANY
     sent_bytes = len(RECORD) + len("private/m10/power")
     note = (
-        f"{bytes_each:.0f} bytes a reading as long as it is kept, with indices and ledger; {sent_bytes} left"
+        f"{bytes_each:.0f} bytes a reading while it is kept, with indices and ledger; {sent_bytes} bytes left"
     )
     return Result(
         "bytes on disk a released reading", "the bytes that left", (sent_bytes / bytes_each,), None, note
@@ -145,7 +145,9 @@ def main() -> None:
         results.append(growth("10,000 meters", thousand, ten_thousand, "1,000 meters"))
         results.append(growth("10,000 meters", ten, ten_thousand, "10 meters"))
         results.append(
-            growth("10,000 meters", ten, ten_thousand, "10 meters, a window of each a commit", per_commit=10)
+            growth(
+                "10,000 meters", ten, ten_thousand, "10 meters, one window of each per commit", per_commit=10
+            )
         )
         results.append(floor(path, GROWING[0], GROWING[-1]))
     report(results, ["numpy"], {"sqlite": sqlite3.sqlite_version})

@@ -78,7 +78,7 @@ class _Episode(NamedTuple):
 class Faults:
     """Probabilities: `drop`, `duplicate`, `reorder` and `late` per reading, the others per home and day.
 
-    Raises ValueError for a number that is no probability.
+    Raises ValueError if one is not a probability.
     """
 
     drop: float = 0.002
@@ -93,7 +93,7 @@ class Faults:
     def __post_init__(self) -> None:
         for field in fields(self):
             if not 0 <= getattr(self, field.name) <= 1:
-                raise ValueError(f"{field.name} is a probability, not {getattr(self, field.name)}")
+                raise ValueError(f"{field.name} must be a probability, not {getattr(self, field.name)}")
 
     def strike(
         self, seed: int, home: int, sent_ms: Integers, readings: Readings

@@ -1,10 +1,10 @@
-"""Replay a load trace as MQTT meters (at real time, a factor of it, or as fast as possible), or to a file.
+"""Replay a load trace as MQTT meters (in real time, faster or slower, or at full speed), or to a file.
 
-Each reading leaves as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
+Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
 (they all replay the same trace), in order, with a bounded number unacknowledged. A reading is due at the
 start + its time since the first one / the speed, regardless of earlier readings: delays do not add up.
-In a loop the first reading of a lap comes a nominal step after the last one of the lap before. The very last
-reading repeats the value a nominal step after the trace's end; a file leaves it out.
+In a loop, the first reading of a lap comes a nominal step after the last one of the previous lap. One final
+reading repeats the last value a nominal step after the end of the trace; it is omitted from a file.
 """
 
 import argparse
@@ -51,8 +51,8 @@ async def replay(
     """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
     `{meter}` in the topic is the meter's name; `loops` is as in `Trace.laps`. Returns the number of
-    readings that the broker has acknowledged: all. An endless replay (loops 0) ends, and returns, when
-    its task is cancelled. Raises MqttError when the broker is away or does not acknowledge.
+    readings, all of which the broker has acknowledged. An endless replay (loops 0) returns when its task is
+    cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
     """
     acknowledged = 0
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
@@ -104,9 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of meters, m1 .. mN, that send the trace",
     )
-    add(
-        "--speed", type=_refusing(_parse_speed), metavar="FACTOR", help="1, the default, is real time; or max"
-    )
+    add("--speed", type=_refusing(_parse_speed), metavar="FACTOR", help="times real time (default 1), or max")
     add(
         "--out",
         type=_refusing(_parse_path),
@@ -163,23 +161,23 @@ def _check_options(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} is for MQTT and --out writes a file: leave out one of them")
     if not arguments.loop:
-        raise ValueError("--loop 0 never ends, and --out writes a file that does: give --loop N")
+        raise ValueError("--out cannot write an endless file: give --loop N instead of --loop 0")
     if arguments.out.resolve() == Path(arguments.trace).resolve():
         raise ValueError(f"--out would replace the trace {arguments.trace}: give another file")
 
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
-    """Load the ended trace that the arguments name; raises ValueError."""
+    """Load the trace that the arguments name, and append its end; raises ValueError."""
     trace = load(arguments.trace, arguments.time, arguments.watts)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()
     if _last_ms(trace, arguments.loop) > _END_MS:
-        raise ValueError("the readings would go on after the year 9999: start earlier or loop less")
+        raise ValueError("the readings would continue past the year 9999: start earlier or loop less")
     return trace
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings, and where and when they are."""
+    """Send or write the trace; return the number of readings, and their destination and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
@@ -191,13 +189,13 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
 
 
 def _last_ms(trace: Trace, loops: int) -> int:
-    """Return the end of the last lap; of an endless replay that of the first."""
+    """Return the end of the last lap; for an endless replay, the end of the first lap."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)
 
 
 def _refusing(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Wrap a parser for argparse, which shows the text of its own error only."""
+    """Wrap a parser so that argparse shows the text of its ValueError."""
 
     def parsed(text: str) -> T:
         """Parse the text."""
@@ -222,7 +220,7 @@ def _parse_meters(text: str) -> int:
 
 def _parse_loops(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"{text} is not a number of times, nor 0 for ever")
+        raise ValueError(f"{text} is neither a number of repetitions nor 0 (for ever)")
     return int(text)
 
 
@@ -236,7 +234,7 @@ def _parse_path(text: str) -> Path:
 def _parse_speed(text: str) -> float:
     speed = math.inf if text == "max" else float(text)
     if not speed > 0:
-        raise ValueError(f"{text} is not a factor above 0, nor max")
+        raise ValueError(f"{text} is neither a factor above 0 nor max")
     return speed
 
 

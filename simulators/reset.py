@@ -16,9 +16,9 @@ from simulators.meter import Readings
 
 @dataclass(frozen=True, slots=True)
 class Resets:
-    """Resets of a register, each day with the chance `reset`, and rollovers at `rollover_wh`.
+    """Resets of a register, each day with probability `reset`, and rollovers at `rollover_wh`.
 
-    Raises ValueError for a chance that is no probability, or a rollover that is not above 0.
+    Raises ValueError if `reset` is not a probability, or `rollover_wh` is not above 0.
     """
 
     reset: float = 0.01
@@ -26,17 +26,17 @@ class Resets:
 
     def __post_init__(self) -> None:
         if not (0 <= self.reset <= 1 and self.rollover_wh > 0):
-            raise ValueError("reset is a probability, and rollover_wh is above 0")
+            raise ValueError("reset must be a probability, and rollover_wh must be above 0")
 
     def strike(
         self, seed: int, home: int, sent_ms: Integers, readings: Readings
     ) -> tuple[Readings, list[Row]]:
-        """Strike a register that never falls; return its readings after the faults, and the faults.
+        """Apply faults to a register that never falls; return its faulty readings, and the faults.
 
-        Raises ValueError when it falls already: rollovers are made here.
+        Raises ValueError if the register falls: all rollovers are added here.
         """
         if np.any(np.diff(readings.values) < 0):
-            raise ValueError("the register falls: it has rolled over before")
+            raise ValueError("the register falls: it has already rolled over")
         base = np.zeros(len(sent_ms))
         resets = [
             index
@@ -55,7 +55,10 @@ class Resets:
         return Readings(stamps_ms, values), rows
 
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
-        """Return the index of the first reading after a day's reset; 0 for none, or none before it."""
+        """Return the index of the first reading after a day's reset.
+
+        Return 0 if there is no reset on that day, or if there are no readings before or after the reset.
+        """
         happens, time = uniforms(seed, "fault reset", home, day)[:2]
         if happens >= self.reset:
             return 0
@@ -69,5 +72,5 @@ def _days(sent_ms: Integers) -> list[int]:
 
 
 def _round(values: Floats) -> Floats:
-    """Round to the decimals of a resolution: a subtraction leaves a rest behind them."""
+    """Round to the decimals of a resolution, because subtraction leaves an error beyond them."""
     return np.round(values, 9)

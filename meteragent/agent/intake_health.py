@@ -14,13 +14,13 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 LEAST = 5
-"""The smallest number of messages that indicates a problem, because devices send an odd message at times."""
+"""The smallest number of messages that indicates a problem; devices send an odd message now and then."""
 MOST = 100
 """The number of messages that always indicates a problem."""
 SOON_MS = 60_000
 """How long all messages must have been refused, or all readings clamped, before this is a problem."""
 STEP_MS = 60_000
-"""The largest step of the clock that counts as silence; in a longer one the clock was set, or the machine
+"""The largest step of the clock that counts as silence; after a longer step, the clock was set or the machine
 slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
@@ -95,7 +95,7 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return the problem because of which every message is refused; None if the counters show none."""
+        """Return the problem that causes every message to be refused; None if the counters show none."""
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._since
@@ -111,7 +111,7 @@ class IntakeHealth:
 
     def _silence(self, stream: str, limit_ms: int) -> Problem:
         refusals = self._listed([*REFUSALS, *_NO_READING])
-        came = f"what came: {refusals}" if refusals else "nothing came"
+        came = f"received instead: {refusals}" if refusals else "nothing was received"
         return problem("no_readings", stream, limit=duration_text(limit_ms), came=came)
 
     def _unreadable(self) -> int:

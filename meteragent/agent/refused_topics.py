@@ -32,7 +32,7 @@ class Refusals:
     """The sink topics that the broker of one stream refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Begin without refused topics; topics below a sink topic have more segments than it."""
+        """Begin without refused topics; a topic with more segments than a sink topic is below one."""
         self._segments = sink_topic_segments
         self._held: dict[str, int] = {}
         self._suspected: set[str] = set()
@@ -99,7 +99,7 @@ class Refusals:
     def update(self, now_s: float) -> bool:
         """Free the topics whose trial succeeded, and begin the trials that are due.
 
-        Return whether the outbox must be read from the beginning, by which waiting messages are recounted.
+        Return whether the outbox must be read from the beginning, which also recounts waiting messages.
         """
         from_start = bool(self._taken) or self._recount
         for topic in self._taken:

@@ -71,7 +71,7 @@ class OutboxReader(NamedTuple):
 class Presence(NamedTuple):
     """The messages that are sent besides records: a status, and devices for Home Assistant.
 
-    After a start of Home Assistant the devices are sent again `delay_s` later: many agents may answer.
+    The devices are sent again `delay_s` after a start of Home Assistant, because many agents may answer.
     """
 
     status: str | None = None
@@ -114,7 +114,7 @@ class SendQueue:
             self.end = _ORDER(self._rows[-1])
 
     def read(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
-        """Add the rows of the outbox up to `end`; rows that were committed since they were read stay."""
+        """Add the rows that were read from the outbox up to `end`; rows committed during the read stay."""
         by_id = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
         self._rows = sorted(by_id.values(), key=_ORDER)
@@ -220,7 +220,7 @@ class Sink:
         _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
         if topic not in self.refusals.held:
             _log.warning(
-                "the sink's broker refuses a topic (reason 0x%02x): its messages wait until it is allowed",
+                "the sink's broker refuses a topic (reason 0x%02x): messages wait until it accepts the topic",
                 reason,
             )
         self.refusals.on_refused(topic, _now_s())
@@ -324,7 +324,7 @@ class Sink:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
     async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
-        """Announce a meter's device if `row` is its latest descriptor, which is sent first."""
+        """Announce a meter's device if `row` is its latest descriptor; the device is announced first."""
         if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 

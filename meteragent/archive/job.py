@@ -168,7 +168,7 @@ def _numbered(column: pa.Array, names: dict[str, int], job: Job, policy: Policy)
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()
     if column.null_count:
-        raise ArchiveError(f"column {policy.columns.meter!r}: {column.null_count} rows name no meter")
+        raise ArchiveError(f"column {policy.columns.meter!r}: {column.null_count} rows have no meter name")
     meter_names = meters(column.dictionary, policy).to_pylist()
     numbers = [names.setdefault(name, len(names)) if job.has(name, policy) else -1 for name in meter_names]
     return np.asarray(np.array(numbers, np.int64).take(column.indices.to_numpy(zero_copy_only=False)))

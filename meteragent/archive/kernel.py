@@ -1,8 +1,8 @@
-"""The pure kernel: a record batch of windows in, a record batch of releases out, exact noise between.
+"""The pure kernel: a record batch of windows in, a record batch of releases out, exact noise in between.
 
-It knows nothing of files, engines and ledgers, and releases every window that it is given. The noise of a row
+It does not touch files, engines or ledgers, and releases every window that it is given. The noise of a row
 is a function of the key and of that row alone (`prf_input`). So any engine may cut and order its batches as
-it likes, and repeat a batch: the bytes of a row are the same.
+it likes, and repeat a batch: the bytes of a row stay the same.
 
     WINDOWS             meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
     release_schema(..)  meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
@@ -122,7 +122,7 @@ def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Poli
     off, misshapen = int((policy.starts(starts) != starts).sum()), int((lengths != expected).sum())
     if off or misshapen:
         raise ArchiveError(
-            f"of {starts.size} windows {off} are not on the grid, {misshapen} have a wrong number of slots"
+            f"of {starts.size} windows, {off} are off the grid and {misshapen} have the wrong number of slots"
         )
 
 

@@ -90,7 +90,7 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
         raise ArchiveError(f"column {policy.columns.meter!r}: names that are not UTF-8 text")
     unnamed = int(np.count_nonzero(pc.binary_length(names).fill_null(0).to_numpy(zero_copy_only=False) == 0))
     if unnamed:
-        raise ArchiveError(f"column {policy.columns.meter!r}: {unnamed} rows name no meter")
+        raise ArchiveError(f"column {policy.columns.meter!r}: {unnamed} rows have no meter name")
     return names
 
 
@@ -139,10 +139,10 @@ def _numbers(
 
 
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Convert `meter`, `start` and `readings`, in each row a list of (time, value) in any order, to WINDOWS.
+    """Convert rows of `meter`, `start` and `readings` to WINDOWS, for engines that group readings themselves.
 
-    A row holds every reading that may touch its window; a row in which no reading begins is omitted. This is
-    for engines that group readings themselves.
+    `readings` is a list of (time, value) in any order, with every reading that may touch the window. A row in
+    whose window no reading begins is omitted.
 
     Raises ArchiveError for a column of the wrong type.
     """

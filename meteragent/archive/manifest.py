@@ -4,8 +4,8 @@ The id is a keyed hash (HMAC-SHA-256 under the run key of its first epoch, 16 he
 the input's content: the same input under the same configuration is the same run. It is keyed because it is
 public: a plain hash would confirm a guess of the readings.
 
-`_manifest.json` in the output is public. It holds the descriptors, so that the output can be read alone. It
-counts windows, never readings: receivers must not learn how many readings were missing or clamped.
+`_manifest.json` in the output is public. It holds the descriptors, so that the output can be read on its own.
+It counts windows, never readings: receivers must not learn how many readings were missing or clamped.
 """
 
 import hashlib
@@ -112,16 +112,16 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     if unfinished or not out.exists():
         return None
     if not path.exists():
-        raise ArchiveError(f"{out}: there is something else: choose an output that does not exist yet")
+        raise ArchiveError(f"{out}: exists and is not an output: choose an output that does not exist yet")
     facts = _load(attempt(path, path.read_bytes), path)
     if facts["run"] != run:
         raise ArchiveError(
-            f"{out}: the output of another run: the input, the configuration or the key has changed. Run with"
-            " those it began with, or choose another output (windows that were released are refused there)"
+            f"{out}: the output of another run: the input, the configuration or the key has changed. Restore"
+            " the original ones, or choose another output (windows already released are refused there)"
         )
     if facts["cut"] != cut:
         raise ArchiveError(
-            f"{out}: another version or engine began this: remove it and run again, for the same values"
+            f"{out}: another version or engine began this output: remove it and rerun, for the same values"
         )
     return facts
 
@@ -130,7 +130,7 @@ def _load(content: bytes, path: Path) -> dict[str, Any]:
     """Parse a file of facts; raises ArchiveError if it was not written by this version."""
     facts = attempt(path, lambda: json.loads(content))
     if not isinstance(facts, dict) or facts.get("v") != 1 or "run" not in facts:
-        raise ArchiveError(f"{path}: another version wrote it: use that version")
+        raise ArchiveError(f"{path}: written by another version of meteragent: use that version")
     return facts
 
 

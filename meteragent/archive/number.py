@@ -1,8 +1,8 @@
 """Columns of an archive as integers: values in millionths of the unit, times in milliseconds.
 
-Integers and decimals are read exactly. A float is floor(x * 10^6 + 1/2) in double precision: if it lies
-within its own precision of the middle between two millionths, either may result. Null, NaN and infinity are
-not values. Values are then clamped to the range, so no number is too large. No error repeats a value.
+Integers and decimals are read exactly. A float is floor(x * 10^6 + 1/2) in double precision: if x is
+halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity are not
+values. Values are then clamped to the range, so no number is too large. No error message contains a value.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ _DECIMAL_DIGITS = 38
 
 
 class Micro(NamedTuple):
-    """Values in millionths of the unit, clamped; where `valid` is false there is none, and `values_u` is 0.
+    """Values in millionths of the unit, clamped; where `valid` is false, the value is missing and set to 0.
 
     `clamped` is the number of values that were outside the range.
     """

@@ -73,7 +73,7 @@ def slots(
 
 
 def _ordered(readings: Readings) -> Readings:
-    """Return the readings that have a value, by meter and time; of several at the same time, the least."""
+    """Return the readings with a value, by meter and time; of several at the same time, the smallest."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):

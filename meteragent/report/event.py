@@ -41,7 +41,7 @@ _ASSUMED = "our assumption"
 _AWAY = "our assumption: a home of 330 W falls to its standby of 80 W"
 
 EVENTS = (
-    Event("which programme, 1 h", 38, HOUR_MS, "tracebase: d_inf between windows of one set, 18 to 38 W"),
+    Event("a change of programme, 1 h", 38, HOUR_MS, "tracebase: d_inf of windows of one set, 18 to 38 W"),
     Event("a kettle", 2200, 3 * MINUTE_MS, "110 Wh; tracebase WaterKettle: 1.8 to 2.5 kW"),
     Event("a TV evening", 100, 3 * HOUR_MS, "0.3 kWh; tracebase TV-LCD and TV-CRT: 58 to 156 W on"),
     Event("a washing machine", 400, 2 * HOUR_MS, f"0.8 kWh; {_ASSUMED}, heating spread over the cycle"),

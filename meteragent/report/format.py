@@ -1,7 +1,7 @@
 """How reports write amounts, energies, levels, odds, homes and errors."""
 
 import math
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
 from meteragent.domain.figures import exact, figures
@@ -13,7 +13,8 @@ _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _LIMIT_FIGURES = 4
 _ODDS_IN_FULL = 10**6
-_LEVEL_MAX = 99
+_FLOAT_LEVEL_MAX = 700  # e^710 is too large for a float
+_WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def amount(number: float, unit: str) -> str:
@@ -48,14 +49,11 @@ def rounded_up(level: Fraction) -> Fraction:
     return math.ceil(level / place) * place
 
 
-def odds_factor(level: Fraction) -> float:
-    """Return e^level, the factor by which the odds change at most; no level is too large."""
-    return math.exp(min(float(level), _LEVEL_MAX))
-
-
 def odds_figures(level: Fraction) -> str:
-    """Return the factor by which the odds change at most, in three figures."""
-    factor = odds_factor(level)
+    """Return e^level, the factor by which the odds change at most, in three figures, for any level."""
+    if level > _FLOAT_LEVEL_MAX:
+        return f"{_WIDE.exp(Decimal(float(level))):.3g}"
+    factor = math.exp(level)
     return figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
 
 

@@ -13,10 +13,11 @@ _ROOM_BYTES = 2**40
 
 
 class FaultInjector:
-    """All events but those that end a process. `meanings` has the meaning of each topic and payload.
+    """The faults and messages of a schedule, except for the events that end a process.
 
-    `newest_ms` is the newest time that the agent has read. `set_back`: the wall clock has been set back, so
-    that its correction is no jump. `scramble` gives the readings other values at the same times.
+    `meanings` has the meaning of each topic and payload. `newest_ms` is the newest time that the agent has
+    read. `set_back` is whether the wall clock has been set back: its correction is then not a jump. With
+    `scramble`, readings have other values at the same times.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class FaultInjector:
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
     def attach_disk(self, disk: Disk | None) -> None:
-        """Set the present disk."""
+        """Set the current disk, and give it the speed and the room that the schedule sets."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
 

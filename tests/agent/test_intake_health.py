@@ -130,12 +130,12 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
         await quiet(world, 2)
         [found] = await problems(world)
         assert (found.code, found.stream) == ("no_readings", "main")
-        assert found.cause == "no reading has been accepted for more than 1 h; nothing came"
+        assert found.cause == "no reading has been accepted for more than 1 h; nothing was received"
         source = world.sides["source"]
         source.on_message("meters/m/power", reading(1, world.now_ms), 0, True, None)
         await world.until(lambda: world.agent.counts["retained"] == 1)
         [found] = await problems(world)
-        assert found.cause.endswith("; what came: retained 1")
+        assert found.cause.endswith("; received instead: retained 1")
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         assert await codes(world) == []
 

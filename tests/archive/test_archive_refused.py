@@ -62,7 +62,7 @@ def test_an_output_is_not_put_over_something_else(place: Place) -> None:
     (place.folder / "other").mkdir()
     (place.folder / "other" / "letter").write_text("")
     for out in ("other", "archive.key"):
-        with pytest.raises(ArchiveError, match="something else"):
+        with pytest.raises(ArchiveError, match="is not an output"):
             place.sanitise(path, out)
     (place.folder / "link").symlink_to(path)
     beside = save(place.folder / "x.ledger.parquet", wide_rows(1, 1))
@@ -186,8 +186,8 @@ def broken(place: Place, what: str) -> Path:
             "off the grid",
             "(an ordinary window is 1d long, in UTC; local days need window.timezone, and has 96 slots)",
         ),
-        ("no meter", "column 'meter': 1 rows name no meter"),
-        ("an empty name", "column 'meter': 1 rows name no meter"),
+        ("no meter", "column 'meter': 1 rows have no meter name"),
+        ("an empty name", "column 'meter': 1 rows have no meter name"),
         ("no time", "column 'time': 1 rows have no time"),
         ("no rows", "no rows"),
         ("a naive time", r"column 'time': found timestamp\[ms\]; expected a timestamp with a time zone"),

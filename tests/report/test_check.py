@@ -107,7 +107,7 @@ def test_the_events_in_words() -> None:
     """Each event has its energy and an attacker's success limit in per cent, once and daily."""
     text = told(event.EVENTS, {})
     assert "Attacker's success limit, in % (50 = guessing)" in text
-    assert line(text, "which programme, 1 h").split() == ["38", "Wh", "55", "68", "75"]
+    assert line(text, "a change of programme, 1 h").split() == ["38", "Wh", "55", "68", "75"]
     assert line(text, "a kettle").split() == ["110", "Wh", "70", "95", "100"]
     assert line(text, "away a week").split() == ["42,000", "Wh", "100", "-", "-"]
     assert all(line(text, example.name) for example in event.EVENTS)
@@ -171,7 +171,7 @@ def test_it_says_what_to_do_next(sections: dict[str, str], text: str) -> None:
     step = terminal.next_step(known, settings, "home.toml", refused=False)
     assert step == f"Next: meteragent run home.toml\n  {text}"
     refused = terminal.next_step(known, settings, "home.toml", refused=True)
-    assert refused == "Next: correct what is refused above, then run this again."
+    assert refused == "Next: correct the errors above, then run this command again."
 
 
 def test_each_stream_has_its_own_text() -> None:

@@ -74,7 +74,7 @@ def facts(one: Setting) -> dict[str, Any]:
         ("away 8h", "away 8 h"),
         ("away a day", "away a day"),
         ("week", "away a week"),
-        ("programme", "which programme, 1 h"),
+        ("programme", "a change of programme, 1 h"),
     ],
 )
 def test_an_event_is_found_by_its_words(text: str, name: str) -> None:
@@ -99,7 +99,7 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
     [
         (ask.hide, "away", "'away 8 h', 'away a day', 'away a week'"),
         (ask.hide, "kettel", "'a kettle', or one of"),
-        (ask.hide, "", "one of 'which programme"),
+        (ask.hide, "", "one of 'a change of programme"),
         (ask.hide, "0Wh", "an energy above zero and up to 10000kWh"),
         (ask.hide, "10001kWh", "an energy above zero and up to 10000kWh"),
         (ask.hide, "2W 32d", "an event of at most 31 days"),

@@ -145,7 +145,7 @@ def test_faults_are_independent() -> None:
 
 def test_what_is_refused() -> None:
     """No probability, and times without readings."""
-    with pytest.raises(ValueError, match="late is a probability, not 2"):
+    with pytest.raises(ValueError, match="late must be a probability, not 2"):
         Faults(late=2)
     with pytest.raises(ValueError, match="0 readings need as many times"):
         NONE.strike(0, 0, SENT_MS, Readings(SENT_MS[:0], VALUES[:0]))

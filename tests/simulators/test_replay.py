@@ -232,10 +232,10 @@ def test_command_shifts_to_now(tmp_path: Path) -> None:
         (["--out", "out.csv", "--topic", "t"], "--topic is for MQTT and --out writes a file"),
         (["--out", "out.csv", "--meters", "1"], "--meters is for MQTT and --out writes a file"),
         (["--out", "out.csv", "--speed", "1"], "--speed is for MQTT and --out writes a file"),
-        (["--out", "out.csv", "--loop", "0"], "--loop 0 never ends, and --out writes a file that does"),
+        (["--out", "out.csv", "--loop", "0"], "--out cannot write an endless file"),
         (["--out", "trace.csv"], "--out would replace the trace trace.csv"),
-        (["--loop", "99999999999999999999"], "after the year 9999: start earlier or loop less"),
-        (["--start", "9999-12-31T23:59:00Z", "--loop", "0"], "after the year 9999"),
+        (["--loop", "99999999999999999999"], "past the year 9999: start earlier or loop less"),
+        (["--start", "9999-12-31T23:59:00Z", "--loop", "0"], "past the year 9999"),
     ],
 )
 def test_contradictory(
@@ -282,11 +282,11 @@ def test_command_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("option", "value", "why"),
     [
-        ("--speed", "0", "0 is not a factor above 0, nor max"),
-        ("--speed", "nan", "nan is not a factor above 0, nor max"),
+        ("--speed", "0", "0 is neither a factor above 0 nor max"),
+        ("--speed", "nan", "nan is neither a factor above 0 nor max"),
         ("--meters", "0", "0 is not a number of meters"),
-        ("--loop", "-1", "-1 is not a number of times, nor 0 for ever"),
-        ("--loop", "ever", "ever is not a number of times, nor 0 for ever"),
+        ("--loop", "-1", "-1 is neither a number of repetitions nor 0 (for ever)"),
+        ("--loop", "ever", "ever is neither a number of repetitions nor 0 (for ever)"),
         ("--out", "out.txt", "out.txt is neither FILE.csv nor FILE.parquet"),
         ("--limit", "3", "such as '30min'"),
         ("--start", "yesterday", "not an RFC 3339 time"),

@@ -54,7 +54,7 @@ def test_the_same_whatever_the_batch() -> None:
 def test_what_makes_no_register_is_refused() -> None:
     """A chance beyond 1, a rollover at 0, and a register that has rolled over before are refused."""
     for wrong in ({"reset": 1.5}, {"rollover_wh": 0.0}):
-        with pytest.raises(ValueError, match="is a probability"):
+        with pytest.raises(ValueError, match="must be a probability"):
             Resets(**wrong)
-    with pytest.raises(ValueError, match="rolled over before"):
+    with pytest.raises(ValueError, match="already rolled over"):
         Resets().strike(0, 1, SENT_MS[:2], Readings(SENT_MS[:2], np.array([5.0, 1.0])))

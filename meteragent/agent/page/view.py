@@ -35,12 +35,12 @@ class Settings:
     token: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a page that other machines could read."""
+        """Refuse a page that other machines could read without a token, and a token that is too short."""
         if self.token is None and not is_loopback(self.host):
             expected = "a file with a token: page.listen can be reached from other machines"
             raise ConfigError("page.token_file", "nothing", expected)
         if self.token is not None and len(self.token) < TOKEN_MIN:
-            expected = f"at least {TOKEN_MIN}, such as `openssl rand -hex 16` writes"
+            expected = f"at least {TOKEN_MIN}, such as the output of `openssl rand -hex 16`"
             raise ConfigError("page.token_file", f"a token of {len(self.token)} characters", expected)
 
 
@@ -67,7 +67,7 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
-    `promises` takes time and is called once. `topic` maps a meter to the topic of its records; `meters`
+    `promises` is slow and is called once. `topic` maps a meter to the topic of its records; `meters`
     returns the present meters of the stream.
     """
 

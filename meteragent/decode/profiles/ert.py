@@ -24,7 +24,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
 _EVERY_MS = 2 * _INTERVAL_MS
-"""Two intervals: an interval that the end of a slot cuts may arrive this late, because messages get lost."""
+"""Two intervals: an interval that spans the end of a slot may arrive this late, because messages get lost."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -144,7 +144,7 @@ def _attributes(payload: bytes) -> list[PayloadNumber]:
 
 
 def _state(payload: bytes) -> tuple[PayloadNumber]:
-    """Read the register of rtlamr2mqtt: a number, or a text in the format that its configuration sets."""
+    """Read the register of rtlamr2mqtt: a number, or a string in the format that its configuration sets."""
     document = document_of(payload)
     reading = value_at(document, "reading")
     number = number_in(reading) if isinstance(reading, str) else number_of(reading)
@@ -168,7 +168,7 @@ _COUNTS = "a count is 1 Wh, 10 Wh or more: source.scale states it, such as 10 wi
 _TRAPS = (
     _COUNTS,
     "an SCM's register has 24 bits: source.modulus is 16777216 counts, such as 167772160 Wh",
-    "neighbours' meters are on the same topic: source.id is required, others are counted as refused_meter",
+    "neighbours' meters are on the same topic: source.id is required; others are counted as refused_meter",
     "an IDM repeats 47 intervals in every message; each counts once",
     "an interval holds at most 511 counts, and does not show an outage",
     "SCM and IDM reveal the same secret: the charges of reading both add up",
@@ -194,8 +194,8 @@ RTL_433 = Profile(
     personal=("id", "ERTSerialNumber", "EndpointID", "TamperCounters", "PowerOutageFlags"),
     traps=(
         *_TRAPS,
-        "one packet comes as IDM and as NETIDM, one of which is wrong: compare with the meter's display",
-        "its time is local and without a zone: arrival counts",
+        "a packet arrives as both IDM and NETIDM, and one of them is wrong: compare with the meter's display",
+        "its times are local and without a zone: the time of arrival is used",
     ),
 )
 RTLAMR = Profile(

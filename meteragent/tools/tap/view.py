@@ -27,7 +27,7 @@ class StreamView:
     def __init__(
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
     ) -> None:
-        """Start without readings; `key` is that of pseudonyms, `meter` the only meter to show (None: all)."""
+        """Start without readings; `key` is the pseudonym key, `meter` the only meter to show (None: all)."""
         others_per_day = settings.others_per_day(config, stream)
         self.name = stream.name
         self.unit = stream.source.unit

@@ -228,6 +228,59 @@ class Tariff(Shape):
         return Fraction(24 * self.level, self.hide_wh)
 
 
+PRICE_MAX = Fraction(2, 5)
+"""The largest price of an amount, in EUR for each kWh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Shape):
+    """The cost of a window: prices of working days, of the middle of Sundays and holidays, and the rest."""
+
+    holidays: tuple[str, ...] = ()
+
+    @property
+    def slots_toml(self) -> str:
+        """The prices in the configuration of the window."""
+        work = '{ days = "mon-fri", hours = ["06-22"], price = 0.4 }'
+        sunday = '{ days = "sun", hours = ["11-15"], price = -0.02 }'
+        weights = f"{{ bound = {float(PRICE_MAX)}, default = 0.25, price = [{work}, {sunday}] }}"
+        return f"weights = {weights}\nholidays = [{', '.join(self.holidays)}]"
+
+    def parts(self, start_ms: int, end_ms: int) -> Iterator[Part]:
+        """Yield the window."""
+        yield Part(Key(start_ms, iso(end_ms - start_ms), ""), ((start_ms, end_ms),))
+
+    def value(self, part: Part, curve: Curve) -> Fraction:
+        """Return the exact cost of the window, in EUR."""
+        [(start_ms, end_ms)] = part.stretches
+        quarters = range(start_ms, end_ms, QUARTER_MS)
+        used = {at_ms: curve.energy(at_ms + QUARTER_MS) - curve.energy(at_ms) for at_ms in quarters}
+        cost = sum((self.price(at_ms) * energy for at_ms, energy in used.items()), Fraction(0))
+        return cost / (1000 * MICRO * HOUR_MS)
+
+    def price(self, at_ms: int) -> Fraction:
+        """Return the price of a quarter of an hour."""
+        shown = clock(self.zone, at_ms)
+        weekday = 6 if shown.date().isoformat() in self.holidays else shown.weekday()
+        if weekday < 5 and 6 <= shown.hour < 22:
+            return Fraction(2, 5)
+        return Fraction(-1, 50) if weekday == 6 and 11 <= shown.hour < 15 else Fraction(1, 4)
+
+    def epsilon(self, window: Window) -> Fraction:
+        """Return the charge in 1/W: each watt moves all hours of the window."""
+        return Fraction(self.level * (window.end_ms - window.start_ms), self.hide_wh * HOUR_MS)
+
+    def stated(self, window: Window) -> tuple[Fraction, str]:
+        """Return epsilon and its unit as a descriptor states them."""
+        del window
+        return self.level / (PRICE_MAX * self.hide_wh / 1000), "1/EUR"
+
+    @property
+    def usual_per_day(self) -> Fraction:
+        """Epsilon for 24 hours."""
+        return Fraction(24 * self.level, self.hide_wh)
+
+
 @lru_cache(maxsize=100_000)
 def clock(zone: str, time_ms: int) -> datetime:
     """What a clock on the wall shows."""

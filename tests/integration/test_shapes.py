@@ -28,6 +28,7 @@ from tests.integration.shapes import (
     HOLD_MS,
     HOUR_MS,
     LATENESS_MS,
+    Amount,
     Key,
     Shape,
     Tariff,
@@ -58,7 +59,10 @@ HOLIDAYS = ("2024-03-29", "2024-04-01", "2024-10-28")
 """Around the nights on which clocks change."""
 TARIFF = Tariff("tariff", "tariff", "1mo", "Europe/Amsterdam", 1000, Fraction(1), "bands", holidays=HOLIDAYS)
 NOISY = Tariff("noisy", "tariff", "1mo", "Europe/Amsterdam", 1000, Fraction(1), "bands", level=1)
-SHAPES = (DAY, BILL, CURVE, SLOTS, TYPICAL, TARIFF, NOISY)
+COST = Amount(
+    "cost", "bill", "1mo", "Europe/Amsterdam", 110, Fraction(1, 10_000), "weighted", holidays=HOLIDAYS
+)
+SHAPES = (DAY, BILL, CURVE, SLOTS, TYPICAL, TARIFF, NOISY, COST)
 """All but two with negligible noise; where it is not, a slot that was drawn twice has two values."""
 HOMES = {
     "spring": (time_ms("2024-01-30T17:00:00Z"), 93),  # 29, 31 and 30 days, and a day of 23 hours
@@ -248,7 +252,7 @@ def assert_tells(facts: dict[str, Any], shape: Shape, window: Window) -> None:
     assert facts["timezone"] == shape.zone
     assert facts.get("space", "linf") == shape.space
     assert (Fraction(facts["epsilon"]), facts["epsilon_unit"]) == (epsilon, unit)
-    assert facts["metric"] == ("l1" if shape.space == "bands" else "linf")
+    assert facts["metric"] == ("l1" if shape.space in {"bands", "weighted"} else "linf")
     assert Fraction(facts["level"]) / Fraction(facts["radius"]) == epsilon
     assert Fraction(facts["quantum"]) == shape.quantum
     total = shape.per_day(window) + usual_sum(SHAPES, shape)

@@ -25,10 +25,12 @@ export function draw(n, level) {
 
 /**
  * Return the part of `radius_power` that belongs to a slot: energies of bands have one radius in energy, so a longer band
- * has a smaller one in power.
+ * has a smaller one in power. Bands are found by name, because their order depends on the month.
  */
-export function share(promise, place) {
-  return promise.space === "bands" ? (promise.per_power * 3_600_000) / promise.slots[place].ms : 1;
+export function share(promise, band) {
+  if (promise.space !== "bands") return 1;
+  const { ms } = promise.slots.find(({ name }) => name === band) ?? { ms: promise.step_ms };
+  return (promise.per_power * 3_600_000) / ms;
 }
 
 /** The example noise of a preset; the noise of a slot stays the same until "again" is chosen. */
@@ -36,9 +38,9 @@ export class Example {
   #windows = new Map();
 
   /** Return the noise of a slot of a window, in W or kW. */
-  noise(promise, window, place) {
+  noise(promise, { window, place, band }) {
     if (!this.#windows.has(window)) this.#windows.set(window, drawWindow(promise));
-    return this.#windows.get(window)[place] * promise.radius_power * share(promise, place);
+    return this.#windows.get(window)[place] * promise.radius_power * share(promise, band);
   }
 }
 

@@ -243,8 +243,8 @@ class Page {
   /** Return the numbers that a preset would send, with example noise; for an open slot, from the readings so far. */
   #examples(promise, since, now) {
     const examples = this.#means(this.schedules[this.preset]).list().map((slot) => {
-      const noisy = slot.you + this.example.noise(promise, slot.window, slot.place);
-      const part = share(promise, slot.place);
+      const noisy = slot.you + this.example.noise(promise, slot);
+      const part = share(promise, slot.band);
       const quantum = promise.quantum_power * part;
       const they = Math.round(noisy / quantum) * quantum;
       const label = hasBands(promise) ? { label: slot.band } : {};

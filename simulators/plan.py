@@ -112,9 +112,9 @@ class Plan:
             yield from _readings(topics, start_s + DAY_S, power_w[:, -1].tolist())
 
     async def send(self, url: str, topic: str) -> int:
-        """Publish all readings at QoS 1; return the number that the broker has acknowledged: all.
+        """Publish all readings at QoS 1; return their number, once the broker has acknowledged all.
 
-        Raises MqttError when the broker is away or does not acknowledge.
+        Raises MqttError if the broker cannot be reached or does not acknowledge.
         """
         readings = self.homes * (self.days * DAY_S // self.step_s + 1)
 

@@ -72,7 +72,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
     """Return the power of the average set during stretches of programmes: means over steps, in watts.
 
     Shape (programmes, length_s / step_s). The stretches are from distinct channels of one evening. Raises
-    ValueError for a length that is no multiple of the step, or is longer than 6 hours.
+    ValueError for a length that is not a multiple of the step, or is longer than 6 hours.
     """
     if length_s % step_s or not 0 < length_s <= DAY_S // 4:
         raise ValueError(f"a programme of {length_s} s is not whole steps of {step_s} s, or longer than 6 h")

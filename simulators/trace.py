@@ -80,9 +80,9 @@ class Trace:
 def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
     """Read a trace: the columns `time` and `watts`, by default the first and the second.
 
-    Rows where either is missing, or the watts are not finite, are left out; the others are put in order of
-    time, and of several at the same time the first one stays. Times become whole milliseconds.
-    Raises TraceError, also where the file cannot be read.
+    Rows where either is missing, or the watts are not finite, are omitted; the others are sorted by time,
+    and of several at the same time the first one is kept. Times become whole milliseconds.
+    Raises TraceError, also if the file cannot be read.
     """
     path = Path(path)
     try:

@@ -43,7 +43,7 @@ async def publish(
 ) -> None:
     """Publish (topic, payload) in order, not retained; call `acknowledged` for each.
 
-    Raises MqttError when the broker is lost or does not acknowledge.
+    Raises MqttError if the connection to the broker is lost, or it does not acknowledge.
     """
     room = asyncio.Semaphore(IN_FLIGHT)
 

@@ -12,7 +12,7 @@ the wall clock into times on which the rest of the agent can rely:
                  that are resumed from a snapshot hold open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy: it is set forward, although the
                  time since the machine's start has not advanced. A step before the clock is first
-                 synchronised is no sign of a copy: machines without a hardware clock start like this.
+                 synchronised is not a sign of a copy: machines without a hardware clock start like this.
     CatchUp      the time up to which slots may close. After a start or a pause, readings for overdue slots
                  wait in the broker; these slots stay open until `catch_up` has passed since the subscription
                  (law 4).

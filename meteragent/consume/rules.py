@@ -3,7 +3,7 @@
 What the rules can add
 ----------------------
 A record is private before it arrives here, and everything that is computed from records, or withheld because
-of them, is as private as the records. So these rules are no part of the promise to a home. They serve
+of them, is as private as the records. So these rules are not part of the promise to a home. They serve
 receivers who must also follow a rule for aggregates. The rules do not bound what several aggregates reveal
 together: totals of two groups that differ in one home differ by that home's private value, and then only its
 noise protects it.

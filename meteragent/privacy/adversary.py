@@ -244,7 +244,7 @@ class Hiding(Comparison):
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield the likelihoods of x and phi(x) for each input x; raises ValueError if phi(x) is no input."""
+        """Yield the likelihoods of x and phi(x) for each input x; raises ValueError if phi(x) is not one."""
         likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in likelihoods.items():
             if (hidden := self.phi(x)) not in likelihoods:

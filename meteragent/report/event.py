@@ -57,7 +57,7 @@ def parse(text: str) -> Event:
     """Read an event such as ``2000W 30min``.
 
     Raises:
-        ValueError: the text is no event; the error gives an example of one.
+        ValueError: the text is not an event; the error gives an example of one.
     """
     match = _EVENT.fullmatch(text.strip())
     if match is None or not int(match[1]) or not parse_duration(match[2]):

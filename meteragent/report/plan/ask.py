@@ -174,7 +174,7 @@ def shares(text: str) -> Share | list[Share]:
 
 
 def goals(text: str) -> Goal | list[Goal | None]:
-    """Read the error to reach, or one for each share: ``any,0.7kWh,1.5kWh``, where any is no goal.
+    """Read the error to reach, or one for each share: ``any,0.7kWh,1.5kWh``, where any sets no goal.
 
     Raises:
         ValueError: one of them is not an error.

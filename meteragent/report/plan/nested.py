@@ -139,7 +139,7 @@ def solve(question: NestedQuestion) -> NestedAnswer:
 
     Raises:
         ValueError: the lengths are fewer than two or do not nest, there are not as many goals as lengths, or
-            a goal is no error of its length.
+            a goal is not an error of its length.
     """
     _check(question)
     limits_w = question.limits_w()

@@ -118,10 +118,12 @@ def has_event_clock(config: settings.Config) -> bool:
     return any(stream.window.clock is Clock.EVENT for stream in config.stream)
 
 
-def next_ms(config: settings.Config, store: Store) -> list[int]:
-    """Return when the next window of each meter of each stream starts."""
-    states = (store.snapshot(stream.name).states.values() for stream in config.stream)
-    return [state.next_ms for meters in states for state in meters]
+def _charged_ms(config: settings.Config, store: Store) -> list[int]:
+    """Return the earliest times at which meters may be charged: for a new window, or for an open peak."""
+    states = [state for stream in config.stream for state in store.snapshot(stream.name).states.values()]
+    return [
+        min(state.next_ms, state.integrated_until_ms) if state.windows else state.next_ms for state in states
+    ]
 
 
 def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
@@ -137,7 +139,7 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     }
     if odometers:
         longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
-        from_ms = 0 if has_event_clock(config) else min([store.clock_ms, *next_ms(config, store)])
+        from_ms = 0 if has_event_clock(config) else min([store.clock_ms, *_charged_ms(config, store)])
         for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms, from_ms):
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)

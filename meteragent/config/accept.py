@@ -103,8 +103,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
     hide_min_wh = _hide_min_wh(rules)
     settings = [f"at least {_energy(hide_min_wh)}"]
     if key == "radius":
-        radius_min = hide_min_wh / rules.wh_per_value
-        radius_min *= 1 if rules.is_energy else Fraction(HOUR_MS, rules.step_ms)
+        radius_min = hide_min_wh / rules.wh_per_value / rules.hours
         settings = [f"at least {figures(radius_min)} {rules.value_unit}"]
     settings += [_finer(rules), f"privacy.accept = ['{_word(rules)}']"]
     cost = f"{_energy(rules.hides_wh)} within a slot; {_cost(rules)}"
@@ -113,9 +112,8 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 def _cost(rules: Terms) -> str:
     """Return how much a move of the hidden energy can count for in the readings, why, and at which level."""
-    distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value
+    distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
-        distance = distance if rules.is_energy else distance * rules.step_ms / HOUR_MS
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
         reason = (
             sparse
@@ -143,7 +141,7 @@ def _hide_min_wh(rules: Terms) -> Fraction:
 
 def _hours(rules: Terms) -> Fraction:
     """Return the hours of values over which the power may be off by the dead band."""
-    return rules.reach_of_power if rules.is_energy else Fraction(rules.step_ms, HOUR_MS)
+    return rules.reach_of_power if rules.is_energy else rules.hours
 
 
 def _finer(rules: Terms) -> str:

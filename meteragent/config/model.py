@@ -147,7 +147,7 @@ class Window(_Section):
     length: Length | None = None
     """The length of a window. Default: the preset's."""
     step: Span | None = None
-    """The length of a slot. Default: the whole window."""
+    """The length of a slot, or of a peak's parts. Default: the whole window; for a peak 15min."""
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
     """Instead of step: the number of equal slots in a window or, for a profile, in a day."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
@@ -201,7 +201,7 @@ class Privacy(_Section):
     quantum: Positive | None = None
     """The step of slot values, in the unit. Default: the preset's power, over a slot for energies."""
     space: Space | None = None
-    """What the slots are: a vector, a curve's blocks, a mean day's bands, bands' energies, or amounts."""
+    """What the slots are: a vector, a curve's blocks, a mean day, bands' energies, amounts, or a peak."""
     metric: Metric | None = None
     """linf hides what moves within a slot, l1 what moves in all. Default: linf, or l1 for bands, amounts."""
     shares: dict[LengthText, Positive] | None = None

@@ -21,6 +21,9 @@ USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 LIVE_ROUNDING: Rounding = "dithered"
 """How the agent rounds. Archives round half up: they store no accumulators that a copy could reveal."""
 
+PEAK_STEP_MS = 15 * MINUTE_MS
+"""The usual length of a peak's parts: the quarter hour of tariffs and markets."""
+
 _WHOLE_DAY = BandRule("day", (Hours(0, 24 * 60),))
 SHAPES_FROM_MS, SHAPES_END_MS = map(parse_time, ("2025-01-01T00:00:00Z", "2035-01-01T00:00:00Z"))
 """The ten years whose calendar windows are checked."""
@@ -69,6 +72,8 @@ def length_ms(stream: Stream) -> int:
 
 def step_ms(stream: Stream, window_ms: int) -> int:
     """Return the length of a slot, unless the space is a profile: `step`, or an equal part of the window."""
+    if space(stream) is Space.PEAK:
+        return stream.window.step or PEAK_STEP_MS
     return stream.window.step or window_ms // _blocks(stream)
 
 
@@ -155,7 +160,7 @@ def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
     """Return the value of 1 W over a duration in the unit of slot values; of bands and amounts, of 1 Wh."""
     if space(stream) is Space.WEIGHTED:
         return _bound(stream) / KILO
-    if space(stream) is Space.BANDS:
+    if space(stream) in {Space.BANDS, Space.PEAK}:
         return Fraction(1, UNIT_FACTOR[stream.source.unit])
     return _per_w(stream, duration_ms)
 

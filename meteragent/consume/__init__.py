@@ -13,6 +13,7 @@
     weighted_total(home, window_ms)         # the amount of a month, energy times price
     tariff_cost(home, tariff, window_ms)    # what that cost, in EUR
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
+    highest_mean(home, window_ms)           # the largest quarter-hour mean of a month
     days, months = nested(days, months)     # streams that `privacy.shares` makes: better, and unbiased
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
@@ -43,7 +44,15 @@ from meteragent.consume.nesting import Nested, nested
 from meteragent.consume.register import Register, total
 from meteragent.consume.rules import Rules
 from meteragent.consume.series import Estimate, Series, collect, mean_energy, mean_value
-from meteragent.consume.shape import Curve, MeanDay, band_energies, curve, mean_day, weighted_total
+from meteragent.consume.shape import (
+    Curve,
+    MeanDay,
+    band_energies,
+    curve,
+    highest_mean,
+    mean_day,
+    weighted_total,
+)
 from meteragent.consume.slots import Slots
 from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
 from meteragent.consume.view import View, nonnegative
@@ -73,6 +82,7 @@ __all__ = [
     "compare_tariffs",
     "curve",
     "guess_under_prior",
+    "highest_mean",
     "mean_day",
     "mean_energy",
     "mean_value",

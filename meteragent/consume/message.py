@@ -49,7 +49,8 @@ class Descriptor:
     `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as received.
     Meters under the same terms have equal descriptors with the same id.
 
-    Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. `metric` is the
+    Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. A peak's slot is
+    its window; `step_ms` is the length of the parts of whose means it is the largest. `metric` is the
     distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with n = 1.
     Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns slot
     values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest price of a kWh
@@ -127,6 +128,11 @@ class Descriptor:
             yield "bands", len(self.bands) == self.n and self.timezone is not None
             yield "step", min(filter(None, self.bands.values()), default=0) == self.step_ms
             yield "length", sum(self.bands.values()) <= self.length_ms
+        elif self.space is Space.PEAK:
+            yield "bands", not self.bands
+            yield "n", self.n == 1
+            yield "each_draw", self.facts.get("each_draw") is True
+            yield "length", self.step_ms > 0 and self.length_ms % self.step_ms == 0
         else:
             if self.price_bound is not None:
                 yield "weights", self.price_bound > 0
@@ -145,12 +151,12 @@ class Descriptor:
         """Return whether the unit is one of the values' kind."""
         if self.price_bound is not None:
             return self.facts["weights"].get("unit") == self.unit and self.unit not in UNIT_FACTOR
-        return self.unit in (UNITS[Kind.INTERVAL_ENERGY] if self.is_energy else UNITS[self.kind])
+        return self.unit in UNITS[Kind.INTERVAL_ENERGY if self.is_energy else Kind.POWER]
 
     @property
     def is_energy(self) -> bool:
         """Whether the values are energies; otherwise they are means of the power."""
-        return self.kind is not Kind.POWER or self.space is Space.BANDS
+        return self.space is Space.BANDS or (self.kind is not Kind.POWER and self.space is not Space.PEAK)
 
     def slot_ms(self, band: str | None = None) -> int:
         """Return the duration of a slot, or of a band if slots are bands."""
@@ -183,7 +189,8 @@ class Descriptor:
 class Record:
     """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
 
-    A `band` has the time and the duration of its whole window.
+    A `band` has the time and the duration of its whole window, and so has a peak. `draws` is the number of
+    noises that a peak's agent drew; otherwise it is 1.
     """
 
     meter: str
@@ -194,6 +201,7 @@ class Record:
     sd: float
     descriptor: str
     band: str | None = None
+    draws: int = 1
 
     @classmethod
     def parse(cls, message: Message) -> Self:
@@ -212,6 +220,7 @@ class Record:
             sd=float(fields.number("sd")),
             descriptor=fields.text("d"),
             band=fields.text("band") if "band" in fields.facts else None,
+            draws=fields.whole("draws") if "draws" in fields.facts else 1,
         )
 
 

@@ -53,6 +53,8 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
     }
     if f"{name}_band" in named:
         document["band"] = _field(named, f"{name}_band", "vs")
+    if f"{name}_draws" in named:
+        document["draws"] = _field(named, f"{name}_draws", "v")
     return document
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.domain.errors import RecordError
-from meteragent.domain.shape import Metric
+from meteragent.domain.shape import Metric, Space
 from meteragent.privacy.accuracy import sd
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
@@ -106,7 +106,8 @@ class Series:
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
-        """The energy of each slot, in kWh, per unit of its value."""
+        """The energy of each slot, in kWh, per unit of its value; raises ValueError for peaks."""
+        self.refuse_peaks()
         return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
     @cached_property
@@ -128,6 +129,11 @@ class Series:
         """The stretches without a record between the first and the last: (start, end) in ms."""
         holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
+
+    def refuse_peaks(self) -> None:
+        """Raise ValueError if the records are peaks, which are no means of their windows."""
+        if any(terms.space is Space.PEAK for terms in self.descriptors.values()):
+            raise ValueError("peaks have no energy, sum or mean: use highest_mean")
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
@@ -280,6 +286,8 @@ def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
 
 def _weighted(meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float) -> Estimate:
     """Estimate the sum over meters of the weighted sums of their values."""
+    for series in meters:
+        series.refuse_peaks()
     pairs = list(zip(meters, weights, strict=True))
     value = sum(float(weight @ series.values) for series, weight in pairs)
     parts = [part for series, weight in pairs for part in parts_of(series, weight)]
@@ -329,11 +337,14 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms = descriptors.get(record.descriptor)
     if terms is None:
         raise RecordError("a record whose descriptor is not among those received")
-    duration_ms = terms.step_ms if record.band is None else terms.length_ms
+    is_peak = terms.space is Space.PEAK
+    duration_ms = terms.length_ms if is_peak or record.band is not None else terms.step_ms
     if (record.unit, record.step_ms) != (terms.unit, duration_ms):
         raise RecordError("a record whose unit or duration is not its descriptor's")
     if (record.band is None) != (not terms.bands) or record.band not in {None, *terms.bands}:
         raise RecordError("a record whose band is not one of its descriptor's")
+    if record.draws < 1 or (record.draws > 1 and not is_peak):
+        raise RecordError("a record whose number of draws cannot be its descriptor's")
     if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):
         raise RecordError("a record whose value or sd cannot be its descriptor's")
 

@@ -66,12 +66,13 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     """Make a curve of the window that starts at `time_ms`.
 
     Raises:
-        ValueError: there is no such window, or one of its blocks is missing; its slots are bands; or coverage
-            is not between 0 and 1.
+        ValueError: there is no such window, or one of its blocks is missing; its slots are bands; it is a
+            peak; or coverage is not between 0 and 1.
     """
     window = _window(series, time_ms)
     if window.records[0].band is not None:
         raise ValueError("a mean day is not a curve: use mean_day")
+    window.refuse_peaks()
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     terms = window.terms(window.records[0])
     if terms.space is Space.WEIGHTED:
@@ -139,6 +140,27 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
     [value] = window.values.tolist()
     half = half_width(terms.mechanism, coverage, terms.rounding)
     deviation = sd(terms.mechanism, terms.rounding)
+    return Estimate(value, deviation, value - half, value + half, coverage, window.unit)
+
+
+def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
+    """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
+
+    The interval holds for any number of draws k: the error is at most that of the k noises, so its deviation
+    is at most sqrt(k) times that of one, and each of them stays within the interval that covers it with 1
+    - (1 - coverage) / k (theory A.13). With one draw the estimate is unbiased, with more it may be too
+    high.
+
+    Raises:
+        ValueError: there is no such window; it is not a peak; or coverage is not between 0 and 1.
+    """
+    window = _window(series, time_ms)
+    [record] = window.records
+    terms, value = window.terms(record), float(record.value)
+    if terms.space is not Space.PEAK:
+        raise ValueError("only windows with the space 'peak' have a highest mean")
+    half = half_width(terms.mechanism, 1 - (1 - coverage) / record.draws, terms.rounding)
+    deviation = record.draws**0.5 * sd(terms.mechanism, terms.rounding)
     return Estimate(value, deviation, value - half, value + half, coverage, window.unit)
 
 

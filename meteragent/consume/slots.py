@@ -14,6 +14,7 @@ import numpy as np
 from meteragent.consume import archive
 from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Integers, Series
+from meteragent.domain.shape import Space
 from meteragent.domain.units import MICRO
 
 
@@ -39,6 +40,8 @@ class Slots:
             raise ValueError("totals need at least one slot, and one kind and unit for all slots")
         if any(descriptor.bands for descriptor in self.descriptors):
             raise ValueError("the bands of mean days have no total: they do not belong to one time")
+        if any(descriptor.space is Space.PEAK for descriptor in self.descriptors):
+            raise ValueError("peaks have no total: use highest_mean")
         order = np.lexsort((self.start_ms, self.meter))
         meter, start, end = (column[order] for column in (self.meter, self.start_ms, self.end_ms))
         overlap = (meter[1:] == meter[:-1]) & (start[1:] < end[:-1])

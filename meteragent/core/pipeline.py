@@ -34,6 +34,7 @@ from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.names import Names
 from meteragent.core.noise import Noise
 from meteragent.core.prices import AHEAD_MS, Prices
+from meteragent.core.redraw import Redraws
 from meteragent.core.register import timeline_of
 from meteragent.core.share import give_back
 from meteragent.core.stream import Effects, Stream
@@ -47,6 +48,7 @@ from meteragent.domain.commit import Commit, Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Message, Observer
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
@@ -67,11 +69,14 @@ class Pipeline:
         self._wall = stream.terms.clock is Clock.WALL
         self._intake = Intake(stream)
         self._registers = stream.terms.kind is Kind.REGISTER
+        peaks = any(terms.space is Space.PEAK for terms in (stream.terms, *snapshot.terms.values()))
+        self._settles = self._registers or peaks
         self._names = Names(stream)
         self._charges = Charges(spending)
         self._noise = Noise(bits)
         self._counts = counts
         self._formats = RecordFormats(snapshot.terms, stream.format)
+        self._redraws = Redraws(self._charges, self._noise, counts)
         self._floor_ms = snapshot.floor_ms
         self._marks = dict(snapshot.marks)
         self._totals = Totals(snapshot.totals)
@@ -294,8 +299,8 @@ class Pipeline:
                 self._open(meter, timeline, now_ms)
             self._close_until(meter, timeline, clock_ms, now_ms)
         self._effects.acknowledge += timeline.integrate_to_watermark(clock_ms)
-        if self._registers:
-            self._settle(timeline)
+        if self._settles:
+            self._settle(meter, timeline)
 
     # --- the schedule --------------------------------------------------------------------------
 
@@ -398,21 +403,14 @@ class Pipeline:
     def _redraw_restored(self) -> set[str]:
         """Redraw the slots that were lost because the meaning of readings changed; return their meters."""
         windows = {meter: self._timelines[meter].windows for meter in self._restored}
-        meters = {meter for meter in windows if any(window.lost is not None for window in windows[meter])}
+        meters = {meter for meter in windows if any(window.lacks_noise for window in windows[meter])}
         self._restored.clear()
         for meter in meters:
-            self._settle(self._timelines[meter])
+            self._settle(meter, self._timelines[meter])
         return meters
 
-    def _settle(self, timeline: Timeline) -> None:
-        """Count the events of registers, and give lost slots noise from a new noise bound."""
-        for name in timeline.counts():
-            self._counts.add(name)
-        for window in timeline.windows:
-            if (slot_index := window.lost) is not None:
-                _, noise = self._noise.open(window.terms_id, self._formats.mechanism(window.terms_id))
-                window.redraw(noise, self._noise.dither(window.terms, slot_index))
-                self._counts.add("register_lost")
+    def _settle(self, meter: str, timeline: Timeline) -> None:
+        self._redraws.settle(meter, timeline, self._formats, self._effects.commit)
 
     # --- closing -------------------------------------------------------------------------------
 
@@ -421,20 +419,22 @@ class Pipeline:
         while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
             due_ms, window, slot_index = closing
             self._release(meter, timeline, window, slot_index, due_ms, now_ms)
-            if not window.slots and window.drawn == window.terms.n:
+            if not window.slots and window.drawn >= window.terms.n:
                 timeline.windows.remove(window)
 
     def _release(
         self, meter: str, timeline: Timeline, window: Window, slot_index: int, due_ms: int, now_ms: int
     ) -> None:
         self._effects.acknowledge += timeline.integrate_until(due_ms - window.terms.lateness_ms)
-        if self._registers:
-            self._settle(timeline)
+        if self._settles:
+            self._settle(meter, timeline)
         if window.has_gap(slot_index):
             self._counts.add("gap_slots")
         window.slots_with_reading.discard(slot_index)
         quanta = window.close(slot_index)
-        payload = self._formats[window.terms_id].record(window.public_id, window.start_ms, slot_index, quanta)
+        payload = self._formats[window.terms_id].record(
+            window.public_id, window.start_ms, slot_index, quanta, window.drawn
+        )
         leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:
             leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)

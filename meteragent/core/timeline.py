@@ -28,8 +28,7 @@ Rules
    with the last draw: while R is known, an accumulator reveals more than its noise allows. The noise of a
    lost slot (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
 5. At most `PENDING` readings are pending; beyond that, those closest to a neighbour are dropped.
-6. A slot is integrated only after it has opened: the split never passes the clock, except to the end of a
-   lost slot.
+6. A slot is integrated after it has opened: the split passes the clock only to the end of a lost slot.
 """
 
 from array import array
@@ -39,6 +38,7 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import NamedTuple
 
+from meteragent.core.peak import whole_ms
 from meteragent.core.weighted import window_of
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
@@ -289,18 +289,18 @@ class Timeline:
         """Integrate the spans that end by the watermark; return the tokens that are free.
 
         The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). If the last
-        span before the watermark has not ended by then, the split moves only to the time of its reading.
+        span before it has not ended by then, the split moves only to its reading; in a peak, by whole parts.
         """
         if self.newest_ms is None:
             return []
         watermark_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
-        if watermark_ms <= self.integrated_until_ms:
-            return self.integrate_until(watermark_ms)  # no effect, unless a register resumes its slot
-        count = self._count_up_to(watermark_ms)
-        if count == 0:
+        if (until_ms := whole_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
+            return self.integrate_until(until_ms)  # no effect, unless a register resumes its slot
+        if not (count := self._count_up_to(watermark_ms)):
             return []
         until_ms, end_ms = self.pending[count - 1].time_ms, self._end_ms(count - 1)
-        return self.integrate_until(max(until_ms, end_ms) if end_ms <= watermark_ms else until_ms)
+        until_ms = end_ms if until_ms < end_ms <= watermark_ms else until_ms
+        return self.integrate_until(whole_ms(self.windows, until_ms))
 
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the tokens that are free."""

@@ -17,9 +17,11 @@ difference of registers (`register`) would need the price of all time since the 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from meteragent.core.peak import PeakWindow
 from meteragent.core.prices import Prices
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.errors import MeteragentError
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.weights import Price, Weights, pieces
 
@@ -100,4 +102,6 @@ def _moved(prices: Iterable[Price], by_ms: int) -> Iterator[Price]:
 
 def window_of(terms: Terms) -> type[Window]:
     """Return the class of the windows that open under these terms."""
+    if terms.space is Space.PEAK:
+        return PeakWindow
     return Window if terms.weights is None else WeightedWindow

@@ -98,6 +98,15 @@ class Window:
         return self.start_ms + self.terms.stretches(slot_index)[-1][1]
 
     @property
+    def lacks_noise(self) -> bool:
+        """Whether `redraw` is due."""
+        return self.lost is not None
+
+    def whole_ms(self, time_ms: int) -> int:
+        """Return the latest time, up to a time, to which the window can be integrated."""
+        return time_ms
+
+    @property
     def next_slot(self) -> int:
         """The open slot that ends first."""
         if self.terms.bands:

@@ -132,7 +132,8 @@ class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
     `marks`: per meter, the end of the last interval ever opened (law 1; never lowered). `charges`: the number
-    of windows opened, by charge and meter (law 2). `states`: the new state of each meter, or None to delete
+    of windows opened, by charge and meter (law 2). `redrawn`: meters charged for a peak that drew noise again
+    after a restart. `states`: the new state of each meter, or None to delete
     the state of a forgotten meter. States are in the order in which messages of their meters arrived, and so
     are their rows in the store: meters that report together share pages. `terms`: terms that a state refers
     to, by id. `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by
@@ -143,6 +144,7 @@ class Commit:
     clock_ms: int
     marks: dict[str, int] = field(default_factory=dict)
     charges: dict[Charge, Counter[str]] = field(default_factory=dict)
+    redrawn: set[str] = field(default_factory=set)
     states: dict[str, TimelineState | None] = field(default_factory=dict)
     terms: dict[str, Terms] = field(default_factory=dict)
     descriptors: list[Descriptor] = field(default_factory=list)

@@ -50,6 +50,7 @@ COUNTERS = {
     "price_times": "prices refused because their times are not whole quarter hours within 62 days",
     "price_clamped": "prices beyond window.weights.bound, clamped to it",
     "opened": "windows opened and charged",
+    "peak_redrawn": "peaks charged again, because a restart came between parts of their window",
     "over_budget": "windows not opened because they would exceed the budget",
     "withheld": "windows of a refused topic not opened because a tenth of the store waits for refused topics",
     "held": "windows not opened because another agent releases the meter, or because this was still unclear",
@@ -76,7 +77,8 @@ FORMER_NAMES = {"over_budget": "passed"}
 
 PUBLIC = frozenset(
     {
-        *("opened", "over_budget", "withheld", "released", "retired", "retired_unsent", "delivered"),
+        *("opened", "over_budget", "peak_redrawn", "withheld", "released", "retired", "delivered"),
+        "retired_unsent",
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )

@@ -55,10 +55,9 @@ def counts(terms: Terms) -> int:
 def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
     """Bound how far a move of `moved_wh` within a slot can move a window's values, in their unit."""
     if not moved_wh or terms.kind is not Kind.POWER:
-        return as_reported(terms, moved_wh / terms.wh_per_value)
+        return as_reported(terms, moved_wh / terms.hours / terms.wh_per_value)
     energy_wh = sampled(moved_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
-    hours = Fraction(1) if terms.is_energy else Fraction(terms.step_ms, HOUR_MS)
-    reported = as_reported(terms, energy_wh / hours / terms.wh_per_value)
+    reported = as_reported(terms, energy_wh / terms.hours / terms.wh_per_value)
     return min(reported, width_w(terms) / terms.wh_per_value * terms.reach_of_power)
 
 
@@ -79,7 +78,7 @@ def _step_limit(terms: Terms) -> Fraction | None:
     """Return the largest move that the range allows a register between two readings, in a value's unit."""
     if terms.kind is not Kind.REGISTER or not terms.every_ms:
         return None
-    return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.wh_per_value
+    return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.hours / terms.wh_per_value
 
 
 def level(terms: Terms, moved_wh: Fraction) -> Fraction:

@@ -31,6 +31,7 @@ PRESETS = {
     "day": Preset("1d", Fraction(300), Fraction("0.1")),
     "bill": Preset("1mo", Fraction(6000), Fraction("0.01")),
     "typical-day": Preset("1mo", Fraction(1500), Fraction("0.01"), space=Space.PROFILE, blocks=4),
+    "peak": Preset("1mo", Fraction("27.5"), Fraction(1), space=Space.PEAK),
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
 COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is not Space.BANDS}

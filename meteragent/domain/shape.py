@@ -3,7 +3,8 @@
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
 are read as one function), or into bands: hours of the day over all days of the window. The slots of a
 `profile` are the values that a device states, over each band; those of `bands` are the energy of each band,
-whatever the device states. A `weighted` window has one slot, whose value is the energy times its price.
+whatever the device states. A `weighted` window has one slot, whose value is the energy times its price. A
+`peak` has one slot, whose value is the largest of the means of the window's equal parts.
 Configurations, records and descriptors use the names of `Space`.
 """
 
@@ -12,13 +13,14 @@ from typing import NamedTuple
 
 
 class Space(StrEnum):
-    """What the slots are: a vector, a curve's blocks, a mean day, bands' energies, or amounts."""
+    """What the slots are: a vector, a curve's blocks, a mean day, bands' energies, amounts, or a peak."""
 
     LINF = "linf"
     CURVE = "curve"
     PROFILE = "profile"
     BANDS = "bands"
     WEIGHTED = "weighted"
+    PEAK = "peak"
 
 
 class Metric(StrEnum):

@@ -7,7 +7,17 @@ from fractions import Fraction
 from functools import cached_property
 
 from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space, stretches
-from meteragent.domain.units import DAY_MS, ENERGY_UNIT, HOUR_MS, KILO, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
+from meteragent.domain.units import (
+    DAY_MS,
+    ENERGY_UNIT,
+    HOUR_MS,
+    KILO,
+    MICRO,
+    MINUTE_MS,
+    POWER_UNIT,
+    UNIT_FACTOR,
+    Kind,
+)
 from meteragent.domain.weights import PRICE_MS, Weights, pieces
 from meteragent.privacy import accuracy
 from meteragent.privacy.mechanism.laplace import LInfLaplace
@@ -38,20 +48,22 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 class Terms:
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
-    `kind` and `unit` are those of the readings; bands release an energy, whatever these are (`value_unit`).
-    `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level / radius. `hold_ms`
-    applies to power (the longest time that a reading holds), `interval_ms` to interval energy (the time that
-    a reading covers) and to a register (one hour, the unit of time of its rates). `gap_u` is the value of
-    time without a reading; `low_u` and `high_u` are the range to which readings are clamped. Both are in
-    millionths of the unit, for a register per hour.
+    `kind` and `unit` are those of the readings; whatever these are, bands release an energy and a peak a
+    power (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon =
+    level / radius. `hold_ms` applies to power (the longest time that a reading holds), `interval_ms` to
+    interval energy (the time that a reading covers) and to a register (one hour, the unit of time of its
+    rates). `gap_u` is the value of time without a reading; `low_u` and `high_u` are the range to which
+    readings are clamped. Both are in millionths of the unit, for a register per hour.
 
     A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; then
-    `step_ms` is the duration of the shortest band. `timezone` is that of the local calendar. `others_per_day`
-    is the charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which
-    a register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
-    stored terms and descriptors without `rounding` are half-up. `metric` is the distance that the promise
-    refers to: for `l1` the noise of each slot is independent, and the radius bounds the sum of the moves of
-    all slots. `weights` are the prices of a weighted window, whose values are amounts.
+    `step_ms` is the duration of the shortest band. A peak has one slot, the window; `step_ms` is the
+    length of its parts, of whose means it is the largest. `timezone` is that of the local calendar.
+    `others_per_day` is the charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u`
+    is the value at which a register starts again at 0; None if it is unknown. `rounding` turns a slot's
+    value into whole quanta; stored terms and descriptors without `rounding` are half-up. `metric` is the
+    distance that the promise refers to: for `l1` the noise of each slot is independent, and the radius
+    bounds the sum of the moves of all slots. `weights` are the prices of a weighted window, whose values
+    are amounts.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -100,7 +112,7 @@ class Terms:
     @cached_property
     def n(self) -> int:
         """The number of slots in a window."""
-        return len(self.bands) or self.length_ms // self.step_ms
+        return 1 if self.space is Space.PEAK else len(self.bands) or self.length_ms // self.step_ms
 
     @property
     def slots_per_bound(self) -> int:
@@ -110,6 +122,8 @@ class Terms:
     @cached_property
     def is_energy(self) -> bool:
         """Whether slots have energies, weighted or not; otherwise they have means of the power."""
+        if self.space is Space.PEAK:
+            return False
         return self.kind is not Kind.POWER or self.space in {Space.BANDS, Space.WEIGHTED}
 
     @cached_property
@@ -117,7 +131,7 @@ class Terms:
         """The unit of the values that leave."""
         if self.weights is not None:
             return self.weights.unit
-        return ENERGY_UNIT[self.unit] if self.is_energy else self.unit
+        return ENERGY_UNIT[self.unit] if self.is_energy else POWER_UNIT[self.unit]
 
     @cached_property
     def mechanism(self) -> LInfLaplace:
@@ -138,10 +152,12 @@ class Terms:
 
     def stretches(self, slot_index: int) -> tuple[tuple[int, int], ...]:
         """Return the stretches of a slot as (from, to) in ms after the window's start, in order."""
+        if self.space is Space.PEAK:
+            return ((0, self.length_ms),)
         return stretches(self.bands, self.step_ms, slot_index)
 
     def slot_ms(self, slot_index: int) -> int:
-        """Return the duration of a slot, over all its stretches."""
+        """Return the time that a slot's value refers to: all its stretches, of a peak one part."""
         return self.bands[slot_index].duration_ms if self.bands else self.step_ms
 
     @cached_property
@@ -160,13 +176,21 @@ class Terms:
         A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
         that is made of power, and the interval for a sum of energies. So an accumulator counts in millionths
         of the readings' unit times milliseconds; in a weighted window, times millionths of a price per kWh.
+        For a peak of energies T is the interval times the hours of a part.
         """
         if self.weights is not None:
             per_kwh_ms = self.interval_ms if self.kind is not Kind.POWER else HOUR_MS
             return self.quantum_u * MICRO * (KILO // UNIT_FACTOR[self.unit]) * per_kwh_ms
+        if self.kind is not Kind.POWER and not self.is_energy:
+            return self.quantum_u * self.interval_ms * self.step_ms // HOUR_MS
         if self.kind is not Kind.POWER:
             return self.quantum_u * self.interval_ms
         return self.quantum_u * (HOUR_MS if self.is_energy else self.slot_ms(slot_index))
+
+    @cached_property
+    def hours(self) -> Fraction:
+        """The energy per unit of a slot's value, in hours: 1 for an energy, the slot's hours for a mean."""
+        return Fraction(1) if self.is_energy else Fraction(self.step_ms, HOUR_MS)
 
     @cached_property
     def split_ms(self) -> int | None:
@@ -187,8 +211,12 @@ class Terms:
 
     @cached_property
     def value_per_reading(self) -> Fraction:
-        """The most by which a value moves for each unit in which readings are: 1 unless it is an amount."""
-        return UNIT_FACTOR[self.unit] / self.wh_per_value
+        """The most by which a value moves for each unit in which readings are.
+
+        It is 1, unless values are amounts, or means of energies.
+        """
+        hours = 1 if self.kind is Kind.POWER else self.hours
+        return UNIT_FACTOR[self.unit] / self.wh_per_value / hours
 
     @cached_property
     def prices_count(self) -> int:
@@ -207,8 +235,7 @@ class Terms:
     @property
     def hides_wh(self) -> Fraction:
         """The energy that may move and is still hidden: within a slot, or in l1 in all (THEORY 3.5)."""
-        base = self.radius * self.wh_per_value
-        return base if self.is_energy else base * self.step_ms / HOUR_MS
+        return self.radius * self.wh_per_value * self.hours
 
     @cached_property
     def epsilon_per_w(self) -> Fraction:

@@ -12,7 +12,8 @@ A slot's number is carried by two readings in the slot's first stretch of time: 
 millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, and
 the two values make up for it, to the millionth of a millisecond: so `hold`, `interval` and `gap` take part as
 configured. With a register, two readings enclose the first stretch of a slot, all energy of the slot is used
-between them, and there is no gap. Amounts have one constant price.
+between them, and there is no gap. Amounts have one constant price. A peak's window is one part long: its
+largest mean is that of the part.
 """
 
 import json
@@ -37,6 +38,7 @@ from meteragent.domain.grid import Epoch, iso_time
 from meteragent.domain.identity import SourceTopic
 from meteragent.domain.reading import Message, Reading
 from meteragent.domain.schedule import Schedule
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Rounding, Terms
 from meteragent.domain.units import MICRO, Kind
 from meteragent.domain.weights import CONSTANT_U, WeightSource
@@ -76,6 +78,8 @@ class PipelineMechanism:
     """
 
     def __init__(self, terms: Terms) -> None:
+        if terms.space is Space.PEAK:
+            terms = replace(terms, length_ms=terms.step_ms)
         if terms.weights is not None:
             terms = replace(terms, weights=terms.weights._replace(**_CONSTANT))
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)

@@ -48,6 +48,7 @@ def head(guarantee: Guarantee) -> str:
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
+    one_number = "stream.peak" if terms.space is Space.PEAK else one_number
     return say(
         "stream.head",
         name=guarantee.stream,
@@ -57,6 +58,7 @@ def head(guarantee: Guarantee) -> str:
         numbers=say(
             one_number if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
             count=f"{terms.n:,}",
+            part=duration_text(terms.step_ms),
         ),
     )
 
@@ -78,8 +80,9 @@ def windows(terms: Terms) -> str:
 
 
 def slot(terms: Terms) -> str:
-    """Return a description of a slot; of a mean day, that of its shortest band."""
-    return say("stream.band" if terms.bands else "stream.slot", duration=duration_text(terms.step_ms))
+    """Return a description of a slot; of a mean day, that of its shortest band, and of a peak, a part."""
+    key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
+    return say(key, duration=duration_text(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
@@ -93,6 +96,8 @@ def slot_values(terms: Terms) -> str:
     """Return the name of the values that slots have."""
     if terms.weights is not None:
         return say("promise.amounts")
+    if terms.space is Space.PEAK:
+        return say("promise.part_means")
     return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
 
 
@@ -108,6 +113,7 @@ def promise(guarantee: Guarantee) -> list[str]:
         prices(guarantee),
         in_all(guarantee),
         windows_add(guarantee),
+        restarts_add(guarantee),
         streams_add(guarantee),
         of_curves(guarantee),
         of_loads(guarantee),
@@ -200,6 +206,13 @@ def windows_add(guarantee: Guarantee) -> str:
     if terms.length_ms > DAY_MS:
         return say("promise.levels_a_window", level=rate(terms.level), windows=windows(terms))
     return say("promise.levels_a_day", level=rate(guarantee.level_in(1)))
+
+
+def restarts_add(guarantee: Guarantee) -> str:
+    """Return the sentence on what a restart costs a peak, or nothing."""
+    if guarantee.terms.space is not Space.PEAK:
+        return ""
+    return say("promise.restarts_add", level=rate(guarantee.terms.level))
 
 
 def streams_add(guarantee: Guarantee) -> str:

@@ -125,10 +125,10 @@ def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
     places = [slot.slot_index for slot in window.slots]
     has_radius = terms.metric is Metric.LINF and (version < 4 or window.drawn < terms.n)
     return (
-        0 <= window.drawn <= terms.n
+        (0 <= window.drawn <= terms.n or (terms.space is Space.PEAK and window.drawn > 0))
         and (window.noise_bound is not None) == has_radius
         and (window.noise_bound or 0) >= 0
-        and places == sorted({place for place in places if 0 <= place < window.drawn})
+        and places == sorted({place for place in places if 0 <= place < min(window.drawn, terms.n)})
         and (window.masked is None or (terms.kind is Kind.REGISTER and window.masked in places))
     )
 

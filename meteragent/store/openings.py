@@ -13,7 +13,8 @@ new mark m' (m if the commit has none):
 
 1. m <= m': a mark is never lowered.
 2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
-   the mark also passes a window that was not opened because its budget was spent.
+   the mark also passes a window that was not opened because its budget was spent. The exception is a
+   peak, whose window draws noise again for the parts after a restart: none of them had noise before.
 3. Each open window [s, e) either ends at or before m, so it was opened by an earlier commit, or lies in [m,
    m'), so this commit opens it. A window that crosses m would open an interval a second time.
 
@@ -55,7 +56,7 @@ class Openings:
         new_ms = old_ms | commit.marks
         if not (
             all(old_ms[meter] <= new_ms[meter] for meter in commit.marks)
-            and all(old_ms[meter] < new_ms[meter] for meter in charged_meters)
+            and all(old_ms[meter] < new_ms[meter] for meter in charged_meters - commit.redrawn)
             and all(
                 end_ms <= old_ms[meter] or (old_ms[meter] <= start_ms and end_ms <= new_ms[meter])
                 for meter, start_ms, end_ms in self._windows(tx, commit)

@@ -87,6 +87,8 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
         facts |= {"bands": {band.name: iso_duration(band.duration_ms) for band in terms.bands}}
     if terms.weights is not None:
         facts |= {"space": str(terms.space), "weights": _weights(terms.weights)}
+    if terms.space is Space.PEAK:
+        facts |= {"space": "peak", "each_draw": True}
     if terms.metric is Metric.L1:
         facts["in_all"] = True
     if terms.others_per_day:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from meteragent.domain.grid import iso_duration, iso_time
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.privacy import LInfLaplace
 from meteragent.wire import senml
@@ -40,22 +41,30 @@ class RecordFormat(NamedTuple):
         """The terms under which the records leave."""
         return self.descriptor.terms
 
-    def record(self, public_id: str, window_ms: int, slot_index: int, value_quanta: int) -> bytes:
+    def record(
+        self, public_id: str, window_ms: int, slot_index: int, value_quanta: int, draws: int = 1
+    ) -> bytes:
         """Encode the record of a slot: its start, its duration and its private value in the stream's unit.
 
         `window_ms` is the start of the window. The record of a band has the start and duration of the window,
-        and the band's name.
+        and the band's name. The record of a peak has them too, and `draws`, the number of noises drawn.
         """
         terms = self.terms
         start_ms, duration_ms, band = window_ms + slot_index * terms.step_ms, terms.step_ms, None
         if terms.bands:
             start_ms, duration_ms, band = window_ms, terms.length_ms, terms.bands[slot_index].name
+        is_peak = terms.space is Space.PEAK
+        if is_peak:
+            duration_ms = terms.length_ms
         value = decimal_text(value_quanta * terms.quantum_u)
         if self.form == "senml":
-            return senml.record(terms, public_id, start_ms, value, band, self.tail)
+            place = band, draws if is_peak else None
+            return senml.record(terms, public_id, start_ms, value, place, self.tail)
         band_field = f',"band":"{band}"' if band else ""
+        draws_field = f',"draws":{draws}' if is_peak else ""
         head = f'{{"v":1,"meter":{_quoted(public_id)},"t":"{iso_time(start_ms)}"'
-        return f'{head},"for":"{iso_duration(duration_ms)}"{band_field},"value":{value}{self.tail}'.encode()
+        head += f',"for":"{iso_duration(duration_ms)}"{band_field}'
+        return f'{head},"value":{value}{draws_field}{self.tail}'.encode()
 
 
 class RecordFormats:

@@ -2,13 +2,14 @@
 
 The value is `power` or `energy` under the meter's name, at the slot's start. The other entries of a pack are
 the slot's duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`)
-and, for mean days, the band (`power_band`). kW, Wh and kWh are secondary units (RFC 8798), which SenML
-version 26 permits (RFC 9100).
+and, for mean days, the band (`power_band`) or, for peaks, the number of noises drawn (`power_draws`). kW, Wh
+and kWh are secondary units (RFC 8798), which SenML version 26 permits (RFC 9100).
 """
 
 import json
 import re
 
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
@@ -19,21 +20,27 @@ UTF8 = "utf8:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
 
-def record(terms: Terms, public_id: str, start_ms: int, value: str, band: str | None, tail: str) -> bytes:
-    """Encode a record as a pack."""
+def record(
+    terms: Terms, public_id: str, start_ms: int, value: str, place: tuple[str | None, int | None], tail: str
+) -> bytes:
+    """Encode a record as a pack; `place` is the band, or of a peak the number of draws."""
+    band, draws = place
     quantity = _quantity(terms)
     version = "" if terms.value_unit == "W" else ',"bver":26'
     head = f'[{{"bn":"{name(public_id)}/","bt":{decimal_text(start_ms * 1000)}{version}'
     measurement = f'"n":"{quantity}","u":"{terms.value_unit}","v":{value}}}'
     band_entry = f',{{"n":"{quantity}_band","vs":"{band}"}}' if band else ""
-    return f"{head},{measurement}{band_entry}{tail}".encode()
+    draws_entry = f',{{"n":"{quantity}_draws","v":{draws}}}' if draws else ""
+    return f"{head},{measurement}{band_entry}{draws_entry}{tail}".encode()
 
 
 def tail(descriptor: TermsDescriptor) -> str:
     """Return the text after the value and its band in a pack."""
     terms = descriptor.terms
     quantity = _quantity(terms)
-    duration_s = decimal_text((terms.length_ms if terms.bands else terms.step_ms) * 1000)
+    duration_s = decimal_text(
+        (terms.length_ms if terms.bands or terms.space is Space.PEAK else terms.step_ms) * 1000
+    )
     return (
         f',{{"n":"{quantity}_for","u":"s","v":{duration_s}}}'
         f',{{"n":"{quantity}_sd","u":"{terms.value_unit}","v":{json.dumps(descriptor.facts["sd"])}}}'

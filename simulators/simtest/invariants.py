@@ -12,53 +12,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from meteragent.domain import grid, identity
 from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing
-from meteragent.domain.shape import Metric
-from meteragent.domain.terms import Clock, Terms
+from meteragent.domain.shape import Metric, Space
+from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
 from simulators.invariant import check
 from simulators.simtest.expected_store import ExpectedStore
-from simulators.simtest.model import Closed, Model
+from simulators.simtest.model import Model
 from simulators.simtest.names import descriptor_id, public_name, time_and_band
+from simulators.simtest.open_windows import Closed
+from simulators.simtest.opened import Key, MessageKey, Window
 
 _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
-
-
-class MessageKey(NamedTuple):
-    """The topic and payload by which receivers distinguish messages."""
-
-    topic: str
-    payload: bytes
-
-
-class Key(NamedTuple):
-    """A window of a meter of a stream."""
-
-    stream: str
-    meter: str
-    start_ms: int
-
-
-@dataclass
-class Window:
-    """A window that was opened, with its noise and records so far.
-
-    `public_id` is the meter's public name, `initial` each slot's accumulator without energy: noise and
-    dither. `is_lost`: its store was lost or restored, or its stream retired, before all slots closed.
-    """
-
-    terms: Terms
-    public_id: str
-    topic: str
-    noise_bound: int | None = None
-    drawn: int = 0
-    initial: dict[int, int] = field(default_factory=dict)
-    records: dict[int, MessageKey] = field(default_factory=dict)
-    is_lost: bool = False
 
 
 @dataclass
@@ -90,6 +59,10 @@ class InvariantChecker:
             if row.stream == stream and not row.delivered:
                 key = stream, row.outgoing.topic
                 self.queued_until_ms[key] = max(row.outgoing.due_ms, self.queued_until_ms.get(key, 0))
+        for (name, meter), state in self.expected.states.items():
+            for window in state.windows if name == stream else ():
+                if (opened := self.windows.get(Key(name, meter, window.start_ms))) is not None:
+                    opened.peak.resume(window.slots[0].accumulator)
 
     def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], free: Iterable[Any]) -> None:
         """Check a feed: the core frees the tokens that the model frees (law 7)."""
@@ -121,6 +94,7 @@ class InvariantChecker:
         self._check_outgoing(model, commit, last_id)
         self._check_meters(model, commit)
         model.opened.clear()
+        model.redrawn.clear()
         model.closed.clear()
         model.touched.clear()
 
@@ -145,10 +119,17 @@ class InvariantChecker:
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for meter, start_ms, terms in model.opened:
             charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
+        for meter, _, time_ms, terms in model.redrawn:
+            charges[Charge(grid.day(time_ms), terms.epsilon_per_w)][meter] += 1
         check(charges == commit.charges, "what opens is not what is charged", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
-        """Check law 3: on disk is noise, dither and energy so far, with the same noise for ever."""
+        """Check law 3: on disk is noise, dither and energy so far, with the same noise for ever.
+
+        A peak's noise is another one after each restart.
+        """
+        for meter, start_ms, _, _ in model.redrawn:
+            self.windows[Key(commit.stream, meter, start_ms)].peak.draws += 1
         for meter, state in commit.states.items():
             check(
                 (state is None) == (meter not in model.meters), "a meter is forgotten too early or too late"
@@ -159,8 +140,11 @@ class InvariantChecker:
             for window in state.windows if state is not None else ():
                 key = Key(commit.stream, meter, window.start_ms)
                 check(key in self.windows, "a window is open that never opened", key)
-                self._check_draws(key, window, clock_ms)
                 terms = self.windows[key].terms
+                if terms.space is Space.PEAK:
+                    self.windows[key].peak.check_state(model.meters[meter], window, key)
+                    continue
+                self._check_draws(key, window, clock_ms)
                 for slot_index, accumulator in window.slots:
                     check(slot_index < window.drawn, "a slot is open that was not drawn", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
@@ -205,10 +189,13 @@ class InvariantChecker:
 
         A is known if it was ever on disk.
         """
+        if slot.terms.space is Space.PEAK:
+            self.windows[key].peak.check_release(slot, quanta, key)
+            return
         initial, lattice = self.windows[key].initial.get(slot.slot_index), slot.terms.lattice(slot.slot_index)
         if initial is not None:
             half = 0 if slot.terms.rounding == "dithered" else lattice // 2
-            expected_quanta = (initial + slot.energy + half) // lattice
+            expected_quanta = (initial + (slot.energy or 0) + half) // lattice
             check(
                 quanta == expected_quanta,
                 "a slot has two noises, or energy that was not measured",
@@ -250,12 +237,15 @@ class InvariantChecker:
             self.records.add(message)
             self.rows[message] = id_
             record = json.loads(row.payload, parse_float=Decimal)
-            band = record.pop("band", None)
+            band, draws = record.pop("band", None), record.pop("draws", None)
             check(list(record) == _FIELDS, "a record has other fields", list(record))
             closed_slot = closed.pop((record["meter"], record["t"], band), None)
             check(closed_slot is not None, "a record leaves that is not due", row.payload)
             if closed_slot is not None:
                 self._check_record(model, commit, row, record, closed_slot)
+                opened = self.windows[Key(commit.stream, closed_slot.meter, closed_slot.window_ms)]
+                expected = opened.peak.draws if closed_slot.terms.space is Space.PEAK else None
+                check(draws == expected, "a record states another number of draws", row.payload)
         check(not closed, "a slot is due and does not leave", list(closed))
 
     def _check_record(

@@ -17,6 +17,7 @@ from meteragent.domain.commit import TimelineState
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, Kind
+from simulators.simtest.open_windows import Closed, Open
 
 _WAIT_MS = 7 * DAY_MS
 """While readings may still wait in a broker, no meter is forgotten before the broker would forget it."""
@@ -68,35 +69,6 @@ class Stretch(NamedTuple):
     start_ms: int
     end_ms: int
     value_u: int | None
-
-
-class Closed(NamedTuple):
-    """A closed slot: its energy in an accumulator's units, without noise, and when it fell due."""
-
-    meter: str
-    window_ms: int
-    slot_index: int
-    terms: Terms
-    due_ms: int
-    energy: int
-
-
-@dataclass
-class Open:
-    """An open window, and the indices of its slots that have not closed."""
-
-    start_ms: int
-    terms: Terms
-    open_slots: list[int]
-
-    def next_close(self) -> tuple[int, int]:
-        """Return the index of the slot that closes first, and its end."""
-        ends = [
-            (self.start_ms + self.terms.stretches(slot_index)[-1][1], slot_index)
-            for slot_index in self.open_slots
-        ]
-        end_ms, slot_index = min(ends)
-        return slot_index, end_ms
 
 
 @dataclass
@@ -195,6 +167,8 @@ class Meter:
             until_ms = (
                 self.edge_ms(until_ms) if deciding_ms is not None and deciding_ms <= frontier_ms else None
             )
+        for window in self.windows:
+            decided_ms = window.whole_ms(decided_ms)
         return self.decide(decided_ms)
 
     def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
@@ -257,6 +231,7 @@ class Model:
         self.marks = marks
         self.outcomes: Counter[str] = Counter()
         self.opened: list[tuple[str, int, Terms]] = []
+        self.redrawn: list[tuple[str, int, int, Terms]] = []
         self.closed: list[Closed] = []
         self.touched: set[str] = set()
         self._floor_ms = floor_ms
@@ -272,6 +247,8 @@ class Model:
             if end_ms > meter.covered_ms:
                 meter.decided.append(Stretch(meter.covered_ms, end_ms, None))
                 meter.covered_ms = end_ms
+        for window in meter.windows:
+            window.resume(meter.covered_ms)
         self.meters[name] = meter
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
@@ -321,9 +298,13 @@ class Model:
                 slot_index, end_ms = oldest.next_close()
                 due_ms = end_ms + oldest.terms.lateness_ms
                 if due_ms <= close_ms and due_ms <= opens_ms:
+                    before_ms = meter.covered_ms
                     yield from meter.decide(end_ms)
+                    self._settle(name, meter, before_ms)
                     self.touched.add(name)
-                    energy = meter.energy(oldest.start_ms, slot_index, oldest.terms)
+                    energy: int | None = meter.energy(oldest.start_ms, slot_index, oldest.terms)
+                    if oldest.is_peak:
+                        energy = oldest.largest(meter.covered_ms, meter.energy)
                     self.closed.append(
                         Closed(name, oldest.start_ms, slot_index, oldest.terms, due_ms, energy)
                     )
@@ -340,6 +321,18 @@ class Model:
             del self.meters[name]
             self.touched.add(name)
             self.outcomes["forgotten"] += 1
+
+    def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
+        """Charge the noise of peaks of which the first part since a restart is over."""
+        time_ms = meter.covered_ms - 1
+        for window in meter.windows:
+            if window.needs_noise(before_ms, meter.covered_ms):
+                exceeds = self._exceeds(name, time_ms, window.terms.epsilon_per_w)
+                window.charge(meter.covered_ms, exceeds=exceeds)
+                if exceeds:
+                    self.outcomes["over_budget"] += 1
+                else:
+                    self.redrawn.append((name, window.start_ms, time_ms, window.terms))
 
     def _open(self, name: str, meter: Meter, start_ms: int, catching_up: bool) -> None:
         self.touched.add(name)
@@ -367,12 +360,14 @@ class Model:
         if counts or not is_present:
             self.touched.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1
-        if counts and self._wall:
-            tokens += meter.decide_passed(arrival_ms)
-        elif counts:
-            newest_ms = meter.newest_ms or 0
-            tokens += self._advance(arrival.meter, newest_ms, newest_ms, catching_up)
-            tokens += meter.decide_passed(newest_ms)
+        if not counts:
+            return tokens
+        if not self._wall:
+            arrival_ms = meter.newest_ms or 0
+            tokens += self._advance(arrival.meter, arrival_ms, arrival_ms, catching_up)
+        before_ms = meter.covered_ms
+        tokens += meter.decide_passed(arrival_ms)
+        self._settle(arrival.meter, meter, before_ms)
         return tokens
 
     def _refusal(self, arrival: Arrival) -> str | None:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from meteragent.domain import grid, identity
 from meteragent.domain.terms import Terms
 from meteragent.wire.descriptor import describe
-from simulators.simtest.model import Closed
+from simulators.simtest.open_windows import Closed
 
 
 def public_name(key: bytes | None, meter: str) -> str:

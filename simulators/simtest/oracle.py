@@ -23,8 +23,9 @@ from meteragent.store import Store
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest.brokers import TIME_REFUSALS
 from simulators.simtest.expected_store import ExpectedStore
-from simulators.simtest.invariants import InvariantChecker, MessageKey
+from simulators.simtest.invariants import InvariantChecker
 from simulators.simtest.model import Arrival, Meter, Model, StreamSpec
+from simulators.simtest.opened import MessageKey
 
 CLOCK_KNOWN_S = 1.5
 """The time after a start within which the agent asks whether its clock is synchronised."""

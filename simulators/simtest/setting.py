@@ -49,7 +49,8 @@ class Setting:
     """One stream. Durations are in ticks; `grid` is length/step in ticks, or a unit of the calendar.
 
     On the calendar `grid` is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
-    with energies in two bands: these hours of working days, of which one is a holiday, and the rest. `key`
+    with energies in two bands: these hours of working days, of which one is a holiday, and the rest. A ^ in
+    place of / makes the steps the parts of a peak. `key`
     is the number of the key of pseudonyms (0: a meter's own name leaves), `limit` a budget in windows a
     day (0: none). With `stamped` readings have no times of their own. `version` is that of MQTT at the
     source.
@@ -138,6 +139,7 @@ range = [0, {20_000 if power else 10**8}]
 level = 1
 radius = {setting.radius}
 quantum = {"1" if power else "0.5"}
+{"space = 'peak'" if "^" in setting.grid else ""}
 {"space = 'profile'" if ":" in setting.grid else "space = 'bands'" if "=" in setting.grid else ""}
 {budget}
 [stream.sink]
@@ -151,12 +153,15 @@ inflight = 5
 
 def _format_grid(setting: Setting, pace: Pace) -> str:
     if not setting.grid.startswith("1d"):
-        length, step = (format_duration(int(part) * pace.tick_ms) for part in setting.grid.split("/"))
+        parts = setting.grid.replace("^", "/").split("/")
+        length, step = (format_duration(int(part) * pace.tick_ms) for part in parts)
         return f'length = "{length}"\nstep = "{step}"'
     zone = 'length = "1d"\ntimezone = "Europe/Amsterdam"\n'
     if "=" in setting.grid:
         band = f'{{ name = "day", days = "mon-fri", hours = ["{setting.grid[3:]}"] }}'
         return f'{zone}band = [{band}]\nrest = "night"\nholidays = [{HOLIDAYS}]'
+    if "^" in setting.grid:
+        return f'{zone}step = "{format_duration(int(setting.grid[3:]) * pace.tick_ms)}"'
     if ":" in setting.grid:
         return f"{zone}bands = [{', '.join(repr(band) for band in setting.grid[3:].split(','))}]"
     return f"{zone}blocks = {setting.grid.partition('/')[2] or 1}"

@@ -32,10 +32,10 @@ from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
 from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
-from simulators.simtest.invariants import MessageKey
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model import Model, StreamSpec
 from simulators.simtest.network import Publication
+from simulators.simtest.opened import MessageKey
 from simulators.simtest.oracle import CLOCK_KNOWN_S, Oracle
 from simulators.simtest.setting import PACES, parse
 from simulators.simtest.store_versions import StoreVersions

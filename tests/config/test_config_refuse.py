@@ -167,7 +167,12 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         *("privacy.quantum", "0.000001", "a coarser one: n / (epsilon * quantum) is 3.52e+13"),
     ),
     "preset": ("preset = 'best'", "privacy.preset", "'best'", "one of 'television', 'appliance', 'street'"),
-    "space": ("space = 'l2'", "privacy.space", "'l2'", "'linf', 'curve', 'profile', 'bands' or 'weighted'"),
+    "space": (
+        "space = 'l2'",
+        "privacy.space",
+        "'l2'",
+        "'linf', 'curve', 'profile', 'bands', 'weighted' or 'peak'",
+    ),
     "budget": (
         BUDGET % (47.5, "24h"),
         "privacy.budget.level",

@@ -211,13 +211,13 @@ def test_the_messages_shown_are_those_that_leave() -> None:
 def test_the_presets_are_those_of_the_configuration() -> None:
     """What a preset hides, and on which lattice."""
     rows = re.findall(
-        r"^\| `([\w-]+)`(?: \(default\))? \| [^|]* \| (\d+)?[^|]*\| (\d+) Wh[^|]*\| ([\d.]+) Wh? \|",
+        r"^\| `([\w-]+)`(?: \(default\))? \| [^|]* \| (\d+)?[^|]*\| ([\d.]+) Wh[^|]*\| ([\d.]+) Wh? \|",
         DESIGN,
         re.MULTILINE,
     )
-    stated = {name: (int(slots or 1), int(hide), float(quantum)) for name, slots, hide, quantum in rows}
+    stated = {name: (int(slots or 1), float(hide), float(quantum)) for name, slots, hide, quantum in rows}
     assert stated == {
-        name: (one.blocks, int(one.hide_wh), float(one.quantum)) for name, one in PRESETS.items()
+        name: (one.blocks, float(one.hide_wh), float(one.quantum)) for name, one in PRESETS.items()
     }
 
 

@@ -9,9 +9,11 @@ and of each preset that the page can show in its place. The means go to the page
 from dataclasses import replace
 from typing import NamedTuple
 
+from meteragent.core.weighted import window_of
 from meteragent.core.window import Window
 from meteragent.domain.reading import RegisterUse
 from meteragent.domain.schedule import Schedule
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
@@ -67,7 +69,7 @@ class SlotMeans:
         """Open a window with all of its slots, without noise."""
         # Without prices, a slot's accumulator is its energy.
         terms = replace(self._schedule.terms(start_ms), weights=None)
-        window = Window(start_ms, terms, terms.id, "", "", noise_bound=0)
+        window = window_of(terms)(start_ms, terms, terms.id, "", "", noise_bound=0)
         for _ in range(terms.n):
             window.draw(0, start_ms, None if terms.rounding == "half-up" else 0)
         self._windows.append(window)
@@ -88,12 +90,13 @@ class SlotMeans:
         observed_ms = _overlap_ms(window, index, self._since_ms, self._covered_ms)
         if observed_ms == 0:
             return None
-        part = observed_ms / terms.slot_ms(index)
+        is_peak = terms.space is Space.PEAK
+        part = observed_ms / (terms.length_ms if is_peak else terms.slot_ms(index))
         band = terms.bands[index].name if terms.bands else ""
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
         if band:
             start_ms, end_ms = window.start_ms, window.end_ms
-        power = _power(terms, window.slots[index], observed_ms)
+        power = _power(terms, window.slots[index], terms.step_ms if is_peak else observed_ms)
         return SlotMean(start_ms, end_ms, band, window.start_ms, index, power, part)
 
 

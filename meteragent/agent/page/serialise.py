@@ -63,8 +63,9 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     sentences of `check`, and the table of success limits whose first row is the header.
     """
     terms = guarantee.terms
-    per_power = terms.step_ms / HOUR_MS if terms.is_energy else 1.0
-    per_power *= float(terms.value_per_reading)
+    per_power = 1.0
+    if terms.is_energy:
+        per_power = terms.step_ms / HOUR_MS * float(terms.value_per_reading)
     return {
         **report.of(guarantee),
         "said": {

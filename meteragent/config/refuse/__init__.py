@@ -12,7 +12,7 @@ from itertools import chain
 from meteragent.config import nested
 from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import privacy, shares, source, tariff, together, weights, window
+from meteragent.config.refuse import peak, privacy, shares, source, tariff, together, weights, window
 from meteragent.config.refuse.check import GRID, Problems, depends, reads
 from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.presets import PRESETS
@@ -162,7 +162,7 @@ _CHECKS = (
     *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
     weights.weights,
     *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),
-    privacy.budget,
+    *(privacy.budget, peak.parts, peak.usefulness),
     _home_assistant,
 )
 """The order matters: a check may rely on every key that the checks before it have not refused."""

@@ -7,10 +7,10 @@ from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Page, Stream
 from meteragent.config.refuse.check import Problems, depends
 from meteragent.config.source import branches
-from meteragent.config.terms import metric, sink_url
+from meteragent.config.terms import metric, sink_url, space
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.shape import Metric
+from meteragent.domain.shape import Metric, Space
 from meteragent.mqtt import Endpoint
 
 _PLACES = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
@@ -97,6 +97,9 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
         if is_known and metric(stream) is Metric.L1:
             expected = "windows with the metric 'linf': an archive has no others"
             yield ConfigError(f"{prefix}privacy.metric", "'l1' beside [archive]", expected)
+        if is_known and space(stream) is Space.PEAK:
+            expected = "another space: an archive has no peaks"
+            yield ConfigError(f"{prefix}privacy.space", "'peak' beside [archive]", expected)
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:

@@ -1,0 +1,67 @@
+"""Refusals of peaks: windows, parts and readings that have no largest mean, or none that can be told."""
+
+from fractions import Fraction
+
+from meteragent.config.model import Stream
+from meteragent.config.refuse.check import PROMISE, Problems, reads
+from meteragent.config.source import interval_ms, period_ms
+from meteragent.config.terms import length_ms, quantum, space, step_ms, terms, unit
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.figures import figures
+from meteragent.domain.grid import format_duration
+from meteragent.domain.loads import width_w
+from meteragent.domain.shape import Space
+from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
+from meteragent.privacy.exact import round_half_up
+
+
+@reads(*PROMISE, "source.every", "sink.total")
+def parts(stream: Stream) -> Problems:
+    """Yield windows without many parts, parts that readings do not tell apart, and a total of peaks."""
+    if space(stream) is not Space.PEAK:
+        return
+    step = step_ms(stream, length_ms(stream))
+    if stream.window.blocks is not None:
+        expected = "window.step = '15min', or left out: the largest of the means of equal parts leaves"
+        yield ConfigError("window.blocks", str(stream.window.blocks), expected)
+    if unit(stream) is None and length_ms(stream) < DAY_MS:
+        expected = "'1mo', '1w' or '1d' with window.timezone: a largest mean needs many parts"
+        yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
+    if HOUR_MS % step:
+        expected = "a divisor of an hour, such as '15min', '30min' or '1h'"
+        yield ConfigError("window.step", repr(format_duration(step)), expected)
+        return
+    yield from _readings(stream, step)
+    if stream.sink.total:
+        yield ConfigError("sink.total", "true", "false: peaks have no sum")
+
+
+def _readings(stream: Stream, step: int) -> Problems:
+    """Yield readings that say too little about each part."""
+    source, interval = stream.source, interval_ms(stream.source)
+    if source.kind is Kind.INTERVAL_ENERGY and step % interval:
+        expected = f"a divisor of window.step = {format_duration(step)!r}: longer energies hide the peak"
+        yield ConfigError("source.interval", repr(format_duration(interval)), expected)
+    elif source.kind is not Kind.POWER and round_half_up(quantum(stream) * MICRO) * interval * step % HOUR_MS:
+        expected = "a coarser one, such as 1 W: a quantum of a part is not a whole number"
+        yield ConfigError("privacy.quantum", figures(quantum(stream)), expected)
+    every = period_ms(source)
+    if source.kind is not Kind.INTERVAL_ENERGY and every is not None and every > step:
+        expected = f"{format_duration(step)!r} or less: each part of {format_duration(step)} needs a reading"
+        yield ConfigError("source.every", repr(format_duration(every)), expected)
+
+
+@reads(*PROMISE, "window.range")
+def usefulness(stream: Stream) -> Problems:
+    """Yield noise so wide that the peak says nothing: 95 % of it is wider than all readings."""
+    if space(stream) is not Space.PEAK or HOUR_MS % step_ms(stream, length_ms(stream)):
+        return
+    usual = terms(stream)
+    half_w = Fraction(usual.half_width(0.95)) * UNIT_FACTOR[usual.value_unit]
+    if 2 * half_w > width_w(usual):
+        key = "radius" if stream.privacy.radius is not None else "hide"
+        expected = (
+            f"less: the peak would be within ± {figures(half_w)} W, and window.range is"
+            f" {figures(width_w(usual))} W wide"
+        )
+        yield ConfigError(f"privacy.{key}", f"{figures(usual.hides_wh)} Wh in each part", expected)

@@ -1,0 +1,149 @@
+"""A peak's window: the largest mean of its parts, noise-first.
+
+Theory of operation
+-------------------
+The window has one slot. With S_k the energy of part k in accumulator units, the accumulator is
+
+    A = z * L + u + max_k S_k,    released: floor(A / L)
+
+over the parts that are over. To go on, the mask z * L + u is needed, but A minus the mask is a reading: what
+the store keeps must not give both (theory A.13). So the store keeps A alone, and the mask only exists in
+memory. Of the open part nothing is stored either: time is integrated in whole parts (`whole_ms`), and until a
+part is over its readings are pending, so that the broker delivers them again after a crash.
+
+After a restart the mask is gone. When the first part since then is over, a new mask is drawn, which is
+charged like a new window on the day of that part, and A becomes the larger of A and the new mask plus the
+part's energy. `drawn` counts the masks, and the record states their number. Parts whose charge the budget
+forbids do not count.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meteragent.core.window import RegisterUse, Window
+from meteragent.domain.commit import OpenWindow
+from meteragent.domain.errors import MeteragentError
+
+
+@dataclass(slots=True)
+class PeakWindow(Window):
+    """An open window that releases the largest mean of its parts.
+
+    mask      z * L + u; None after a restart, until a part is over
+    part      the energy of the open part so far, only while time is integrated
+    unmasked  the largest energy of a part since the restart, which waits for `redraw`
+    """
+
+    mask: int | None = None
+    part: int | None = None
+    unmasked: int | None = None
+
+    @property
+    def lacks_noise(self) -> bool:
+        """Whether `redraw` is due."""
+        return self.unmasked is not None
+
+    def slot_start_ms(self, _slot_index: int) -> int:
+        """Return the start of the window."""
+        return self.start_ms
+
+    def slot_end_ms(self, _slot_index: int) -> int:
+        """Return the end of the window."""
+        return self.end_ms
+
+    def whole_ms(self, time_ms: int) -> int:
+        """Return the start of the part that contains a time; a time outside the window is unchanged."""
+        if not self.start_ms <= time_ms < self.end_ms:
+            return time_ms
+        return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
+
+    def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
+        """Return None: power counts when its part is over."""
+        return None
+
+    def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
+        """Open the window with its noise and dither; parts already integrated are gap.
+
+        Raises MeteragentError if it is open already.
+        """
+        if self.drawn:
+            raise MeteragentError("a peak is drawn again without a restart")
+        self.noise_bound = None
+        self._rise(self.terms.low_u * self.terms.step_ms)
+        if integrated_until_ms >= self.start_ms + self.terms.step_ms:
+            self._rise(self.terms.gap_u * self.terms.step_ms)
+        self.redraw(noise, dither)
+
+    def redraw(self, noise: int, dither: int | None = None) -> None:
+        """Mask what came since the start or restart with noise from a new noise bound and a new dither."""
+        energy, self.unmasked = self.unmasked, None
+        if energy is not None:
+            self.mask = self._mask(0, noise, dither)
+            self.drawn += 1
+            self._rise(energy)
+
+    def drop(self) -> None:
+        """Give up the parts that wait for noise: the budget forbids the charge."""
+        self.unmasked = None
+
+    def _rise(self, energy: int) -> None:
+        """Let the energy of a part count."""
+        if self.mask is None:
+            self.unmasked = energy if self.unmasked is None else max(self.unmasked, energy)
+        else:
+            self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
+
+    def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
+        """Add a value (None: the gap value) over a stretch of time to the parts that it touches.
+
+        The time of a part before the first value is gap.
+        """
+        terms = self.terms
+        at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
+        if value is not None and at_ms < to_ms:
+            self.slots_with_reading.add(0)
+        if isinstance(value, RegisterUse):
+            value = value.within(terms.low_u, terms.high_u)
+        elif value is not None:
+            value = min(max(value, terms.low_u), terms.high_u)
+        while at_ms < to_ms:
+            part_ms = self.whole_ms(at_ms)
+            until_ms = min(to_ms, part_ms + terms.step_ms)
+            energy = terms.gap_u * (at_ms - part_ms) if self.part is None else self.part
+            if isinstance(value, RegisterUse):
+                energy += value.between(at_ms, until_ms)
+            else:
+                energy += (terms.gap_u if value is None else value) * (until_ms - at_ms)
+            self.part = energy
+            if until_ms == part_ms + terms.step_ms:
+                self.part = None
+                self._rise(energy)
+            at_ms = until_ms
+
+    def seal(self, _integrated_until_ms: int) -> None:
+        """Leave out the remaining parts: readings no longer count in them."""
+
+    def close(self, slot_index: int) -> int:
+        """Return the released value in quanta: floor(A / L).
+
+        Raises MeteragentError if a part has no noise.
+        """
+        if self.unmasked is not None or self.part is not None:
+            raise MeteragentError("a part without its noise")
+        return Window.close(self, slot_index)
+
+    def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
+        """Return the state of the window that the store keeps: A, without the mask.
+
+        Raises MeteragentError if a part has no noise.
+        """
+        if self.unmasked is not None or self.part is not None:
+            raise MeteragentError("a part without its noise")
+        return Window.state(self)
+
+
+def whole_ms(windows: Iterable[Window], until_ms: int) -> int:
+    """Return the latest time, up to a time, to which all of these windows can be integrated."""
+    for window in windows:
+        until_ms = window.whole_ms(until_ms)
+    return until_ms

@@ -1,0 +1,45 @@
+"""Noise that is drawn again: of registers' lost slots, and of peaks after a restart."""
+
+from meteragent.core.charges import Charges
+from meteragent.core.noise import Noise
+from meteragent.core.peak import PeakWindow
+from meteragent.core.timeline import Timeline
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import Counts
+from meteragent.wire.record import RecordFormats
+
+
+class Redraws:
+    """The second draws of a stream's windows.
+
+    What a lost slot masks is a constant, so its noise costs nothing. What a peak masks is readings, so its
+    noise is charged like a new window's, in the same commit.
+    """
+
+    __slots__ = ("_charges", "_counts", "_noise")
+
+    def __init__(self, charges: Charges, noise: Noise, counts: Counts) -> None:
+        self._charges = charges
+        self._noise = noise
+        self._counts = counts
+
+    def settle(self, meter: str, timeline: Timeline, formats: RecordFormats, commit: Commit) -> None:
+        """Count the events of registers, and give slots that lack noise noise from a new noise bound.
+
+        A peak is charged on the day of the part that needs the noise; if the budget forbids it, the part does
+        not count.
+        """
+        for name in timeline.counts():
+            self._counts.add(name)
+        for window in timeline.windows:
+            if not window.lacks_noise:
+                continue
+            if isinstance(window, PeakWindow):
+                if not self._charges.add(meter, timeline.integrated_until_ms - 1, window.terms):
+                    window.drop()
+                    self._counts.add("over_budget")
+                    continue
+                commit.redrawn.add(meter)
+            _, noise = self._noise.open(window.terms_id, formats.mechanism(window.terms_id))
+            window.redraw(noise, self._noise.dither(window.terms, window.lost or 0))
+            self._counts.add("peak_redrawn" if isinstance(window, PeakWindow) else "register_lost")

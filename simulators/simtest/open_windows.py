@@ -1,0 +1,93 @@
+"""The windows of the model that are open, and the slots that it closes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from meteragent.domain.shape import Space
+from meteragent.domain.terms import Terms
+
+
+class Closed(NamedTuple):
+    """A closed slot: its energy in an accumulator's units, without noise, and when it fell due.
+
+    `energy` is None for a peak if no part of its window has ended since the restart.
+    """
+
+    meter: str
+    window_ms: int
+    slot_index: int
+    terms: Terms
+    due_ms: int
+    energy: int | None
+
+
+@dataclass
+class Open:
+    """An open window, and the indices of its slots that have not closed.
+
+    For a peak, `from_ms` is the time from which parts count that the process has seen, and `is_drawn`
+    whether it has drawn noise; `is_first`: the process opened the window.
+    """
+
+    start_ms: int
+    terms: Terms
+    open_slots: list[int]
+    from_ms: int = 0
+    is_drawn: bool = True
+    is_first: bool = True
+
+    @property
+    def is_peak(self) -> bool:
+        """Whether the largest mean of a part is released."""
+        return self.terms.space is Space.PEAK
+
+    def whole_ms(self, time_ms: int) -> int:
+        """Return the start of the part that contains a time of a peak's window; otherwise the time."""
+        if not self.is_peak or not self.start_ms <= time_ms < self.start_ms + self.terms.length_ms:
+            return time_ms
+        return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
+
+    def end_of_parts_ms(self, covered_ms: int) -> int:
+        """Return the end of the last part that is over, or the start of the window."""
+        end_ms = self.start_ms + self.terms.length_ms
+        return max(self.whole_ms(min(covered_ms, end_ms)), self.start_ms)
+
+    def next_close(self) -> tuple[int, int]:
+        """Return the index of the slot that closes first, and its end."""
+        ends = [
+            (self.start_ms + self.terms.stretches(slot_index)[-1][1], slot_index)
+            for slot_index in self.open_slots
+        ]
+        end_ms, slot_index = min(ends)
+        return slot_index, end_ms
+
+    # --- peaks ---------------------------------------------------------------------------------
+
+    def resume(self, covered_ms: int) -> None:
+        """Begin a process, which has no noise yet; only parts from `covered_ms` on count in it."""
+        self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
+
+    def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
+        """Return whether a part has ended between two times, and the process has no noise for it."""
+        over_ms = self.end_of_parts_ms(covered_ms)
+        return self.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
+
+    def charge(self, covered_ms: int, *, exceeds: bool) -> None:
+        """Draw noise for the parts that are over; if the budget forbids it they do not count."""
+        self.is_drawn = not exceeds
+        if exceeds:
+            self.from_ms = self.end_of_parts_ms(covered_ms)
+
+    def largest(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
+        """Return the largest energy of a part that is over, since the restart; None without noise.
+
+        `energy` computes that of a slot from the start and the terms of its window.
+        """
+        if not self.is_drawn:
+            return None
+        terms, step_ms = self.terms, self.terms.step_ms
+        parts_ms = range(max(self.from_ms, self.start_ms), self.end_of_parts_ms(covered_ms), step_ms)
+        part = replace(terms, space=Space.LINF, length_ms=step_ms)
+        lowest = [terms.low_u * step_ms] if self.is_first else []
+        return max([*lowest, *(energy(part_ms, 0, part) for part_ms in parts_ms)], default=None)

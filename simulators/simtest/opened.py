@@ -1,0 +1,41 @@
+"""What the invariants remember of windows that were opened, and of messages that left."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from meteragent.domain.terms import Terms
+from simulators.simtest.peak_run import PeakRun
+
+
+class MessageKey(NamedTuple):
+    """The topic and payload by which receivers distinguish messages."""
+
+    topic: str
+    payload: bytes
+
+
+class Key(NamedTuple):
+    """A window of a meter of a stream."""
+
+    stream: str
+    meter: str
+    start_ms: int
+
+
+@dataclass
+class Window:
+    """A window that was opened, with its noise and records so far.
+
+    `public_id` is the meter's public name, `initial` each slot's accumulator without energy: noise and
+    dither. `is_lost`: its store was lost or restored, or its stream retired, before all slots closed.
+    """
+
+    terms: Terms
+    public_id: str
+    topic: str
+    noise_bound: int | None = None
+    drawn: int = 0
+    initial: dict[int, int] = field(default_factory=dict)
+    records: dict[int, MessageKey] = field(default_factory=dict)
+    is_lost: bool = False
+    peak: PeakRun = field(default_factory=PeakRun)

@@ -1,0 +1,59 @@
+"""What a peak's accumulator on disk must be: the largest part and noise, another one in each process."""
+
+from dataclasses import dataclass
+
+from meteragent.domain.commit import OpenWindow
+from simulators.invariant import check
+from simulators.simtest.model import Meter
+from simulators.simtest.open_windows import Closed
+
+
+@dataclass
+class PeakRun:
+    """The noise of a peak's window in one process.
+
+    `draws` counts the noises of all processes. `before` is the accumulator with which the process began, or
+    None if it opened the window. `mask` is its noise and dither, None until an accumulator shows it, and
+    `mask_max` a bound on it until then.
+    """
+
+    draws: int = 1
+    before: int | None = None
+    mask: int | None = None
+    mask_max: int | None = None
+
+    def resume(self, accumulator: int) -> None:
+        """Begin another process."""
+        self.before, self.mask, self.mask_max = accumulator, None, None
+
+    def check_state(self, meter: Meter, on_disk: OpenWindow, key: object) -> None:
+        """Check law 3: the one number on disk is noise and the largest part so far."""
+        [window] = [window for window in meter.windows if window.start_ms == on_disk.start_ms]
+        [(slot_index, accumulator)] = on_disk.slots
+        energy = window.largest(meter.covered_ms, meter.energy)
+        check(on_disk.drawn == self.draws, "a peak is drawn without a charge, or too late", key)
+        check((slot_index, on_disk.noise_bound) == (0, None), "a peak's state holds more than its peak", key)
+        check(self._is_possible(accumulator, energy), "a peak is not its noise and the largest part", key)
+
+    def _is_possible(self, accumulator: int, energy: int | None) -> bool:
+        """Return whether an accumulator is the larger of `before` and mask + energy; note the mask."""
+        if energy is None:
+            return accumulator == self.before
+        if self.mask is not None:
+            return accumulator == max(self.mask + energy, accumulator if self.before is None else self.before)
+        if self.before is None or accumulator > self.before:
+            self.mask = accumulator - energy
+            return self.mask_max is None or self.mask <= self.mask_max
+        mask_max = accumulator - energy
+        self.mask_max = mask_max if self.mask_max is None else min(mask_max, self.mask_max)
+        return accumulator == self.before
+
+    def check_release(self, slot: Closed, quanta: int, key: object) -> None:
+        """Check the released quanta, as far as the noise is known."""
+        lattice, accumulators = slot.terms.lattice(0), [] if self.before is None else [self.before]
+        if self.mask is not None and slot.energy is not None:
+            accumulators.append(self.mask + slot.energy)
+        is_known = self.mask is not None or slot.energy is None
+        lowest = max((accumulator // lattice for accumulator in accumulators), default=quanta)
+        is_possible = quanta == lowest or (not is_known and quanta > lowest)
+        check(is_possible, "a peak is not its noise and the largest part", key)

@@ -33,7 +33,7 @@ from meteragent.core.claims import Claims
 from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.names import Names
 from meteragent.core.noise import Noise
-from meteragent.core.prices import AHEAD_MS, Prices
+from meteragent.core.price_intake import PriceIntake
 from meteragent.core.redraw import Redraws
 from meteragent.core.register import timeline_of
 from meteragent.core.share import give_back
@@ -41,9 +41,7 @@ from meteragent.core.stream import Effects, Stream
 from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.totals import Totals
 from meteragent.core.upcoming import Upcoming, upcoming
-from meteragent.core.weighted import WeightedWindow, window_of
 from meteragent.core.window import Window
-from meteragent.decode.price import prices as decode_prices
 from meteragent.domain.commit import Commit, Outgoing, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
@@ -88,10 +86,7 @@ class Pipeline:
             timeline = timeline_of(stream.terms).restore(stream.terms, first_ms, state, dict(snapshot.terms))
             self._timelines[meter] = timeline
             self._schedule(meter, timeline)
-        self._prices = Prices(snapshot.prices)
-        for timeline in self._timelines.values():
-            for window in timeline.windows:
-                self._give_prices(window)
+        self._prices = PriceIntake(stream, snapshot.prices, self._timelines)
         self._claims = Claims(snapshot.announced, stream.claim_key, listens=stream.listens)
         for meter in self._timelines if stream.listens else ():
             self._claims.ask(self._names[meter].topic)
@@ -132,9 +127,7 @@ class Pipeline:
         self._effects = Effects(Commit(self._stream.name, now_ms))
         self._catching_up = closing_ms < now_ms
         changes = dict.fromkeys(self._redraw_restored())
-        price_topic = self._stream.price_topic
-        if price_topic is not None and any(message.topic == price_topic for message in batch):
-            batch = self._take_prices(batch, price_topic, now_ms)
+        batch = self._prices.take(batch, now_ms, self._counts, self._effects)
         if batch:
             self._counts.add("received", len(batch))
         for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
@@ -152,51 +145,14 @@ class Pipeline:
         self._noise.forget()
         return self._effects
 
-    def _take_prices(self, batch: Sequence[Message], topic: str, now_ms: int) -> list[Message]:
-        """Take the prices out of a batch, before any of its readings; return the other messages."""
-        readings, rows = list[Message](), list(self._prices.rows)
-        for message in batch:
-            if message.topic != topic:
-                readings.append(message)
-                continue
-            self._effects.acknowledge.append(message.token)
-            if len(message.payload) > self._stream.max_payload:
-                self._counts.add("refused_size")
-                continue
-            try:
-                prices = decode_prices(message.payload)
-            except PayloadError as error:
-                self._counts.add(error.reason)
-                continue
-            for price in prices:
-                for name in self._prices.add(price, self._bound_u, now_ms):
-                    self._counts.add(name)
-        if self._prices.rows != rows:
-            times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
-            kept_ms = 2 * max(self._terms.length_ms, AHEAD_MS)
-            self._prices.prune(max(min(times_ms, default=now_ms), now_ms - kept_ms))
-            self._effects.commit.prices = tuple(self._prices.rows)
-        return readings
-
-    @property
-    def _bound_u(self) -> int:
-        """The largest price under the present terms."""
-        return 0 if self._terms.weights is None else self._terms.weights.bound_u
-
-    def _give_prices(self, window: Window) -> None:
-        """Let a window use the prices of the topic."""
-        if isinstance(window, WeightedWindow):
-            window.book = self._prices
-
     def clear(self, sink_topics: Iterable[str]) -> None:
         """Note that no other store releases on these topics; windows open from the next boundary."""
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
         """Return when `feed` must next be called, None for never; without `closing` only openings count."""
-        times_ms = [self._opens[0][0]] if self._opens else []
-        times_ms += [self._closes[0][0]] if closing and self._closes else []
-        return min(times_ms, default=None)
+        heads = (*self._opens[:1], *(self._closes[:1] if closing else ()))
+        return min((head[0] for head in heads), default=None)
 
     def meters(self) -> Collection[str]:
         """Return the meters of the stream, as the source names them."""
@@ -382,8 +338,7 @@ class Pipeline:
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("over_budget")
             return
-        window = window_of(terms)(start_ms, terms, self._formats.register(terms), sink_topic, public_id)
-        self._give_prices(window)
+        window = self._prices.window(start_ms, terms, self._formats.register(terms), sink_topic, public_id)
         mechanism = self._formats.mechanism(window.terms_id)
         self._noise.begin(window, mechanism, timeline.integrated_until_ms)
         windows.append(window)

@@ -45,7 +45,7 @@ from typing import Any, Self
 
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreMoved
-from meteragent.store import file, generation, schema, wal
+from meteragent.store import file, generation, prices, schema, wal
 from meteragent.store.acceptance import accept, count_releases, moved
 from meteragent.store.batch import batch
 from meteragent.store.earlier import rewrite_states
@@ -228,8 +228,7 @@ class Store:
                 for public_id, sums in commit.totals.items()
             ],
         )
-        if commit.prices is not None:
-            _put(tx, **{f"prices/{commit.stream}": schema.encode_prices(commit.prices)})
+        prices.write(tx, commit)
         tx.execute("UPDATE meta SET value = ?1 WHERE key = 'clock_ms' AND value < ?1", (commit.clock_ms,))
         if commit.outgoing:
             self._has_records = True
@@ -247,7 +246,6 @@ class Store:
             terms = execute("SELECT id, terms FROM terms WHERE channel = ?", (stream,))
             announced = execute("SELECT topic, id FROM descriptor WHERE channel = ?", (stream,))
             totals = execute("SELECT label, total FROM total WHERE channel = ?", (stream,))
-            prices = execute("SELECT value FROM meta WHERE key = ?", (f"prices/{stream}",)).fetchone()
             return Snapshot(
                 marks=dict(marks),
                 states={meter: schema.decode_state(state) for meter, state in states if state.strip(b"\0")},
@@ -255,7 +253,7 @@ class Store:
                 floor_ms=self.floor_ms,
                 announced=dict(announced),
                 totals={public_id: schema.decode_total(text) for public_id, text in totals},
-                prices=schema.decode_prices(prices[0]) if prices else (),
+                prices=prices.read(self.connection, stream),
             )
 
     def claim(self, stream: str, meters: str, *, wall: bool) -> None:

@@ -9,16 +9,23 @@ import pytest
 from meteragent.cli import main
 from meteragent.cli.common import EXIT_VIOLATED
 from meteragent.core.noise import Noise
+from meteragent.core.weighted import WeightedWindow
 from meteragent.core.window import Window
+from meteragent.domain.weights import Price
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from tests.support.configurations import written
 
 ZONE = "timezone = 'Europe/Amsterdam'"
 BANDS = f"{ZONE}\nrest = 'night'\nband = [{{ name = 'day', days = 'mon-fri', hours = ['07/23'] }}]"
+WEIGHTS = "{ bound = 0.5, default = 0.3, price = [{ hours = ['07/23'], price = 0.35 }] }"
 SETTINGS = {
     "power": written(privacy="preset = 'tariff'", window=BANDS),
     "a register": written(
         privacy="preset = 'tariff'", window=BANDS, source="kind = 'register'\nunit = 'kWh'\ndead_band = 0.001"
+    ),
+    "amounts": written(
+        window=f"{ZONE}\nlength = '1mo'\nweights = {WEIGHTS}",
+        privacy="space = 'weighted'\nhide = '110Wh'",
     ),
     "a mean day in l1": written(privacy="preset = 'typical-day'\nmetric = 'l1'", window=ZONE),
 }
@@ -76,3 +83,18 @@ def test_linf_that_is_claimed_for_independent_noise_is_refused(
     code, failed = checks(written(privacy="preset = 'typical-day'", window=ZONE), 1000)
     assert code == EXIT_VIOLATED
     assert any(name.startswith("law:") for name in failed)
+
+
+def test_prices_beyond_their_bound_are_refused(
+    checks: Callable[..., tuple[int, set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise is adapted to the bound: where a price is twice as large, an amount moves twice as far."""
+    pieces = WeightedWindow._pieces
+
+    def doubled(self: WeightedWindow, from_ms: int, to_ms: int) -> list[Price]:
+        return [(start_ms, end_ms, 2 * price_u) for start_ms, end_ms, price_u in pieces(self, from_ms, to_ms)]
+
+    monkeypatch.setattr(WeightedWindow, "_pieces", doubled)
+    code, failed = checks(SETTINGS["amounts"], 200)
+    assert code == EXIT_VIOLATED
+    assert "same noise for any window" in failed

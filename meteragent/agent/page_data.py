@@ -30,8 +30,9 @@ from meteragent.core.upcoming import Upcoming
 from meteragent.domain import grid, identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.presets import PRESETS
+from meteragent.domain.presets import COMPLETE, PRESETS
 from meteragent.domain.problem import Problem
+from meteragent.domain.shape import Space
 from meteragent.domain.tariff import Tariff
 from meteragent.report import guarantee
 from meteragent.store import ledger, outbox
@@ -42,6 +43,8 @@ _RECORDS = 4000
 """The largest number of records of which the history is made: 30 days of half hours are 1,440."""
 _OVERLAP_MS = 60_000
 """How far back deliveries are read again: a delivery has the time of its commit, which is written later."""
+_EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
+"""The presets of which the page draws examples: it draws means, not peaks."""
 
 
 def page_settings(page: settings.Page) -> Settings:
@@ -103,7 +106,7 @@ class PageData:
     def _promises(self, watched: WatchedStream) -> Promises:
         promise = guarantee.of(watched.stream, others=watched.others_per_day)
         variants = {
-            name: _with_preset(watched.stream, name) for name in PRESETS if name != promise.terms.preset
+            name: _with_preset(watched.stream, name) for name in _EXAMPLES if name != promise.terms.preset
         }
         streams = {name: stream for name, stream in variants.items() if stream is not None}
         presets = {

@@ -164,7 +164,7 @@ def test_an_output_around_the_input_is_refused(place: Place) -> None:
     [
         (misfit, ArchiveError, "1 of 2 rows are not on the grid"),
         (no_key, KeyMissing, "archive.key"),
-        (another, ArchiveError, "something else"),
+        (another, ArchiveError, "is not an output"),
         (no_ledger, ArchiveError, "not a directory"),
     ],
 )

@@ -135,7 +135,7 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
     """Whatever a stream's kind is, what every other preset would promise is told, in the stream's unit."""
     [stream] = told(written(source=source)).view.streams
     promises = stream.promises()
-    assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day", "peak"}
+    assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day"}
     for preset in promises.presets.values():
         assert preset.terms.unit == stream.terms.unit
         assert preset.exposures

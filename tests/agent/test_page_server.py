@@ -74,7 +74,7 @@ async def test_an_open_page_is_told_what_happens(world: PageWorld, open_page: Li
     news = await open_page.event("news")
     means = news.pop("means")
     assert news == {"readings": [], "records": [payload.decode()], "missed": 0}
-    assert set(means) == {"", "television", "street", "day", "bill", "typical-day", "peak"}
+    assert set(means) == {"", "television", "street", "day", "bill", "typical-day"}
     assert set(means[""][0]) == {"from_ms", "to_ms", "band", "window_ms", "slot_index", "power", "part"}
 
 

@@ -132,7 +132,7 @@ def told(text: str, store: StoreThread | None = None, key: bytes | None = None) 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
 def test_every_preset_can_be_looked_at(source: str) -> None:
-    """Whatever a stream's kind is, what every other preset would promise is told, in the stream's unit."""
+    """Whatever a stream's kind is, what every other preset of means would promise is told, in its unit."""
     [stream] = told(written(source=source)).view.streams
     promises = stream.promises()
     assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day"}

@@ -2,7 +2,8 @@
 
 Rules
 1. A price whose time has begun is refused: it could follow from what this home used since (theory 3.10).
-2. A price is never replaced. One whose time overlaps that of another is refused.
+2. A price is never replaced. One that comes again with the same time and value changes nothing; any other
+   whose time overlaps that of a price is refused.
 3. A price is in the same or an earlier commit than everything that is used at it: a time is integrated only
    after it has begun.
 4. A price beyond the bound is clamped to it, because the noise is adapted to the bound.
@@ -29,8 +30,16 @@ class Prices:
         self.rows = sorted(rows)
 
     def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
-        """Add a price, or refuse it; return the counters to increase."""
+        """Add a price, or refuse it; return the counters to increase.
+
+        A price that comes again, as in a list of a day that is sent every hour, is also recognised after its
+        time has begun, as long as it is kept.
+        """
         start_ms, end_ms, price_u = price
+        clamped_u = min(max(price_u, -bound_u), bound_u)
+        index = bisect_left(self.rows, (start_ms, end_ms, clamped_u))
+        if self.rows[index : index + 1] == [(start_ms, end_ms, clamped_u)]:
+            return ("price_repeated",)
         if start_ms <= now_ms:
             return ("price_late",)
         if start_ms % PRICE_MS or end_ms % PRICE_MS or not start_ms < end_ms <= now_ms + AHEAD_MS:
@@ -38,8 +47,7 @@ class Prices:
         index = bisect_left(self.rows, start_ms, key=itemgetter(1))
         index += index < len(self.rows) and self.rows[index][1] == start_ms
         if index < len(self.rows) and self.rows[index][0] < end_ms:
-            return ("price_again",)
-        clamped_u = min(max(price_u, -bound_u), bound_u)
+            return ("price_conflict",)
         self.rows.insert(index, (start_ms, end_ms, clamped_u))
         return ("prices",) if clamped_u == price_u else ("prices", "price_clamped")
 

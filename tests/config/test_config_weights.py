@@ -9,7 +9,7 @@ from meteragent import config
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.domain.weights import WeightSource
-from tests.support.configurations import refused, written
+from tests.support.configurations import refused, streams, written
 from tests.support.weighted import PRICES, text_of_prices
 
 ROW = "[[window.weights.price]]\nhours = ['07:00/23:00']\nprice = 0.3\n"
@@ -166,3 +166,32 @@ def test_the_charge_does_not_depend_on_prices() -> None:
         terms = config.terms(config.parse(text_of_prices(prices=table, length="1d")).stream[0])
         assert terms.epsilon_per_w == Fraction(24, 110)
         assert terms.sd / float(terms.radius) == pytest.approx(2**0.5, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("topic", "url", "accepted"),
+    [
+        ("other/m7", "127.0.0.1", False),
+        ("records/m7", "127.0.0.1", False),
+        ("records/m7/privacy", "127.0.0.1", False),
+        ("records/m7/total", "127.0.0.1", False),
+        ("agent/status", "127.0.0.1", False),
+        ("prices/day-ahead", "127.0.0.1", True),
+        ("records/m7", "utility.example", True),
+        ("agent/status", "utility.example", True),
+        ("other/m7", "utility.example", False),
+    ],
+)
+def test_prices_come_on_a_topic_that_no_stream_uses(topic: str, url: str, accepted: bool) -> None:
+    """What any stream reads, releases or reports on the broker of the prices is refused."""
+    weights = f"{{ bound = 1, topic = '{topic}' }}"
+    one = f"'private/1/{{meter}}'\n[stream.window]\nlength = '24h'\nweights = {weights}"
+    two = f"'records/{{meter}}'\nstatus = 'agent/status'\nurl = 'mqtt://{url}'"
+    tables = ("one", "a/{meter}", one), ("two", "other/{meter}", two)
+    for number, text in enumerate((streams(*tables), streams(*reversed(tables)))):
+        if accepted:
+            assert len(config.parse(text).stream) == 2
+            continue
+        error = refused(parse(text))
+        assert error.key == f"stream[{number}].window.weights.topic"
+        assert "public prices" in error.expected

@@ -141,12 +141,15 @@ def test_a_price_whose_time_has_begun_is_refused_and_none_is_replaced() -> None:
     agent.feed(at_ms, price_message(at_ms, (*hour, 0.3)))
     wrong: dict[str, tuple[int, int, float]] = {
         "price_late": (at_ms, at_ms + HOUR_MS, 0.1),
-        "price_again": (hour[0] + PRICE_MS, hour[1], 0.4),
+        "price_conflict": (hour[0] + PRICE_MS, hour[1], 0.4),
+        "price_repeated": (*hour, 0.3),
         "price_times": (hour[1] + 1, hour[1] + HOUR_MS, 0.1),
     }
     for name, row in wrong.items():
         effects = agent.feed(at_ms, price_message(at_ms, row))
         assert (agent.counts[name], effects.commit.prices) == (1, None)
+    agent.feed(at_ms, price_message(at_ms, (*hour, 0.4), (hour[0], hour[1] + HOUR_MS, 0.3)))
+    assert agent.counts["price_conflict"] == 3
     agent.feed(at_ms, price_message(at_ms, (at_ms + AHEAD_MS, at_ms + AHEAD_MS + HOUR_MS, 0.1)))
     agent.feed(at_ms, price_message(at_ms, (hour[1], hour[1], 0.1)))
     assert agent.counts["price_times"] == 3
@@ -154,6 +157,17 @@ def test_a_price_whose_time_has_begun_is_refused_and_none_is_replaced() -> None:
     assert agent.counts["price_clamped"] == 1
     assert effects.commit.prices == ((*hour, 300_000), (hour[1], hour[1] + HOUR_MS, -500_000))
     assert agent.counts["prices"] == 2
+
+
+def test_a_price_that_comes_again_is_no_conflict() -> None:
+    """The same time and value, before or in its time, clamped or not; another value is a conflict."""
+    book, hour = Prices(), (DAY_START_MS + HOUR_MS, DAY_START_MS + 2 * HOUR_MS)
+    assert book.add((*hour, 900_000), 500_000, DAY_START_MS) == ("prices", "price_clamped")
+    assert book.add((*hour, 900_000), 500_000, DAY_START_MS) == ("price_repeated",)
+    assert book.add((*hour, 900_000), 500_000, hour[0]) == ("price_repeated",)
+    assert book.add((*hour, 400_000), 500_000, DAY_START_MS) == ("price_conflict",)
+    assert book.add((*hour, 400_000), 500_000, hour[0]) == ("price_late",)
+    assert book.rows == [(*hour, 500_000)]
 
 
 @pytest.mark.parametrize(

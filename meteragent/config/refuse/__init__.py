@@ -56,6 +56,7 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     streams, prefixes_of_parts, wrong_by_part = zip(*parts, strict=True)
     yield from _once(together.names(streams, prefixes_of_parts, wrong_by_part))
     yield from _once(together.topics(streams, prefixes_of_parts, wrong_by_part))
+    yield from _once(together.prices(streams, prefixes_of_parts, wrong_by_part))
     yield from tariff.tariffs(config, wrong_by_stream, _within(("tariff",), wrong_paths))
     if config.archive is not None:
         yield from together.archive(config.stream, prefixes, wrong_by_stream)

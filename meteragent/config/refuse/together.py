@@ -90,6 +90,29 @@ def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]
     return None
 
 
+def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
+    """Yield a topic of prices on which a stream reads or writes.
+
+    Messages of a home as prices would let prices follow from what it uses; prices as readings are none.
+    """
+    for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
+        topic = None if stream.window.weights is None else stream.window.weights.topic
+        if topic is None or _is_wrong("window.weights", wrong_keys) or not _is_sound(wrong_keys):
+            continue
+        peers = [peer for peer, paths in zip(streams, wrong_paths, strict=True) if _is_sound(paths)]
+        if any(_uses(peer, topic, _broker(stream.source.url)) for peer in peers):
+            expected = "a topic with public prices, which no stream reads as readings or writes"
+            yield ConfigError("window.weights.topic", repr(topic), expected).under(prefix)
+
+
+def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
+    """Return whether a stream reads a topic of a broker as readings, or writes to it."""
+    segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
+    reads = _broker(stream.source.url) == broker and identity.overlap(branches(stream.source), segments)
+    writes = identity.overlap(segments, template) or topic == stream.sink.status
+    return reads or (writes and _broker(sink_url(stream)) == broker)
+
+
 def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
     """Yield windows that `sanitise` does not release."""
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):

@@ -34,12 +34,13 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 class Account:
     """The result of a run's first pass: how many windows are released and refused. All of it is public.
 
-    `descriptors`: by id, the start of the first window released under it; `keys`: the keys' ids.
+    `descriptors` has the start of the first window released under each descriptor, by its id; `keys` has the
+    keys' ids.
     """
 
     run: str
-    released: int = 0
-    refused: int = 0
+    released_windows: int = 0
+    refused_windows: int = 0
     descriptors: dict[str, int] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
 
@@ -55,13 +56,13 @@ class Account:
         for job in jobs:
             names: dict[str, int] = {}
             windows = find_windows(source, job, names, progress)
-            taken = ledger.intervals_of_others(self.run, names).overlap(
+            is_taken = ledger.intervals_of_others(self.run, names).overlap(
                 windows, source.policy.ends(windows.start_ms)
             )
-            self.refused += int(taken.sum())
-            self.released += int((~taken).sum())
-            yield _rows(windows.rows(~taken), names, source.policy, key, self)
-        if source.layout == "wide" and self.released + self.refused != source.rows:
+            self.refused_windows += int(is_taken.sum())
+            self.released_windows += int((~is_taken).sum())
+            yield _rows(windows.rows(~is_taken), names, source.policy, key, self)
+        if source.layout == "wide" and self.released_windows + self.refused_windows != source.rows:
             raise ArchiveError(
                 "the statistics of some row groups do not match their rows: write the input's files again"
             )

@@ -5,15 +5,15 @@ Theory of operation
 1. A job consists of the windows that start in a stretch of time and whose meters lie in a range of names and
    in one of several parts of a stable hash of the public name. Each window is in exactly one job. In the long
    layout two jobs may both read a reading near a cut, but its window opens in only one of them.
-2. Most archives are sorted by time or by meter: then the statistics of the row groups show which few of them
+2. Most archives are sorted by time or by meter. Then the statistics of the row groups show which few of them
    a job needs, and each is read about once. If an archive is unsorted, every job reads all of it.
 3. Where meters are published under pseudonyms, jobs are not cut by ranges of names: a pseudonym's place in
    the output would reveal something about the meter's own name.
-4. Nothing is written here. The cuts follow from the input's content, the policy and `manifest.CUT`, and an
+4. This module writes nothing. The cuts follow from the input's content, the policy and `manifest.CUT`, and an
    output whose run or cut differs is refused. So a resumed run has the same jobs in the same order: job k of
-   the long layout is part k again, and is skipped if that part exists. A job that is repeated gives its
-   windows the same noise, since noise is a function of the key and the window alone, whichever job or
-   attempt draws it.
+   the long layout makes part k, and is skipped if that part exists. A job that is repeated gives its windows
+   the same noise, since noise is a function of the key and the window alone, whichever job or attempt draws
+   it.
 """
 
 import math
@@ -76,11 +76,11 @@ def jobs(source: Source, limit: int) -> list[Job]:
 
 def _split(jobs: Sequence[Job], groups: Sequence[Group], limit: int) -> list[Job]:
     """Split jobs that are too large into parts by a hash of the meter."""
-    split = []
+    pieces = []
     for job in jobs:
         parts = max(1, math.ceil(sum(groups[index].rows for index in job.groups) / limit))
-        split += [Job(job.groups, job.starts_ms, job.names, part, parts) for part in range(parts)]
-    return split
+        pieces += [Job(job.groups, job.starts_ms, job.names, part, parts) for part in range(parts)]
+    return pieces
 
 
 def _by_time(source: Source, limit: int) -> list[Job]:
@@ -106,9 +106,11 @@ def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
     names = sorted(set(firsts) - {firsts[0]})
     jobs = []
     for begin, end in pairwise(["", *names, None]):
-        spanned = enumerate(spans)
-        touched = tuple(i for i, (a, b) in spanned if (end is None or a < end) and b >= (begin or ""))
-        jobs.append(Job(touched, names=(begin or "", end)))
+        indexed_spans = enumerate(spans)
+        group_indices = tuple(
+            i for i, (a, b) in indexed_spans if (end is None or a < end) and b >= (begin or "")
+        )
+        jobs.append(Job(group_indices, names=(begin or "", end)))
     return jobs
 
 
@@ -141,20 +143,20 @@ def read(source: Source, job: Job, names: dict[str, int], *, values: bool = Fals
     Raises ArchiveError for a row without a meter or a time, or if a file cannot be read.
     """
     columns = source.policy.columns
-    wanted = list(columns) if values else [columns.meter, columns.time]
+    column_names = list(columns) if values else [columns.meter, columns.time]
     offsets = np.cumsum([0, *(group.rows for group in source.groups)])
     for index in job.groups:
         row = int(offsets[index])
-        for batch in source.read([source.groups[index]], wanted, _BATCH_ROWS, dictionary=True):
-            meter = _numbered(batch.column(columns.meter), names, job, source.policy)
+        for batch in source.read([source.groups[index]], column_names, _BATCH_ROWS, dictionary=True):
+            meter = _meter_numbers(batch.column(columns.meter), names, job, source.policy)
             time_ms = milliseconds(batch.column(columns.time), columns.time)
-            selected = np.flatnonzero((meter >= 0) & _inside(time_ms, source, job))
-            value = batch.column(columns.value).take(pa.array(selected)) if values else None
-            yield Rows(row + selected, meter[selected], time_ms[selected], value)
+            indices = np.flatnonzero((meter >= 0) & _may_belong(time_ms, source, job))
+            value = batch.column(columns.value).take(pa.array(indices)) if values else None
+            yield Rows(row + indices, meter[indices], time_ms[indices], value)
             row += batch.num_rows
 
 
-def _inside(time_ms: Integers, source: Source, job: Job) -> Flags:
+def _may_belong(time_ms: Integers, source: Source, job: Job) -> Flags:
     """Return which rows may belong to a window of the job."""
     first, end = job.starts_ms
     if source.layout == "wide":
@@ -163,7 +165,7 @@ def _inside(time_ms: Integers, source: Source, job: Job) -> Flags:
     return (first < begin + source.policy.reach_ms) & (begin < end)
 
 
-def _numbered(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
+def _meter_numbers(column: pa.Array, names: dict[str, int], job: Job, policy: Policy) -> Integers:
     """Return the number of each row's meter, or -1 if the meter does not belong to the job."""
     if not pa.types.is_dictionary(column.type):
         column = meters(column, policy).dictionary_encode()

@@ -1,8 +1,8 @@
 """The pure kernel: a record batch of windows in, a record batch of releases out, exact noise in between.
 
-It does not touch files, engines or ledgers, and releases every window that it is given. The noise of a row
-is a function of the key and of that row alone (`prf_input`). So any engine may cut and order its batches as
-it likes, and repeat a batch: the bytes of a row stay the same.
+It does not touch files, engines or ledgers, and releases every window that it is given. The noise of a row is
+a function of the key and of that row alone (`prf_input`). So an engine may cut and order its batches in any
+way, and repeat a batch: the bytes of a row stay the same.
 
     WINDOWS             meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
     release_schema(..)  meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
@@ -26,7 +26,8 @@ _LARGEST = 10**18
 
 
 def value_type(policy: Policy) -> pa.DataType:
-    """Return the type of a released value: int64 if the quantum is whole, else a decimal with its digits."""
+    """Return the type of a released value: int64 if the quantum is whole, else a decimal with the quantum's
+    digits."""
     _, digits = policy.lattice
     return pa.decimal128(18, digits) if digits else pa.int64()
 
@@ -39,7 +40,7 @@ def release_schema(policy: Policy) -> pa.Schema:
 
 
 def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
-    """Add noise to windows, row by row in the same order.
+    """Add noise to windows; keep their order.
 
     Raises:
         ArchiveError: a row is not a window of the policy's grid, or has the wrong number of slots.
@@ -50,14 +51,14 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     quanta, lengths = flatten(batch.column("quanta"))
     terms_index, terms = policy.terms(starts)
     _check(starts, lengths, np.array([part.n for part in terms], np.int64)[terms_index], policy)
-    noisy, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
+    noisy_quanta, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
     pair_index, id_pairs = np.empty(len(meters), np.int64), list[tuple[str, str]]()
     for rows, index, epoch_key in _groups(terms_index, key.epochs(starts), key):
         window_terms, id_ = terms[index], policy.descriptor(terms[index]).id
         windows = _Block(begins, rows, window_terms.n, rectangular=len(terms) == 1)
         values = windows.take(quanta)
         bits = keyed_rows(epoch_key, Shape.of(window_terms), meters[rows].tolist(), starts[rows], values)
-        windows.put(noisy, window_terms.mechanism.release_rows(values, bits))
+        windows.put(noisy_quanta, window_terms.mechanism.release_rows(values, bits))
         pair_index[rows] = len(id_pairs)
         id_pairs.append((id_, epoch_key.id))
     ids, keys = (
@@ -68,7 +69,9 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
         _public_ids(batch.column("meter"), policy),
         batch.column("start"),
         pa.array(policy.ends(starts)).cast(TIME),
-        pa.ListArray.from_arrays(np.append(begins, quanta.size).astype(np.int32), values_of(noisy, policy)),
+        pa.ListArray.from_arrays(
+            np.append(begins, quanta.size).astype(np.int32), values_of(noisy_quanta, policy)
+        ),
         ids,
         keys,
     ]
@@ -76,19 +79,21 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
 
 
 def _texts(column: pa.Array) -> NDArray[np.object_]:
-    """Decode a column of strings, each distinct string once."""
-    coded = column.dictionary_encode()
-    texts = np.array(coded.dictionary.to_pylist(), object)
-    return np.asarray(texts.take(coded.indices.to_numpy()))
+    """Decode a column of strings; decode each distinct string only once."""
+    dictionary = column.dictionary_encode()
+    texts = np.array(dictionary.dictionary.to_pylist(), object)
+    return np.asarray(texts.take(dictionary.indices.to_numpy()))
 
 
 def _public_ids(column: pa.Array, policy: Policy) -> pa.Array:
     """Return the names under which meters are published."""
     if policy.stream.sink.pseudonym_key_file is None:
         return column
-    coded = column.dictionary_encode()
-    public_ids = pa.array([policy.public_id(meter) for meter in coded.dictionary.to_pylist()], pa.string())
-    return public_ids.take(coded.indices)
+    dictionary = column.dictionary_encode()
+    public_ids = pa.array(
+        [policy.public_id(meter) for meter in dictionary.dictionary.to_pylist()], pa.string()
+    )
+    return public_ids.take(dictionary.indices)
 
 
 class _Block:
@@ -119,10 +124,14 @@ def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple
 
 def _check(starts: Integers, lengths: Integers, expected: Integers, policy: Policy) -> None:
     """Refuse rows that are not windows of the policy."""
-    off, misshapen = int((policy.starts(starts) != starts).sum()), int((lengths != expected).sum())
-    if off or misshapen:
+    off_grid_count, misfit_count = (
+        int((policy.starts(starts) != starts).sum()),
+        int((lengths != expected).sum()),
+    )
+    if off_grid_count or misfit_count:
         raise ArchiveError(
-            f"of {starts.size} windows, {off} are off the grid and {misshapen} have the wrong number of slots"
+            f"of {starts.size} windows, {off_grid_count} are off the grid and {misfit_count} have the"
+            " wrong number of slots"
         )
 
 
@@ -135,12 +144,12 @@ def values_of(quanta: Integers, policy: Policy) -> pa.Array:
     limit = _LARGEST // factor
     if quanta.size and not (-limit < quanta.min() and quanta.max() < limit):
         raise ArchiveError("a released value has more than 18 digits: choose a coarser privacy.quantum")
-    scaled = quanta if factor == 1 else quanta * factor
+    integers = quanta if factor == 1 else quanta * factor
     if not digits:
-        return pa.array(scaled)
-    words = np.empty((scaled.size, 2), "<i8")
-    words[:, 0], words[:, 1] = scaled, scaled >> 63
-    return pa.Array.from_buffers(value_type(policy), scaled.size, [None, pa.py_buffer(words)])
+        return pa.array(integers)
+    words = np.empty((integers.size, 2), "<i8")
+    words[:, 0], words[:, 1] = integers, integers >> 63
+    return pa.Array.from_buffers(value_type(policy), integers.size, [None, pa.py_buffer(words)])
 
 
 def milliseconds(column: pa.Array) -> Integers:

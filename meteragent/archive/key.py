@@ -1,18 +1,18 @@
 """The key of an archive: a chain of epochs whose past can be forgotten.
 
-An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, whatever the
-clock says. Epoch e has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the parts below, each
+An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, regardless of
+the clock. Epoch e has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the parts below, each
 preceded by its length)
 
     C_(e+1) = HKDF(C_e, "meteragent archive 1", "next")
     tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise 2", tenant, month or day, e)
     id (4 bytes, public) = HKDF(C_e, "meteragent archive 1", "id", tenant, month or day, e)
 
-where 2 is the version of `prf_input`: one key never makes tags in two ways.
+where 2 is the version of `prf_input`, so that no key makes tags of two versions.
 
 The file holds the earliest C_e that is kept: all later epochs follow from it, and no earlier one does.
 `forget` advances it. A window without a key is not released, and no other key is used instead. No error and
-no `repr` holds a secret, and a key cannot be pickled.
+no `repr` contains a secret, and a key cannot be pickled.
 """
 
 import hashlib
@@ -36,7 +36,9 @@ EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
 
 SECRET_BYTES = 32
 _DOMAIN = b"meteragent archive 1"
-_LAST = {every: int(np.datetime64("2199-12-31", unit).astype(int)) for every, unit in EPOCHS.items()}
+_LAST = {
+    epoch_unit: int(np.datetime64("2199-12-31", unit).astype(int)) for epoch_unit, unit in EPOCHS.items()
+}
 
 
 def hkdf(secret: bytes, *info: bytes, size: int = SECRET_BYTES) -> bytes:
@@ -79,10 +81,10 @@ class Key:
         ValueError: an epoch is neither "month" nor "day", or the secret does not have 32 bytes.
     """
 
-    def __init__(self, tenant: str, every: str, first: int, secret: bytes) -> None:
-        if every not in EPOCHS or len(secret) != SECRET_BYTES:
+    def __init__(self, tenant: str, epoch_unit: str, first: int, secret: bytes) -> None:
+        if epoch_unit not in EPOCHS or len(secret) != SECRET_BYTES:
             raise ValueError(f"an epoch is one of {', '.join(EPOCHS)}; a secret has {SECRET_BYTES} bytes")
-        self.tenant, self.every, self.first = tenant, every, first
+        self.tenant, self.epoch_unit, self.first = tenant, epoch_unit, first
         self._secrets = {first: secret}  # later ones are added as needed
         self._epoch_keys: dict[int, EpochKey] = {}
 
@@ -99,7 +101,7 @@ class Key:
 
     def epochs(self, starts_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the epoch of each window, by its start: int64 of the same shape."""
-        unit = EPOCHS[self.every]
+        unit = EPOCHS[self.epoch_unit]
         return starts_ms.astype("M8[ms]").astype(f"M8[{unit}]").astype(np.int64)
 
     def at(self, start_ms: int) -> EpochKey:
@@ -122,7 +124,7 @@ class Key:
 
     def _derive(self, index: int) -> EpochKey:
         """Derive the keys of an epoch from its secret."""
-        context = self.tenant.encode(), self.every.encode(), b"%d" % index
+        context = self.tenant.encode(), self.epoch_unit.encode(), b"%d" % index
         secret = self._secret(index)
         keys = hkdf(secret, _DOMAIN, b"noise 2", *context, size=3 * SECRET_BYTES)
         name = hkdf(secret, _DOMAIN, b"id", *context, size=4).hex()
@@ -133,11 +135,11 @@ class Key:
         """Return the secret of an epoch, derived step by step from the nearest cached one before it."""
         if index < self.first:
             raise KeyForgotten(
-                f"windows of {self._name(index)} have no key: this key begins with {self.begins}, by"
-                " `--from` or since earlier epochs were forgotten"
+                f"windows of {self._name(index)} have no key: this key begins with {self.begins}, set"
+                " by `--from` or by forgetting earlier epochs"
             )
-        if index > _LAST[self.every]:
-            raise KeyRefused(f"windows of {self._name(index)} have no key: is that when they started?")
+        if index > _LAST[self.epoch_unit]:
+            raise KeyRefused(f"windows of {self._name(index)} have no key: check the unit of their times")
         nearest = index
         while nearest not in self._secrets:
             nearest -= 1
@@ -148,7 +150,7 @@ class Key:
     def without(self, before_ms: int) -> "Key":
         """Return the key that begins with the epoch of `before_ms`; it yields no earlier epoch."""
         index = max(self.first, self._index(before_ms))
-        return Key(self.tenant, self.every, index, self._secret(index))
+        return Key(self.tenant, self.epoch_unit, index, self._secret(index))
 
     @classmethod
     def load(cls, path: Path) -> "Key":
@@ -179,13 +181,13 @@ class Key:
 
     def _name(self, index: int) -> str:
         """Return an epoch's name: 2026-01, or 2026-01-31."""
-        return str(np.datetime64(index, EPOCHS[self.every]))
+        return str(np.datetime64(index, EPOCHS[self.epoch_unit]))
 
 
 _FILE = """\
 # A meteragent key for archives. Whoever has it can remove the noise from every release from `begins` on.
 tenant = "{self.tenant}"
-epoch = "{self.every}"
+epoch = "{self.epoch_unit}"
 begins = "{self.begins}"
 secret = "{secret}"
 """
@@ -196,11 +198,11 @@ _FORM = re.compile(
     re.ASCII,
 )
 _MAX_BYTES = 1 << 12
-"""A longer file holds no key."""
+"""A longer file is not a key file."""
 
 
 def check_tenant(tenant: str) -> str:
-    """Return a tenant's name if it is a valid one.
+    """Return a tenant's name if it is valid.
 
     Raises:
         ValueError: it is not 1 to 64 letters, digits, dots, hyphens and underscores.
@@ -215,19 +217,19 @@ def _parse(text: bytes) -> Key | None:
     match = _FORM.fullmatch(text.decode("ascii", "replace"))
     if match is None:
         return None
-    tenant, every, begins, secret = match.groups()
+    tenant, epoch_unit, begins, secret = match.groups()
     try:
-        first = int(np.datetime64(begins, EPOCHS[every]).astype(int))
+        first = int(np.datetime64(begins, EPOCHS[epoch_unit]).astype(int))
     except ValueError:  # no such month or day
         return None
-    key = Key(tenant, every, first, bytes.fromhex(secret))
+    key = Key(tenant, epoch_unit, first, bytes.fromhex(secret))
     return key if key.begins == begins else None
 
 
 def create(
     path: Path,
     tenant: str,
-    every: str = "month",
+    epoch_unit: str = "month",
     begin: date = date(1970, 1, 1),
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Key:
@@ -238,8 +240,8 @@ def create(
         OSError: the file cannot be written, or exists already.
     """
     check_tenant(tenant)
-    first = int(np.datetime64(begin, EPOCHS[every]).astype(int))
-    key = Key(tenant, every, first, entropy(SECRET_BYTES))
+    first = int(np.datetime64(begin, EPOCHS[epoch_unit]).astype(int))
+    key = Key(tenant, epoch_unit, first, entropy(SECRET_BYTES))
     _write(os.open(path, _NEW_FILE, 0o600), key)
     _sync_folder(path)
     return key

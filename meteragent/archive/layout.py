@@ -34,8 +34,8 @@ Layout = Literal["wide", "long"]
 class Counts:
     """Counts of the input's numbers.
 
-    They stay local and are never published with a release, since they reveal something about readings. Of
-    `numbers` in all, `gap` are missing or not finite and `clamped` are outside the range.
+    They stay local and are never published with a release, since they reveal something about readings. `gap`
+    of the `numbers` are missing or not finite, and `clamped` are outside the range.
     """
 
     numbers: int = 0
@@ -88,9 +88,11 @@ def meters(column: pa.Array, policy: Policy) -> pa.Array:
     names = column.cast(pa.string())
     if not _is_utf8(names):
         raise ArchiveError(f"column {policy.columns.meter!r}: names that are not UTF-8 text")
-    unnamed = int(np.count_nonzero(pc.binary_length(names).fill_null(0).to_numpy(zero_copy_only=False) == 0))
-    if unnamed:
-        raise ArchiveError(f"column {policy.columns.meter!r}: {unnamed} rows have no meter name")
+    unnamed_count = int(
+        np.count_nonzero(pc.binary_length(names).fill_null(0).to_numpy(zero_copy_only=False) == 0)
+    )
+    if unnamed_count:
+        raise ArchiveError(f"column {policy.columns.meter!r}: {unnamed_count} rows have no meter name")
     return names
 
 
@@ -141,8 +143,8 @@ def _numbers(
 def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     """Convert rows of `meter`, `start` and `readings` to WINDOWS, for engines that group readings themselves.
 
-    `readings` is a list of (time, value) in any order, with every reading that may touch the window. A row in
-    whose window no reading begins is omitted.
+    `readings` is a list of (time, value) in any order, with every reading that may touch the window. A row is
+    omitted if no reading's span begins in its window.
 
     Raises ArchiveError for a column of the wrong type.
     """
@@ -153,13 +155,13 @@ def read_grouped(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
     times = milliseconds(readings.field(0), policy.columns.time)
     values = micro(readings.field(1), policy)
     window = np.repeat(np.arange(starts.size), lengths)
-    opening = policy.starts(times - policy.lead_ms) == starts[window]
-    opened = np.bincount(window[opening], minlength=starts.size) > 0
-    usable = values.valid & opened[window]
-    counts = np.bincount(window[usable], minlength=starts.size)[opened]
-    slots = integrate(starts[opened], counts, times[usable], values.values_u[usable], policy)
-    names = meters(batch.column("meter"), policy).filter(pa.array(opened))
-    return windows_batch(names, starts[opened], slots)
+    is_opening = policy.starts(times - policy.lead_ms) == starts[window]
+    has_opening = np.bincount(window[is_opening], minlength=starts.size) > 0
+    is_usable = values.valid & has_opening[window]
+    counts = np.bincount(window[is_usable], minlength=starts.size)[has_opening]
+    slots = integrate(starts[has_opening], counts, times[is_usable], values.values_u[is_usable], policy)
+    names = meters(batch.column("meter"), policy).filter(pa.array(has_opening))
+    return windows_batch(names, starts[has_opening], slots)
 
 
 def windows_batch(names: pa.Array, starts_ms: Integers, slots: Ragged) -> pa.RecordBatch:
@@ -213,19 +215,19 @@ def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, I
     A row fits if its start is on the grid and its numbers fit its window.
     """
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    missing = ~column.is_valid().to_numpy(zero_copy_only=False)
+    is_null = ~column.is_valid().to_numpy(zero_copy_only=False)
     on_grid = policy.starts(starts_ms) == starts_ms
     terms_index, terms = policy.terms(starts_ms)
-    allowed = np.zeros(starts_ms.size, np.bool_)
+    is_allowed = np.zeros(starts_ms.size, np.bool_)
     for index, part in enumerate(terms):
         for length in _distinct(lengths[terms_index == index]):
             if _divide_evenly(length, part):
-                allowed |= (terms_index == index) & (lengths == length)
-    return on_grid & (allowed | missing), lengths
+                is_allowed |= (terms_index == index) & (lengths == length)
+    return on_grid & (is_allowed | is_null), lengths
 
 
 def _distinct(lengths: Integers) -> list[int]:
-    """Return the distinct lengths; usually there is only one."""
+    """Return the distinct lengths, usually only one."""
     uniform = lengths.size and (lengths == lengths[0]).all()
     distinct: list[int] = (lengths[:1] if uniform else np.unique(lengths)).tolist()
     return distinct

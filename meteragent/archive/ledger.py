@@ -1,4 +1,4 @@
-"""The ledger of a key: which intervals of which meters any run has ever released under it.
+"""The ledger of a key: the intervals of each meter that any run has ever released under the key.
 
 It belongs to the key, not to an output: an interval once released, under any epsilon, length, version or
 path, is never released again. It is a folder of Parquet files,
@@ -68,7 +68,7 @@ class Intervals:
         last_end = np.maximum.accumulate(intervals + (self.end_ms - origin_ms))[index]
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
-    def holds(self, windows: Windows, ends_ms: Integers) -> Flags:
+    def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
         """Return which windows are among those that make up one of their meter's intervals.
 
         All windows of an interval have the same length. A window that merely overlaps an interval is not one
@@ -96,10 +96,10 @@ class Ledger:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the ledger for one run, and delete what an interrupted run left unfinished.
+        """Lock the ledger for one run, and delete the partial folders that interrupted runs left.
 
         Raises:
-            ArchiveInUse: another run on this machine holds it.
+            ArchiveInUse: another run on this machine holds the lock.
             ArchiveError: the folder cannot be created.
         """
         try:
@@ -110,8 +110,8 @@ class Ledger:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be created').lower()}") from None
         with lock:
             self._lock(lock, fcntl.LOCK_EX)
-            for partial in self.folder.glob(".run=*"):
-                shutil.rmtree(partial)
+            for partial_folder in self.folder.glob(".run=*"):
+                shutil.rmtree(partial_folder)
             yield
 
     @contextmanager
@@ -119,8 +119,7 @@ class Ledger:
         """Keep runs out of the ledger while it is read; write nothing, and tolerate a missing ledger.
 
         Raises:
-            ArchiveInUse: a run on this machine holds it.
-            ArchiveError: it cannot be read.
+            ArchiveInUse: a run on this machine holds the lock. ArchiveError: the folder cannot be read.
         """
         with ExitStack() as stack:
             try:
@@ -172,20 +171,21 @@ class Ledger:
 
         Raises ArchiveError if the run cannot be written; the ledger is then unchanged.
         """
-        partial = self.folder / f".run={run}"
+        partial_folder = self.folder / f".run={run}"
         try:
-            partial.mkdir(mode=0o700)
+            partial_folder.mkdir(mode=0o700)
             count = 0
             for count, table in enumerate(tables, start=1):
-                write(partial / _part(count - 1), lambda file: pq.write_table(table, file))  # noqa: B023
-            write(partial / "_parts", lambda file: file.write(str(count).encode()))
-            write(partial / "_run.json", lambda file: file.write(facts()))
-            partial.rename(self.path(run))
+                path = partial_folder / _part(count - 1)
+                write(path, lambda file: pq.write_table(table, file))  # noqa: B023
+            write(partial_folder / "_parts", lambda file: file.write(str(count).encode()))
+            write(partial_folder / "_run.json", lambda file: file.write(facts()))
+            partial_folder.rename(self.path(run))
             sync(self.folder)
         except OSError as error:
             raise ArchiveError(f"{self.folder}: {(error.strerror or 'cannot be written').lower()}") from None
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(partial_folder, ignore_errors=True)
 
     def facts(self, run: str) -> bytes:
         """Return the facts that are kept beside a run's rows."""

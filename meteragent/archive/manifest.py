@@ -40,7 +40,8 @@ WINDOWS = 1 << 19
 """The approximate number of rows of the wide layout (that is, windows) that are accounted for at once."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
-"""The values that decide where the parts of one process end; an output with other values is not continued."""
+"""The values that decide where the parts of one process end. A run continues only an output with the same
+values."""
 _DOMAIN = b"meteragent run 1"
 
 
@@ -53,13 +54,13 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
 
 
 def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes:
-    """Return the facts that the ledger keeps beside a run's rows; they are private, as the ledger is."""
+    """Return the facts that the ledger keeps beside a run's rows; they are as private as the ledger."""
     files = [
         {"name": path.name, "bytes": stamp[1], "sha256": digest}
         for (path, stamp), digest in zip(source.stamps, digests, strict=True)
     ]
     facts = {"v": 1, "run": account.run, "input": files, "policy": source.policy.facts}
-    facts |= {"released": account.released, "refused": account.refused}
+    facts |= {"released": account.released_windows, "refused": account.refused_windows}
     facts |= {"descriptors": account.descriptors, "keys": sorted(account.keys)}
     return _json(facts)
 
@@ -86,7 +87,7 @@ def build(source: Source, account: Account, cut: list[Any], *, complete: bool) -
         "policy": source.policy.facts,
         "descriptors": [_descriptor(source.policy, start_ms) for start_ms in account.descriptors.values()],
         "keys": sorted(account.keys),
-        "windows": {"released": account.released, "refused": account.refused},
+        "windows": {"released": account.released_windows, "refused": account.refused_windows},
     }
 
 
@@ -108,11 +109,11 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     Raises ArchiveError for an output of another run, or for a folder of other files.
     """
     path = out / NAME
-    unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
-    if unfinished or not out.exists():
+    is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
+    if is_unfinished or not out.exists():
         return None
     if not path.exists():
-        raise ArchiveError(f"{out}: exists and is not an output: choose an output that does not exist yet")
+        raise ArchiveError(f"{out}: exists and is not an output: choose a path that does not exist yet")
     facts = _load(attempt(path, path.read_bytes), path)
     if facts["run"] != run:
         raise ArchiveError(
@@ -121,7 +122,8 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
         )
     if facts["cut"] != cut:
         raise ArchiveError(
-            f"{out}: another version or engine began this output: remove it and rerun, for the same values"
+            f"{out}: another version or engine began this output: remove it and run again,"
+            " which gives the same values"
         )
     return facts
 

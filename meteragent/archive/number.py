@@ -26,12 +26,12 @@ _DECIMAL_DIGITS = 38
 class Micro(NamedTuple):
     """Values in millionths of the unit, clamped; where `valid` is false, the value is missing and set to 0.
 
-    `clamped` is the number of values that were outside the range.
+    `clamped_count` is the number of values that were outside the range.
     """
 
     values_u: Integers
     valid: Flags
-    clamped: int
+    clamped_count: int
 
 
 def micro(column: pa.Array, policy: Policy) -> Micro:
@@ -41,12 +41,12 @@ def micro(column: pa.Array, policy: Policy) -> Micro:
     """
     kind, valid = column.type, _valid(column)
     if pa.types.is_floating(kind):
-        return _of_floats(column.to_numpy(zero_copy_only=False), policy)
+        return _from_floats(column.to_numpy(zero_copy_only=False), policy)
     if pa.types.is_integer(kind):
         integers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-        return _scaled(integers, 0, valid, policy)
+        return _scale(integers, 0, valid, policy)
     if pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS:
-        return _scaled(_unscaled(column), kind.scale, valid, policy)
+        return _scale(_unscale(column), kind.scale, valid, policy)
     raise ArchiveError(f"column {policy.columns.value!r} holds {kind}; expected integers, decimals or floats")
 
 
@@ -60,7 +60,7 @@ def whole_quanta(column: pa.Array, policy: Policy) -> Integers | None:
     if column.null_count or not pa.types.is_integer(column.type) or ratio.denominator > 1 or not len(column):
         return None
     integers: Whole = column.to_numpy()
-    if not _all_inside(integers, *_range(policy.scale.numerator, usual)):
+    if not _all_in_range(integers, *_range(policy.scale.numerator, usual)):
         return None
     quanta: Integers = integers.astype(np.int64)
     return quanta if ratio == 1 else quanta * ratio.numerator
@@ -83,9 +83,11 @@ def milliseconds(column: pa.Array, name: str) -> Integers:
     if column.type.unit == "s":
         times_ms = np.clip(times_ms, -(10**12), 10**12) * 1000
     times_ms = times_ms // _PER_MS.get(column.type.unit, 1)
-    outside = int(((times_ms < FIRST_MS) | (times_ms >= LAST_MS)).sum())
-    if outside:
-        raise ArchiveError(f"column {name!r}: {outside} rows are not between 1970 and 2200: check their unit")
+    outside_count = int(((times_ms < FIRST_MS) | (times_ms >= LAST_MS)).sum())
+    if outside_count:
+        raise ArchiveError(
+            f"column {name!r}: {outside_count} rows are not between 1970 and 2200: check their unit"
+        )
     return times_ms
 
 
@@ -97,24 +99,24 @@ def _valid(column: pa.Array) -> Flags:
     return flags
 
 
-def _of_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
+def _from_floats(numbers: NDArray[Any], policy: Policy) -> Micro:
     """Convert floats: floor(x * scale + 1/2), then clamp."""
     low, high = policy.usual.low_u, policy.usual.high_u
     valid = np.isfinite(numbers)
     with np.errstate(over="ignore", invalid="ignore"):
         rounded_u = np.floor(numbers.astype(np.float64) * float(policy.scale) + 0.5)
     rounded_u[~valid] = 0
-    clamped = int((valid & ((rounded_u < low) | (rounded_u > high))).sum())
+    clamped_count = int((valid & ((rounded_u < low) | (rounded_u > high))).sum())
     values_u = np.clip(rounded_u, low - 1, high + 1).astype(np.int64)
-    return Micro(np.where(valid, np.clip(values_u, low, high), 0), valid, clamped)
+    return Micro(np.where(valid, np.clip(values_u, low, high), 0), valid, clamped_count)
 
 
-def _scaled(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
+def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     """Compute floor(x * scale / 10^digits + 1/2) of integers, first clipped to just beyond the range."""
     usual, factor = policy.usual, policy.scale / 10**digits
     top, bottom = factor.numerator, factor.denominator
-    if bottom == 1 and integers.size and _all_inside(integers, *_range(top, usual)):
-        return Micro(_without(integers.astype(np.int64) * top, valid), valid, 0)
+    if bottom == 1 and integers.size and _all_in_range(integers, *_range(top, usual)):
+        return Micro(_zero_missing(integers.astype(np.int64) * top, valid), valid, 0)
     # Numbers beyond these bounds lie beyond the range in millionths too.
     lowest, highest = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
     if integers.dtype == object or max(-lowest, highest) * 2 * top + bottom >= 1 << 62:
@@ -125,7 +127,7 @@ def _scaled(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro
         cut = np.clip(integers.astype(np.int64, copy=False), lowest, highest)
     rounded_u = cut * top if bottom == 1 else round_half_up(top * cut, bottom)
     clamped_u = np.clip(rounded_u, usual.low_u, usual.high_u).astype(np.int64)
-    return Micro(_without(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
+    return Micro(_zero_missing(clamped_u, valid), valid, int(((clamped_u != rounded_u) & valid).sum()))
 
 
 def _range(each_u: int, usual: Terms) -> tuple[int, int]:
@@ -133,19 +135,19 @@ def _range(each_u: int, usual: Terms) -> tuple[int, int]:
     return -(-usual.low_u // each_u), usual.high_u // each_u
 
 
-def _all_inside(integers: Whole, lowest: int, highest: int) -> bool:
+def _all_in_range(integers: Whole, lowest: int, highest: int) -> bool:
     """Return whether no number has to be clamped."""
     return lowest <= int(integers.min()) and int(integers.max()) <= highest
 
 
-def _without(values_u: Integers, valid: Flags) -> Integers:
+def _zero_missing(values_u: Integers, valid: Flags) -> Integers:
     """Set missing values to zero."""
     if not valid.all():
         values_u[~valid] = 0
     return values_u
 
 
-def _unscaled(column: pa.Array) -> Whole:
+def _unscale(column: pa.Array) -> Whole:
     """Return decimals as integers, in units of their last digit: int64 if all fit, else Python integers."""
     wide = column.cast(pa.decimal128(_DECIMAL_DIGITS, column.type.scale))
     words = np.frombuffer(wide.buffers()[1], "<i8", count=2 * (wide.offset + len(wide)))

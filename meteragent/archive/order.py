@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-1. Windows are written in order of start, then of their meter's public name. Counted in that order, a row
-   group begins at the first start after each multiple of a fixed number of windows; where more windows than
-   that begin together, a hash of the name spreads them over row groups.
+1. Windows are written in order of start, then of their meter's public name. In that order, a row group begins
+   at the first start after each multiple of a fixed number of windows; if more windows than that begin at the
+   same time, a hash of the name spreads them over row groups.
 2. Which windows are released is public, since the output contains them. The order of the input, the content
-   of its lists and the way its files are cut are not public, and play no part. So `Order` is computed from
+   of its lists and the way its files are cut are private, and have no influence. So `Order` is computed from
    the run's rows in the ledger, which are on disk by then: a resumed run computes the same order.
 3. The input is read once, in its own order. The windows of each batch get their noise, and `store` writes
    them to a file in a folder beside the output, by row group. When all batches are there, `row_groups`
@@ -41,7 +41,7 @@ class Order:
     """The row group of each window of a run.
 
     Windows are numbered along the grid by their start. From number `first[j]` to `first[j + 1]` every start
-    has `count[j]` windows, and `before[j]` windows begin before; a row group has about `size` windows.
+    has `count[j]` windows, and `before[j]` windows begin earlier; a row group has about `size` windows.
     """
 
     grid: Integers | int
@@ -58,8 +58,8 @@ class Order:
         for batch in rows:
             starts, ends = (milliseconds(batch.column(name)) for name in ("start", "end"))
             changes = np.repeat([1, -1], starts.size)
-            parts.append(_summed(np.stack([np.concatenate([starts, ends]), changes])))
-        first_ms, change = _summed(np.concatenate(parts, axis=1))
+            parts.append(_sum_equal(np.stack([np.concatenate([starts, ends]), changes])))
+        first_ms, change = _sum_equal(np.concatenate(parts, axis=1))
         grid = policy.edges(first_ms)
         first, count = _grid_numbers(grid, first_ms), np.cumsum(change)
         before = np.cumsum(count[:-1] * np.diff(first))
@@ -96,7 +96,7 @@ def _grid_numbers(grid: Integers | int, starts_ms: Integers) -> Integers:
     return np.searchsorted(grid, starts_ms).astype(np.int64)
 
 
-def _summed(changes: Integers) -> Integers:
+def _sum_equal(changes: Integers) -> Integers:
     """Sum the changes (second row) at equal numbers (first row), in order."""
     numbers, inverse = np.unique(changes[0], return_inverse=True)
     sums = np.zeros(numbers.size, np.int64)
@@ -106,11 +106,11 @@ def _summed(changes: Integers) -> Integers:
 
 def store(file: Any, batch: pa.RecordBatch, order: Order) -> None:
     """Write releases to an Arrow file, by row group."""
-    encoded = {name: batch.column(name).dictionary_encode() for name in _TEXTS}
-    group = order.group(milliseconds(batch.column("start")), encoded["meter"])
+    dictionaries = {name: batch.column(name).dictionary_encode() for name in _TEXTS}
+    group = order.group(milliseconds(batch.column("start")), dictionaries["meter"])
     rows = np.argsort(group, kind="stable")
     groups, begins = np.unique(group[rows], return_index=True)
-    columns = [encoded.get(name, batch.column(name)) for name in batch.schema.names]
+    columns = [dictionaries.get(name, batch.column(name)) for name in batch.schema.names]
     schema = pa.schema(
         [(name, column.type) for name, column in zip(batch.schema.names, columns, strict=True)],
         {_GROUPS: groups.tobytes(), _BEGINS: np.append(begins, rows.size).astype(np.int64).tobytes()},
@@ -120,7 +120,7 @@ def store(file: Any, batch: pa.RecordBatch, order: Order) -> None:
 
 
 class _Piece(NamedTuple):
-    """Some of a file's rows."""
+    """A range of a file's rows."""
 
     path: Path
     begin: int
@@ -134,14 +134,14 @@ def row_groups(paths: Iterable[Path], groups: range, schema: pa.Schema) -> Itera
     """
     pieces: dict[int, list[_Piece]] = {group: [] for group in groups}
     for path in paths:
-        stored, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called at once
-        low, high = np.searchsorted(stored, [groups.start, groups.stop])
+        group_numbers, begins = attempt(path, lambda: _index(path))  # noqa: B023 - called at once
+        low, high = np.searchsorted(group_numbers, [groups.start, groups.stop])
         for index in range(low, high):
-            pieces[int(stored[index])].append(_Piece(path, int(begins[index]), int(begins[index + 1])))
+            pieces[int(group_numbers[index])].append(_Piece(path, int(begins[index]), int(begins[index + 1])))
     for group in groups:
         parts = [attempt(piece.path, lambda: _rows(piece, schema)) for piece in pieces[group]]  # noqa: B023
         if parts:
-            yield _sorted(pa.concat_batches(parts))
+            yield _sort(pa.concat_batches(parts))
 
 
 def _index(path: Path) -> tuple[Integers, Integers]:
@@ -162,7 +162,7 @@ def _rows(piece: _Piece, schema: pa.Schema) -> pa.RecordBatch:
         return pa.record_batch(columns, schema=schema)
 
 
-def _sorted(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _sort(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Sort releases by start and name."""
     starts, public_ids = milliseconds(batch.column("start")), batch.column("meter").dictionary_encode()
     names = public_ids.dictionary.to_pylist()

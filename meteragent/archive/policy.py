@@ -1,8 +1,8 @@
-"""The policy of an archive: the agent's configuration, without the agent.
+"""The policy of an archive, which comes from the same kind of file as the agent's configuration.
 
-A policy comes from the same file as the agent's stream: windows, terms and preset mean the same. Settings
-that only a stream of messages has (topics, lateness, forget, ahead, clock, the budget of a schedule already
-checked) do not apply. A policy holds names of files, never a key, so it may be sent to other processes.
+Windows, terms and presets mean the same as in the agent's stream. Settings that only a stream of messages has
+(topics, lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a key,
+so it may be sent to other processes.
 """
 
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ Integers = NDArray[np.int64]
 
 FIRST_MS = grid.parse_time("1970-01-01T00:00:00Z")
 LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
-"""Times of an archive lie between these two; any other indicates a mistake in units."""
+"""The earliest and latest time of an archive; a time outside them indicates a mistake in units."""
 
 ARITHMETIC = 2
-"""The version of the way numbers become quanta and get their noise. A change would give released windows
-other noise, so a different version makes a different run."""
+"""The version of the arithmetic that turns numbers into quanta and adds noise. A change would give released
+windows other noise, so a different version makes a different run."""
 
 _INT64 = 1 << 62
 
@@ -64,7 +64,8 @@ class Policy:
         """Return the policy of a configuration file.
 
         Raises:
-            ConfigError: it has no [archive], not exactly one stream, or a stream that archives cannot have.
+            ConfigError: it has no [archive], not exactly one stream, or a stream that archives do not
+            support.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:
@@ -88,7 +89,7 @@ class Policy:
 
     @property
     def usual(self) -> Terms:
-        """The terms of an ordinary window; how readings count is the same for all."""
+        """The terms of an ordinary window. Readings count in the same way under all terms."""
         return self.schedule.usual
 
     @property
@@ -98,7 +99,7 @@ class Policy:
 
     @property
     def scale(self) -> Fraction:
-        """One of the input's numbers in millionths of the unit."""
+        """The factor from the input's numbers to millionths of the unit."""
         return (self.stream.source.scale or Fraction(1)) * MICRO
 
     @property
@@ -169,7 +170,7 @@ class Policy:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """The settings that decide, with the key and the input, what is released: public, fit for JSON."""
+        """The public settings that, with the key and the input, determine the releases, ready for JSON."""
         usual, source = self.usual, self.stream.source
         return {
             "arithmetic": ARITHMETIC,
@@ -204,19 +205,19 @@ def _ledger(key_file: Path, configured: Path | None) -> Path:
 
 
 def _refuse(stream: Stream) -> None:
-    """Refuse a stream that archives cannot have."""
+    """Refuse a stream that archives do not support."""
     source = stream.source
     if source.kind is Kind.REGISTER:
         expected = "'interval_energy': difference the registers on a grid of intervals first"
         raise ConfigError("source.kind", "'register'", expected)
     if source.phases is not None:
-        expected = "no phases: sum them, since a row of an archive is of one meter"
+        expected = "no phases: sum them, since a row of an archive belongs to one meter"
         raise ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
     usual = config.terms(stream)
     ratio = (source.scale or Fraction(1)) * MICRO
     largest = max(abs(usual.low_u), abs(usual.high_u)) + 2
     if 4 * (largest * ratio.denominator + ratio.numerator) >= _INT64:
-        raise ConfigError("window.range", "values of too many digits", "a range of ordinary size")
+        raise ConfigError("window.range", "values with too many digits", "a range of ordinary size")
 
 
 @lru_cache(maxsize=64)

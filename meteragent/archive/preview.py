@@ -2,7 +2,7 @@
 
 The preview reads all of the input and accounts for it as the run would, against the same ledger; anything
 that a run would refuse before its debit is refused here too. It creates no ledger, and locks one only if it
-exists. Its counts of numbers are private: they are for those who have the readings.
+exists. Its counts of numbers are private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,9 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 class Preview:
     """What a run would do.
 
-    `counts` cover the whole input, refused windows included; `small` of its numbers are less than a
-    thousandth of the range. `debited`: the ledger already has the run; `complete`: the output has all of it.
+    `counts` cover the whole input, refused windows included; `small_count` of its numbers are less than a
+    thousandth of the range. `is_debited`: the ledger already has the run; `complete`: the
+    output has all of it.
     """
 
     policy: Policy
@@ -38,8 +39,8 @@ class Preview:
     ledger: Path
     account: Account
     counts: Counts
-    small: int
-    debited: bool
+    small_count: int
+    is_debited: bool
     complete: bool
 
 
@@ -57,21 +58,23 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
     with ledger.lock_shared():
         _, run = identify(source, first, show)
         manifest_facts = manifest.find(out, run, engine.cut)
-        account, debited = Account(run), ledger.has(run)
-        if debited:
+        account, is_debited = Account(run), ledger.has(run)
+        if is_debited:
             account = manifest.account_of(ledger.facts(run), ledger.path(run))
         else:
             for _table in engine.debits(source, ledger, key, account, show):
                 pass
-        counts, small = _count(source, show)
+        counts, small_count = _count(source, show)
         source.check_unchanged()
     complete = manifest_facts is not None and manifest_facts["complete"]
-    return Preview(policy, source.layout, out, ledger.folder, account, counts, small, debited, complete)
+    return Preview(
+        policy, source.layout, out, ledger.folder, account, counts, small_count, is_debited, complete
+    )
 
 
 def _count(source: Source, show: ProgressReporter) -> tuple[Counts, int]:
     """Count the input's numbers, and how many of them are small."""
-    policy, counts, small = source.policy, Counts(), 0
+    policy, counts, small_count = source.policy, Counts(), 0
     usual, name = policy.usual, policy.columns.value
     largest_u = max(abs(usual.low_u), abs(usual.high_u))
     with show("count", source.rows, "row") as progress:
@@ -79,6 +82,6 @@ def _count(source: Source, show: ProgressReporter) -> tuple[Counts, int]:
             column: pa.Array = batch.column(name)
             values = micro(column.flatten() if source.layout == "wide" else column, policy)
             counts.add(Counts(values.valid.size, int((~values.valid).sum()), values.clamped))
-            small += int((values.valid & (1000 * np.abs(values.values_u) < largest_u)).sum())
+            small_count += int((values.valid & (1000 * np.abs(values.values_u) < largest_u)).sum())
             progress(batch.num_rows)
-    return counts, small
+    return counts, small_count

@@ -1,6 +1,6 @@
-"""The PRF input of a window: everything that makes it that window, its data included.
+"""The PRF input of a window: everything that identifies the window, including its data.
 
-It consists of these parts, each preceded by its length in 4 bytes (so that different parts never make equal
+It consists of these parts, each preceded by its length in 4 bytes (so that different parts never give equal
 inputs):
 
     "meteragent window 2", mechanism, tenant, epsilon ("p/q", in 1/unit), quantum ("p/q", in the unit), unit,
@@ -11,8 +11,8 @@ inputs):
 Numbers in bytes are little-endian, others are decimal. A tag of 12 bytes stands for the input when bits are
 generated (`privacy.keyed.KeyedRows`). It is the PMAC under the epoch's tag key (`privacy.keyed.tags`,
 AES-256) of the SHA-256 of all parts before the numbers, which is computed once per meter, and of the numbers
-themselves. Version 1 hashed the numbers with SHA-256 too, one window after another, which takes four times as
-long.
+themselves. Version 1 also hashed the numbers with SHA-256, one window after another, which takes four times
+as long.
 
 Why all parts are bound: with equal bits, y' - y is the difference between two windows' data. A correction
 would be revealed exactly, and two epsilons would reveal the reading itself. So data, terms and slots are
@@ -44,7 +44,7 @@ _DIGEST_WORDS = 4
 
 @dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
 class Shape:
-    """The terms that windows share when their noise is drawn together: n equal slots, or as many bands.
+    """The terms that windows share when their noise is drawn together: n equal slots or n bands.
 
     A band is given as its stretches (from, to), in ms after the window's start.
     """
@@ -88,7 +88,7 @@ def prf_input(shape: Shape, tenant: str, meter: str, start_ms: int, quanta: Sequ
         ValueError: there are not n quanta.
     """
     if len(quanta) != shape.n:
-        raise ValueError(f"a window of {shape.n} slots has as many quanta, not {len(quanta)}")
+        raise ValueError(f"a window of {shape.n} slots needs {shape.n} quanta, not {len(quanta)}")
     numbers = b"".join(value.to_bytes(8, "little", signed=True) for value in (start_ms, *quanta))
     return _head(shape, shape.prefix(tenant), meter) + numbers
 
@@ -111,7 +111,7 @@ def tags(
     """
     count = len(meters)
     if {starts_ms.dtype, quanta.dtype} != {np.dtype(np.int64)}:
-        raise TypeError(f"starts and quanta are int64, not {starts_ms.dtype} and {quanta.dtype}")
+        raise TypeError(f"starts and quanta must be int64, not {starts_ms.dtype} and {quanta.dtype}")
     if starts_ms.shape != (count,) or quanta.shape != (count, shape.n):
         raise ValueError(f"{count} windows have {count} starts and quanta of shape {count, shape.n}")
     prefix = shape.prefix(key.tenant)

@@ -1,4 +1,4 @@
-"""From readings of many meters to windows: which windows there are, and which readings count in each.
+"""Find the windows that the readings of many meters open, and the readings that count in each window.
 
 Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are in order of
 meter and start, whatever the order of the readings.
@@ -19,7 +19,7 @@ _INT64_BITS = 63
 
 
 class Readings(NamedTuple):
-    """Readings as columns: the meter's number, time in ms, value in millionths, whether there is a value."""
+    """Readings as columns: the meter's number, time in ms, value in millionths, whether it is present."""
 
     meter: Integers
     time_ms: Integers
@@ -56,24 +56,24 @@ def opened_windows(meter: Integers, time_ms: Integers, policy: Policy) -> Window
 
 
 def slots(
-    readings: Readings, chosen: Windows, policy: Policy, batch_windows: int
+    readings: Readings, windows: Windows, policy: Policy, batch_windows: int
 ) -> Iterator[tuple[Windows, Ragged]]:
     """Yield the slots of windows from the readings of their meters, `batch_windows` windows at a time."""
-    ordered = _ordered(readings)
-    first, last = _ranges(ordered, chosen, policy)
-    for begin in range(0, chosen.meter.size, batch_windows):
+    readings = _ordered(readings)
+    first, last = _ranges(readings, windows, policy)
+    for begin in range(0, windows.meter.size, batch_windows):
         part = slice(begin, begin + batch_windows)
-        batch, lengths = chosen.rows(part), last[part] - first[part]
+        batch, lengths = windows.rows(part), last[part] - first[part]
         shift = np.repeat(first[part] - (np.cumsum(lengths) - lengths), lengths)
         index = shift + np.arange(shift.size)
         yield (
             batch,
-            integrate(batch.start_ms, lengths, ordered.time_ms[index], ordered.value_u[index], policy),
+            integrate(batch.start_ms, lengths, readings.time_ms[index], readings.value_u[index], policy),
         )
 
 
 def _ordered(readings: Readings) -> Readings:
-    """Return the readings with a value, by meter and time; of several at the same time, the smallest."""
+    """Return the readings that have a value, by meter and time; only the smallest of those at one time."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):
@@ -92,39 +92,41 @@ def _in_order(meter: Integers, time_ms: Integers) -> bool:
     return not ((step < 0) | ((step == 0) & (np.diff(time_ms) < 0))).any()
 
 
-def _ranges(ordered: Readings, chosen: Windows, policy: Policy) -> tuple[Integers, Integers]:
+def _ranges(readings: Readings, windows: Windows, policy: Policy) -> tuple[Integers, Integers]:
     """Return for each window the index of its first reading and the index after its last one."""
-    start_ms, end_ms = chosen.start_ms, policy.ends(chosen.start_ms)
+    start_ms, end_ms = windows.start_ms, policy.ends(windows.start_ms)
     usual = policy.usual
     if usual.kind is Kind.INTERVAL_ENERGY:
         return (
-            _position(ordered, chosen.meter, start_ms + 1),
-            _position(ordered, chosen.meter, end_ms + usual.interval_ms),
+            _position(readings, windows.meter, start_ms + 1),
+            _position(readings, windows.meter, end_ms + usual.interval_ms),
         )
-    first, last = _position(ordered, chosen.meter, start_ms), _position(ordered, chosen.meter, end_ms)
+    first, last = _position(readings, windows.meter, start_ms), _position(readings, windows.meter, end_ms)
     previous = np.maximum(first - 1, 0)  # its value may hold into the window
-    if not ordered.meter.size:
+    if not readings.meter.size:
         return first, last
-    held = (ordered.meter[previous] == chosen.meter) & (ordered.time_ms[previous] + usual.hold_ms > start_ms)
-    return first - (held & (first > 0)), last
+    overlaps = (readings.meter[previous] == windows.meter) & (
+        readings.time_ms[previous] + usual.hold_ms > start_ms
+    )
+    return first - (overlaps & (first > 0)), last
 
 
-def _position(ordered: Readings, meter: Integers, time_ms: Integers) -> Integers:
+def _position(readings: Readings, meter: Integers, time_ms: Integers) -> Integers:
     """Return the index of a meter's first reading at or after `time_ms`, or where one would be inserted."""
     origin_ms = (
-        min(int(column.min()) for column in (ordered.time_ms, time_ms) if column.size) if time_ms.size else 0
+        min(int(column.min()) for column in (readings.time_ms, time_ms) if column.size) if time_ms.size else 0
     )
-    last_ms = max((int(column.max()) for column in (ordered.time_ms, time_ms) if column.size), default=0)
+    last_ms = max((int(column.max()) for column in (readings.time_ms, time_ms) if column.size), default=0)
     width = (last_ms - origin_ms).bit_length()
-    keys = ranked(ordered.meter, width) + (ordered.time_ms - origin_ms)
+    keys = ranked(readings.meter, width) + (readings.time_ms - origin_ms)
     return np.searchsorted(keys, ranked(meter, width) + (time_ms - origin_ms)).astype(np.int64)
 
 
 def ranked(meter: Integers, width: int) -> Integers:
-    """Shift meters' numbers left by `width` bits, to make room for a time: the sums sort by meter and time.
+    """Shift meters' numbers left by `width` bits; with a time added, they sort by meter and time.
 
     Raises ArchiveError if 64 bits cannot hold both.
     """
     if meter.size and int(meter.max()).bit_length() + width >= _INT64_BITS:
-        raise ArchiveError("the times are too far apart for so many meters: release the years separately")
+        raise ArchiveError("the times are too far apart for this many meters: release each year separately")
     return meter << width

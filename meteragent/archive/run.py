@@ -1,4 +1,4 @@
-"""A run on one machine: account, then release, in parts that exist in full or not at all.
+"""A run on one machine: it accounts, then releases, in parts that exist in full or not at all.
 
 Theory of operation
 -------------------
@@ -11,8 +11,8 @@ Theory of operation
    with their noise, until they are in order.
 5. The run's rows of the ledger are written beside the output, then `_manifest.json` with `complete` true.
 
-A resumed run has the same id, since input, policy and key are the same. If the ledger has that id, the ledger
-says which windows are released, and the run's own rows refuse none of them; otherwise the run starts from the
+A resumed run has the same id, since input, policy and key are the same. If the ledger has that id, its rows
+say which windows are released, and cause none of them to be refused; otherwise the run starts from the
 beginning. Parts that exist are kept, and the others are written. An output with a different id or different
 cuts is refused.
 
@@ -54,7 +54,7 @@ from meteragent.domain.errors import ArchiveError
 
 COMPRESSION = "zstd"
 OPTIONS: dict[str, Any] = {"store_decimal_as_integer": True}
-"""How the output is written, in addition to `encodings`."""
+"""Options of the Parquet writer, in addition to `encodings`."""
 
 
 class ProgressReporter(Protocol):
@@ -70,7 +70,7 @@ class Engine(Protocol):
 
     @property
     def cut(self) -> list[Any]:
-        """The facts that decide where the engine's parts end."""
+        """The values that decide where the engine's parts end."""
         ...
 
     def debits(
@@ -87,7 +87,7 @@ class Engine(Protocol):
 
 
 class Parts(NamedTuple):
-    """The numbers of parts written and existing, and counts of the input of the written ones, if any."""
+    """The numbers of new and existing parts, and counts of the new parts' input, if any."""
 
     new: int
     existing: int
@@ -126,16 +126,16 @@ def sanitise_archive(
     first = key.at(first_window_ms(source))  # all later epochs have a key if this one does
     with ledger.lock():
         digests, run = identify(source, first, show)
-        earlier = manifest.find(out, run, engine.cut)
+        earlier_facts = manifest.find(out, run, engine.cut)
         if not ledger.has(run):
             account = Account(run)
             tables = engine.debits(source, ledger, key, account, show)
             ledger.add(run, tables, lambda: manifest.run_facts(source, digests, account))
         account = manifest.account_of(ledger.facts(run), ledger.path(run))
-        if earlier is None:
+        if earlier_facts is None:
             shutil.rmtree(_waiting_folder(out, run), ignore_errors=True)  # left by an output that was removed
             _create(out)
-        if earlier is None or not earlier["complete"]:
+        if earlier_facts is None or not earlier_facts["complete"]:
             manifest.save(out, manifest.build(source, account, engine.cut, complete=False))
         new, existing, counts = engine.release(source, ledger, key, account, out, show)
         run_ledger = sibling(out)
@@ -159,7 +159,7 @@ class Local:
 
     @property
     def cut(self) -> list[Any]:
-        """The facts that decide where the parts of this version end."""
+        """The values that decide where this version's parts end."""
         return manifest.CUT
 
     def debits(
@@ -169,7 +169,7 @@ class Local:
         with show("account", 2 * source.rows, "row") as progress:
             check_rows(source, progress)
             yield from account.tables(source, _jobs(source), ledger, key, progress)
-        self._every_row = not account.refused
+        self._every_row = not account.refused_windows
 
     def release(
         self, source: Source, ledger: Ledger, key: Key, account: Account, out: Path, show: ProgressReporter
@@ -254,10 +254,10 @@ class _Release:
         """Convert rows of the wide layout to windows: all rows, or those that are allowed."""
         parts, row = [], 0
         for batch in batches:  # one by one: types may differ from file to file
-            selected = (
+            batch_allowed = (
                 batch if allowed is None else batch.filter(pa.array(allowed[row : row + batch.num_rows]))
             )
-            windows, counts = read_wide(selected, self.policy)
+            windows, counts = read_wide(batch_allowed, self.policy)
             self.counts.add(counts)
             parts.append(windows)
             row += batch.num_rows
@@ -271,7 +271,7 @@ class _Release:
             return lambda progress: self._ordered(range(first, min(first + PART_BATCHES, groups)), progress)
 
         count = -(-groups // PART_BATCHES)
-        rows = np.diff(np.arange(count + 1) * self.account.released // count).tolist()
+        rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
         return [(rows[index], part(index * PART_BATCHES)) for index in range(count)]
 
     def _ordered(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
@@ -289,7 +289,7 @@ class _Release:
             for rows in read(self.source, job, names):
                 released = self.ledger.intervals_of(self.account.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
-                allowed[rows.row] = released.holds(windows, self.policy.ends(rows.time_ms))
+                allowed[rows.row] = released.contains(windows, self.policy.ends(rows.time_ms))
         return allowed
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
@@ -309,12 +309,14 @@ class _Release:
         windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
         released = self.ledger.intervals_of(self.account.run, names)
-        windows = windows.rows(released.holds(windows, self.policy.ends(windows.start_ms)))
+        windows = windows.rows(released.contains(windows, self.policy.ends(windows.start_ms)))
         meters = pa.array(sorted(names, key=names.__getitem__), pa.string())
         # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
         batch_windows = max(1, VALUES // (4 * self.policy.usual.n))
-        for chosen, ragged in slots(readings, windows, self.policy, batch_windows):
-            batch = windows_batch(meters.take(pa.array(chosen.meter)), chosen.start_ms, ragged)
+        for chosen_windows, ragged in slots(readings, windows, self.policy, batch_windows):
+            batch = windows_batch(
+                meters.take(pa.array(chosen_windows.meter)), chosen_windows.start_ms, ragged
+            )
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
     def _readings(self, job: Job, names: dict[str, int], progress: ProgressCallback) -> Readings:
@@ -339,14 +341,14 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the columns' encodings: numbers by differences, the others compressed, strings by a dictionary.
 
     Numbers are mostly noise: packed in as few bits as they need, they take 2 to 3 % more space than
-    compressed, and a quarter less time. They get no statistics: the extremes of noise are of no use.
+    compressed, and a quarter less time. They get no statistics, since the extremes of noise are useless.
     """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"
-    described = [name for name in schema.names if name not in {"values", "value"}]
+    other_names = [name for name in schema.names if name not in {"values", "value"}]
     numbers = {"column_encoding": {number: "DELTA_BINARY_PACKED"}}
-    packed = {"compression": dict.fromkeys(described, COMPRESSION) | {number: "none"}}
-    return {"use_dictionary": texts, "write_statistics": described, **numbers, **packed}
+    compression = {"compression": dict.fromkeys(other_names, COMPRESSION) | {number: "none"}}
+    return {"use_dictionary": texts, "write_statistics": other_names, **numbers, **compression}
 
 
 def _save_ledger(file: Any, ledger: Ledger, run: str) -> None:
@@ -364,8 +366,8 @@ def first_window_ms(source: Source) -> int:
     policy, column = source.policy, source.policy.columns.time
     lead_ms = policy.lead_ms if source.layout == "long" else 0
     first_times_ms = [group.times_ms[0] for group in source.groups if group.rows and group.times_ms]
-    unmeasured = [group for group in source.groups if group.rows and not group.times_ms]
-    batches = source.read(unmeasured, [column], 1 << 18)
+    unmeasured_groups = [group for group in source.groups if group.rows and not group.times_ms]
+    batches = source.read(unmeasured_groups, [column], 1 << 18)
     first_times_ms += [int(milliseconds(batch.column(0), column).min()) for batch in batches]
     if not first_times_ms:
         raise ArchiveError("the input has no rows: there is nothing to release")
@@ -376,8 +378,8 @@ def check_paths(path: Path, out: Path, ledger: Path) -> None:
     """Refuse an output or a ledger that lies within the input or contains it."""
     source = path.resolve()
     for target in (out, sibling(out), ledger):
-        resolved = target.resolve()
-        if source == resolved or source in resolved.parents or resolved in source.parents:
+        real_target = target.resolve()
+        if source == real_target or source in real_target.parents or real_target in source.parents:
             raise ArchiveError(f"{target}: inside the input, or contains it: choose a separate path")
 
 
@@ -390,7 +392,7 @@ def _create(out: Path) -> None:
 
 
 def sibling(out: Path, kind: str = "ledger.parquet") -> Path:
-    """Return the path beside an output for what stays private: its own ledger, or the waiting releases."""
+    """Return the path beside an output for its private files: its own ledger, or the waiting releases."""
     return out.with_name(f"{out.name.removesuffix('.parquet')}.{kind}")
 
 

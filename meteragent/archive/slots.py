@@ -1,12 +1,12 @@
 """Integrate readings into the slots of many windows at once, as the agent's `core.window` does one by one.
 
 A power reading holds until the next one, for at most `hold`; an energy covers the interval that ends at its
-time, except for any part that an earlier one covers; the rest is gap. A slot's value is rounded,
-floor(x/q + 1/2). Of several readings at the same time the least counts, so that their order does not matter.
+time, except for any part that an earlier one covers; the rest is gap. A slot's value is rounded, floor(x/q +
+1/2). Of several readings at the same time the smallest counts, so that their order does not matter.
 
-The agent differs only in this: it sees readings one after another, so of two at the same time the first
-counts; readings that arrive later than `lateness` are refused; a meter's first window begins after its first
-reading.
+The agent differs in three ways, because it receives readings one after another: of two at the same time the
+first counts; readings that arrive later than `lateness` are refused; a meter's first window begins after its
+first reading.
 
 Windows are independent: each gets every reading whose span may touch it, even one that begins before it. All
 arithmetic is in integers: sums of millionths times milliseconds, in two halves where 64 bits might overflow.
@@ -27,7 +27,7 @@ _INT64_BITS = 62
 
 
 class Spans(NamedTuple):
-    """Values over stretches of time: each one's window, begin and end in ms after its start, and value."""
+    """Values over stretches of time: window, begin and end (in ms after the window's start), and value."""
 
     window: Integers
     begin: Integers
@@ -58,10 +58,10 @@ def integrate(
     if not _in_order(window, times_ms, values_u):
         order = np.lexsort((values_u, times_ms, window))
         times_ms, values_u = times_ms[order], values_u[order]
-    fresh = np.ones(window.size, np.bool_)
-    fresh[1:] = (window[1:] != window[:-1]) | (times_ms[1:] != times_ms[:-1])
-    if not fresh.all():
-        window, times_ms, values_u = window[fresh], times_ms[fresh], values_u[fresh]
+    first = np.ones(window.size, np.bool_)
+    first[1:] = (window[1:] != window[:-1]) | (times_ms[1:] != times_ms[:-1])
+    if not first.all():
+        window, times_ms, values_u = window[first], times_ms[first], values_u[first]
     offset_ms = times_ms - starts_ms[window]
     return fill_slots(starts_ms, _spans(window, offset_ms, values_u, policy.usual), policy)
 
@@ -90,8 +90,8 @@ def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
     terms_index, terms = policy.terms(starts_ms)
     lengths_ms = np.array([part.length_ms for part in terms], np.int64)[terms_index][spans.window]
     begin, end = np.maximum(spans.begin, 0), np.minimum(spans.end, lengths_ms)
-    inside = begin < end
-    spans = Spans(spans.window[inside], begin[inside], end[inside], spans.values_u[inside])
+    nonempty = begin < end
+    spans = Spans(spans.window[nonempty], begin[nonempty], end[nonempty], spans.values_u[nonempty])
     if len(terms) == 1:
         n = terms[0].n
         return Ragged(np.full(starts_ms.size, n), _quanta(terms[0], starts_ms.size, spans))
@@ -100,15 +100,15 @@ def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
     for index, part in enumerate(terms):
         rows = np.flatnonzero(terms_index == index)
         row_in_part = np.cumsum(terms_index == index) - 1
-        of_part = terms_index[spans.window] == index
-        part_spans = Spans(row_in_part[spans.window[of_part]], *(column[of_part] for column in spans[1:]))
+        in_part = terms_index[spans.window] == index
+        part_spans = Spans(row_in_part[spans.window[in_part]], *(column[in_part] for column in spans[1:]))
         slots = begins[rows][:, np.newaxis] + np.arange(part.n)
         numbers[slots] = _quanta(part, rows.size, part_spans).reshape(rows.size, part.n)
     return Ragged(lengths, numbers)
 
 
 def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
-    """Return the slots of `count` windows of these terms: (count * n)."""
+    """Return the slots of `count` windows of these terms, an array of count * n."""
     edges, slot_of_segment = _segments(terms)
     first = np.searchsorted(edges, spans.begin, side="right") - 1
     pieces = np.searchsorted(edges, spans.end, side="left") - first
@@ -123,7 +123,7 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
     if terms.bands:
         in_band = slot >= 0
         cell, amount, overlap_ms = cell[in_band], amount[in_band], overlap_ms[in_band]
-    return _rounded(terms, _sums(terms, count, cell, amount, overlap_ms))
+    return _round(terms, _sums(terms, count, cell, amount, overlap_ms))
 
 
 def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
@@ -149,8 +149,8 @@ def _fits(terms: Terms) -> bool:
     return (2 * largest * longest_ms + 2 * lattice).bit_length() < _INT64_BITS
 
 
-def _rounded(terms: Terms, sums: Integers) -> Integers:
-    """Round A to quanta, floor(A / lattice + 1/2), as `core.window.Window.close` does."""
+def _round(terms: Terms, sums: Integers) -> Integers:
+    """Round sums to quanta, floor(sum / lattice + 1/2), as `core.window.Window.close` does."""
     durations_ms, lattice = _durations_ms(terms), [terms.lattice(slot) for slot in range(terms.n)]
     kind = sums.dtype
     totals = sums.reshape(-1, terms.n) + terms.gap_u * np.array(durations_ms, kind)
@@ -167,7 +167,7 @@ def _durations_ms(terms: Terms) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
-    """Return the edges at which slots begin or end, and the slot between each adjacent pair (-1: none)."""
+    """Return the edges at which slots begin or end, and the slot between each adjacent pair, or -1."""
     if not terms.bands:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
     stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))

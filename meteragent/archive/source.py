@@ -1,4 +1,4 @@
-"""The input of an archive: which files it has, and their content in pieces. Parquet is the only format today.
+"""The input of an archive: a list of files, and their content in pieces. Parquet is the only format so far.
 
 An input is one file or a folder of files (those whose names begin with a dot or an underscore are ignored).
 It must not change while it is being read; this is checked. Errors name files and columns but repeat none of
@@ -30,7 +30,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
-    """A row group: its file, its number there, its rows, and the first and last time and meter, if known."""
+    """A row group: its file, its number in the file, its number of rows, and the first and last time and
+    meter, if known."""
 
     path: Path
     row_group: int
@@ -38,7 +39,7 @@ class Group(NamedTuple):
     times_ms: tuple[int, int] | None
     meters: tuple[str, str] | None
     values: int
-    """How many numbers there are in the column of values (a null list counts as one)."""
+    """The length of the column of values, with lists flattened (a null list counts as one)."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,17 @@ class Source:
 
     @property
     def numbers(self) -> int:
-        """Approximately how many numbers there are in a row; at least one."""
+        """The approximate number of values in a row, at least one."""
         return max(1, sum(group.values for group in self.groups) // max(1, self.rows))
 
     def check_unchanged(self) -> None:
         """Raise ArchiveError if a file has changed since it was listed."""
         for path, stamp in self.stamps:
             if _stamp(path) != stamp:
-                raise ArchiveError(f"{path}: changed while it was read: nothing more of it is released")
+                raise ArchiveError(f"{path}: changed while it was read: the rest of it is not released")
 
     def digests(self, progress: Callable[[int], object]) -> list[str]:
-        """Compute the SHA-256 of each file's content; `progress` is given the number of bytes read."""
+        """Compute the SHA-256 of each file's content; pass the number of bytes read to `progress`."""
         digests = []
         for path, _ in self.stamps:
             digest = hashlib.sha256()
@@ -101,7 +102,7 @@ class Source:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of row groups, in order, at most `batch_rows` rows at a time.
 
-        With `dictionary`, meters are a dictionary column.
+        With `dictionary`, the meters come as a dictionary column.
 
         Raises ArchiveError if a file cannot be read.
         """
@@ -139,7 +140,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
-    """Read a file's footer, once: with many row groups it is long, and each of them needs it."""
+    """Read a file's footer once: it is long if there are many row groups, and each of them needs it."""
     return attempt(path, lambda: pq.read_metadata(path))
 
 
@@ -199,7 +200,7 @@ def _is_int96(file: pq.ParquetFile, name: str) -> bool:
 
 
 def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Make times without a zone UTC: they have 96 bits, since others were refused."""
+    """Give times without a zone the zone UTC: only 96-bit times lack one, since others were refused."""
     index = batch.schema.get_field_index(policy.columns.time)
     if index < 0 or batch.column(index).type.tz is not None:
         return batch
@@ -208,7 +209,7 @@ def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
 
 
 def _groups(file: pq.ParquetFile, policy: Policy, path: Path) -> Iterator[Group]:
-    """Yield the row groups of a file, with what its statistics contain."""
+    """Yield the row groups of a file, with the facts that its statistics contain."""
     for index in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(index)
         columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
@@ -227,7 +228,7 @@ def _floor_ms(time: datetime) -> int:
 
 
 def _ends(column: Any, kind: type[T]) -> tuple[T, T] | None:
-    """Return the least and the greatest value of a column, if its statistics contain them."""
+    """Return the smallest and the largest value of a column, if its statistics contain them."""
     if column is None or not column.is_stats_set or not column.statistics.has_min_max:
         return None
     with suppress(ValueError, OverflowError):  # times beyond Python's range, bytes that are not UTF-8

@@ -36,7 +36,7 @@ def _show(options: argparse.Namespace, now: Now) -> int:
     key = keys.Key.load(options.file)
     key_today = key.without(_start_ms(now().date()))
     begins = f"begins with {key.begins}" if key.first else "for windows of any age"
-    print(f"{options.file}: tenant {key.tenant}, an epoch a {key.every}, {begins}")
+    print(f"{options.file}: tenant {key.tenant}, an epoch a {key.epoch_unit}, {begins}")
     print(f"id of {key_today.begins}: {key_today.epoch(key_today.first).id}")
     return 0
 

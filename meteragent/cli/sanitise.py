@@ -73,12 +73,12 @@ def summary(result: Any) -> str:
     account = result.account
     lines = [
         f"{result.out}: {_windows(result)} released, run {account.run}",
-        f"  refused        {account.refused:,} windows that overlap what was released before",
+        f"  refused        {account.refused_windows:,} windows that overlap what was released before",
         *_numbers(result),
         *_terms(result),
         f"  ledger         {result.ledger}; this run's rows: {result.run_ledger}",
     ]
-    if not account.released:
+    if not account.released_windows:
         lines.append(f"nothing was released: {_ALL_REFUSED}")
     return "\n".join(lines)
 
@@ -88,9 +88,9 @@ def preview_summary(preview: Any) -> str:
     account, counts = preview.account, preview.counts
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
-        f"  refused        {account.refused:,} windows that overlap what was released before",
+        f"  refused        {account.refused_windows:,} windows that overlap what was released before",
         *_counted(counts),
-        *_covered(preview, account.released + account.refused),
+        *_covered(preview, account.released_windows + account.refused_windows),
         *_small(preview),
         *_terms(preview),
         f"  ledger         {preview.ledger}",
@@ -103,11 +103,11 @@ def _consequence(preview: Any) -> str:
     """Return what the same command would do without --dry-run."""
     if preview.complete:
         return "this run is complete already"
-    if preview.debited:
+    if preview.is_debited:
         return "the ledger has this run already: it would be resumed or repeated, with the same values"
     return (
         f"the ledger would get {_windows(preview)}"
-        if preview.account.released
+        if preview.account.released_windows
         else f"nothing would be released: {_ALL_REFUSED}"
     )
 
@@ -115,7 +115,7 @@ def _consequence(preview: Any) -> str:
 def _windows(result: Any) -> str:
     """Return the number of windows released, and the number of numbers in each."""
     numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
-    return f"{result.account.released:,} windows of {numbers}"
+    return f"{result.account.released_windows:,} windows of {numbers}"
 
 
 def _terms(result: Any) -> list[str]:
@@ -153,7 +153,7 @@ def _numbers(result: Any) -> list[str]:
             *lines,
             f"                 (without those of {result.existing_parts:,} parts that were written before)",
         ]
-    released, refused = result.account.released, result.account.refused
+    released, refused = result.account.released_windows, result.account.refused_windows
     return [*lines, *_covered(result, released if result.layout == "wide" else released + refused)]
 
 
@@ -197,7 +197,7 @@ def _readings(result: Any, windows: int) -> list[str]:
 def _small(preview: Any) -> list[str]:
     """Return a warning if the numbers are probably in another unit, such as kW for W."""
     usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
-    if preview.small <= _SMALL_SHARE * numbers:
+    if preview.small_count <= _SMALL_SHARE * numbers:
         return []
-    share = f"{preview.small / numbers:.0%}"
+    share = f"{preview.small_count / numbers:.0%}"
     return [f"  Check:         {share} are less than a thousandth of window.range: are they in {usual.unit}?"]

@@ -84,8 +84,8 @@ class _Spark:
             finally:
                 windows.unpersist()
             progress(source.rows)
-        account.released = sum(table.column("windows").to_pylist())
-        account.refused = count - account.released
+        account.released_windows = sum(table.column("windows").to_pylist())
+        account.refused_windows = count - account.released_windows
         account.keys.update(table.column("key").to_pylist())
         starts = milliseconds(table.column("start").combine_chunks()).tolist()
         for id_, start_ms in zip(table.column("d").to_pylist(), starts, strict=True):
@@ -122,7 +122,7 @@ class _Spark:
 
 def _parts(account: Account, policy: Policy) -> int:
     """Return the number of parts, which follows from the released windows; these are public."""
-    return max(1, -(-account.released * policy.usual.n // _NUMBERS))
+    return max(1, -(-account.released_windows * policy.usual.n // _NUMBERS))
 
 
 def _checked(windows: DataFrame, source: Source) -> int:

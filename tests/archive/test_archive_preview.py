@@ -77,9 +77,9 @@ def test_it_finds_what_the_run_then_does(
     assert found.account == done.account
     assert found.counts.numbers == (12 * 96 if form == "wide" else len(rows))
     assert found.counts == done.counts or (form, cut) == ("long", "several jobs")  # the run reads ends twice
-    assert found.account.released == (12 if form == "wide" else len(place.released()))
+    assert found.account.released_windows == (12 if form == "wide" else len(place.released()))
     assert found.counts.gap > 0 < found.counts.clamped
-    assert not found.debited
+    assert not found.is_debited
     assert not found.complete
 
 
@@ -88,19 +88,19 @@ def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(2, 3))
     done = place.sanitise(path)
     again = looked(place, path)
-    assert (again.account, again.counts, again.debited, again.complete) == (
+    assert (again.account, again.counts, again.is_debited, again.complete) == (
         done.account,
         done.counts,
         True,
         True,
     )
     other = looked(place, path, "other.parquet")
-    assert (other.debited, other.complete) == (True, False)
+    assert (other.is_debited, other.complete) == (True, False)
     level = looked(place, path, "other.parquet", privacy="level = 0.5")
-    assert (level.account.released, level.account.refused, level.debited) == (0, 6, False)
+    assert (level.account.released_windows, level.account.refused_windows, level.is_debited) == (0, 6, False)
     more = save(place.folder / "more.parquet", wide_rows(2, 5, seed=1))
     part = looked(place, more, "other.parquet")
-    assert (part.account.released, part.account.refused) == (4, 6)
+    assert (part.account.released_windows, part.account.refused_windows) == (4, 6)
     assert part.account == place.sanitise(more, "other.parquet").account
 
 
@@ -112,7 +112,7 @@ def test_what_a_run_has_begun_is_left_alone(place: Place) -> None:
     manifest = done.out / "_manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
     found = looked(place, path)
-    assert (found.debited, found.complete) == (True, False)
+    assert (found.is_debited, found.complete) == (True, False)
 
 
 def test_a_run_that_holds_the_ledger_is_not_disturbed(place: Place) -> None:
@@ -263,7 +263,7 @@ def test_gaps_are_not_small(place: Place) -> None:
         {"meter": "m", "time": DAY + at * 60_000, "value": None if at % 2 else 9.0 * at} for at in range(9)
     ]
     found = looked(place, save(place.folder / "in.parquet", rows, LONG), window=HALF_HOURS)
-    assert (found.counts.numbers, found.counts.gap, found.small) == (9, 4, 2)
+    assert (found.counts.numbers, found.counts.gap, found.small_count) == (9, 4, 2)
 
 
 def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_each_window_leaves_with_noise_and_is_debited(place: Place) -> None:
     rows = wide_rows(3, 40)
     done = place.sanitise(save(place.folder / "in.parquet", rows))
     table = place.released()
-    assert (done.account.released, done.account.refused, table.num_rows) == (120, 0, 120)
+    assert (done.account.released_windows, done.account.refused_windows, table.num_rows) == (120, 0, 120)
     noise = np.array(table["values"].to_pylist()) - np.array([row["value"] for row in rows])
     assert 0.3 < np.std(noise) / done.policy.usual.sd < 3
     assert (noise != 0).mean() > 0.99
@@ -78,7 +78,7 @@ def test_readings_leave_as_slots(place: Place) -> None:
     path = save(place.folder / "in.parquet", long_rows(3, 2), LONG)
     done = place.sanitise(path, window="length = '1h'\nstep = '30min'", privacy="quantum = '0.25'")
     table = place.released()
-    assert table.num_rows == 2 * done.account.released == 2 * windows(place.ledger()) > 280
+    assert table.num_rows == 2 * done.account.released_windows == 2 * windows(place.ledger()) > 280
     assert table.schema.field("value").type == pa.decimal128(18, 2)
     steps = {
         end - start for start, end in zip(*(table[c].to_pylist() for c in ("start", "end")), strict=True)
@@ -89,7 +89,7 @@ def test_readings_leave_as_slots(place: Place) -> None:
 def test_energies_and_bands_leave_in_both_forms(place: Place) -> None:
     """Interval energies in lists; a mean day's bands by name in the long form."""
     done = place.sanitise(save(place.folder / "in.parquet", wide_rows(2, 3)), "one.parquet", source=ENERGY)
-    assert done.account.released == 6
+    assert done.account.released_windows == 6
     bands = "length = '1mo'\ntimezone = 'Europe/Amsterdam'\nbands = ['00-07', '07-24']"
     late = long_rows(2, 3, first_ms=SPRING_MS + 90 * DAY_MS)
     path = save(place.folder / "late.parquet", late, LONG)
@@ -152,7 +152,7 @@ def test_jobs_have_each_window_once(place: Place, order: str, monkeypatch: pytes
     done = place.sanitise(path, **HALF_HOURS)
     starts = {(row["meter"], row["time"] // 1_800_000) for row in rows}
     table = place.released()
-    assert table.num_rows == len(starts) == done.account.released == windows(place.ledger())
+    assert table.num_rows == len(starts) == done.account.released_windows == windows(place.ledger())
     assert len(set(zip(table["meter"].to_pylist(), table["start"].to_pylist(), strict=True))) == len(starts)
 
 
@@ -178,7 +178,7 @@ def test_an_interval_that_was_released_is_refused(place: Place, what: str) -> No
         rows = [row | {"time": row["time"] + shift} for row in rows]
     keys = {name: text.format(folder=place.folder) for name, text in keys.items()}
     done = place.sanitise(save(place.folder / "other.parquet", rows), "other.out", **keys)
-    assert (done.account.released, done.account.refused) == (0, len(rows))
+    assert (done.account.released_windows, done.account.refused_windows) == (0, len(rows))
     assert place.released("other.out").num_rows == 0
     assert place.ledger() == before
 
@@ -193,7 +193,7 @@ def test_only_what_is_new_is_released(place: Place) -> None:
         one.sanitise(save(one.folder / "in.parquet", make(3, 4, first_ms=first_ms), schema), **keys)
         again = make(3, 6, seed=1, first_ms=first_ms)
         done = one.sanitise(save(one.folder / "again.parquet", again, schema), "again.out", **keys)
-        assert (done.account.released, done.account.refused) == (6, 12)
+        assert (done.account.released_windows, done.account.refused_windows) == (6, 12)
         starts = {
             start.timestamp() * 1000 // DAY_MS for start in one.released("again.out")["start"].to_pylist()
         }
@@ -207,7 +207,7 @@ def test_again_is_the_same(place: Place) -> None:
     place.sanitise(path)
     before = place.files()
     again = place.sanitise(path)
-    assert (again.new_parts, again.existing_parts, again.account.released) == (0, 1, 8)
+    assert (again.new_parts, again.existing_parts, again.account.released_windows) == (0, 1, 8)
     assert place.files() == before
     place.sanitise(path, "copy.parquet")
     names = ("part-00000.parquet", "_manifest.json")
@@ -298,7 +298,7 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
     done = place.sanitise(path, **HALF_HOURS)
-    assert place.released().num_rows == done.account.released == windows(place.ledger()) == 4 * 48
+    assert place.released().num_rows == done.account.released_windows == windows(place.ledger()) == 4 * 48
 
 
 def test_integers_name_meters_too(place: Place) -> None:
@@ -356,7 +356,7 @@ def test_an_input_beside_time(place: Place) -> None:
     done = place.sanitise(
         save(place.folder / "in.parquet", rows, schema), archive="meter = 'id'\ntime = 'day'\nvalue = 'kwh'"
     )
-    assert done.account.released == 2
+    assert done.account.released_windows == 2
 
 
 def test_what_was_not_there_is_not_debited(place: Place) -> None:
@@ -366,7 +366,7 @@ def test_what_was_not_there_is_not_debited(place: Place) -> None:
     place.sanitise(save(place.folder / "in.parquet", holes))
     assert [row["windows"] for row in place.ledger()] == [2, 2, 2, 2]
     done = place.sanitise(save(place.folder / "all.parquet", rows), "all.out")
-    assert (done.account.released, done.account.refused) == (2, 8)
+    assert (done.account.released_windows, done.account.refused_windows) == (2, 8)
     assert {int(start.timestamp()) * 1000 for start in place.released("all.out")["start"].to_pylist()} == {
         rows[2]["time"]
     }
@@ -381,7 +381,7 @@ def test_a_run_releases_what_the_ledger_has_and_no_other() -> None:
     others = [(0, 0, day), (2, 0, day), (1, -day, 0), (1, 3 * day, 4 * day)]
     others += [(1, hour, day + hour), (1, 2 * day, 3 * day + hour), (1, 2 * day + hour, 3 * day)]
     meter, start, end = (np.array(column, np.int64) for column in zip(*mine, *others, strict=True))
-    assert own.holds(Windows(meter, start), end).tolist() == [True] * len(mine) + [False] * len(others)
+    assert own.contains(Windows(meter, start), end).tolist() == [True] * len(mine) + [False] * len(others)
 
 
 def test_windows_that_differ_make_another_run(place: Place) -> None:
@@ -393,4 +393,4 @@ def test_windows_that_differ_make_another_run(place: Place) -> None:
     place.sanitise(path, window=blocks)
     with pytest.raises(ArchiveError, match="another run"):
         place.sanitise(path, window=steps)
-    assert place.sanitise(path, "other.out", window=steps).account.released == 0
+    assert place.sanitise(path, "other.out", window=steps).account.released_windows == 0

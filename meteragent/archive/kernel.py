@@ -26,8 +26,7 @@ _LARGEST = 10**18
 
 
 def value_type(policy: Policy) -> pa.DataType:
-    """Return the type of a released value: int64 if the quantum is whole, else a decimal with the quantum's
-    digits."""
+    """Return the type of a released value: int64 for a whole quantum, else a decimal of its digits."""
     _, digits = policy.lattice
     return pa.decimal128(18, digits) if digits else pa.int64()
 

@@ -134,7 +134,7 @@ def _numbers(
     values_u, quantum_u = values.values_u, policy.usual.quantum_u
     if not values.valid.all():
         values_u = np.where(values.valid, values_u, policy.usual.gap_u)
-    counts = Counts(int(values.valid.size), int((~values.valid).sum()), values.clamped)
+    counts = Counts(int(values.valid.size), int((~values.valid).sum()), values.clamped_count)
     if are_slots:
         return Ragged(lengths, round_half_up(values_u, quantum_u)), counts
     return _slots(starts_ms, lengths, values_u, policy), counts

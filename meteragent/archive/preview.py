@@ -81,7 +81,7 @@ def _count(source: Source, show: ProgressReporter) -> tuple[Counts, int]:
         for batch in source.read(source.groups, [name], max(1, _BATCH_NUMBERS // source.numbers)):
             column: pa.Array = batch.column(name)
             values = micro(column.flatten() if source.layout == "wide" else column, policy)
-            counts.add(Counts(values.valid.size, int((~values.valid).sum()), values.clamped))
+            counts.add(Counts(values.valid.size, int((~values.valid).sum()), values.clamped_count))
             small_count += int((values.valid & (1000 * np.abs(values.values_u) < largest_u)).sum())
             progress(batch.num_rows)
     return counts, small_count

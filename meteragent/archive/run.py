@@ -326,7 +326,7 @@ class _Release:
         for rows in read(self.source, job, names, values=True):
             values = micro(rows.value, self.policy)
             parts.append(Readings(rows.meter, rows.time_ms, values.values_u, values.valid))
-            self.counts.add(Counts(rows.row.size, int((~values.valid).sum()), values.clamped))
+            self.counts.add(Counts(rows.row.size, int((~values.valid).sum()), values.clamped_count))
             progress(rows.row.size)
         rank = np.empty(len(names), np.int64)
         # Sort by public id: the order of the meters' own names would help to link pseudonyms to them.

@@ -30,8 +30,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Group(NamedTuple):
-    """A row group: its file, its number in the file, its number of rows, and the first and last time and
-    meter, if known."""
+    """A row group: its file, number and row count, and the first and last time and meter, if known."""
 
     path: Path
     row_group: int

@@ -219,7 +219,7 @@ def test_a_new_key_is_random_and_its_owner_s(path: Path) -> None:
     made = create(path, "acme", begin=date(2026, 1, 31))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = Key.load(path)
-    assert (loaded.tenant, loaded.every, loaded.begins) == ("acme", "month", "2026-01")
+    assert (loaded.tenant, loaded.epoch_unit, loaded.begins) == ("acme", "month", "2026-01")
     assert loaded.at(ms("2026-05-05")) == made.at(ms("2026-05-05"))
     assert create(path.with_name("other"), "acme").text() != create(path.with_name("third"), "acme").text()
     before = path.read_bytes()

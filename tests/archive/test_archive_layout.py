@@ -150,7 +150,7 @@ def test_integers_are_exact(scale: str, numbers: list[int]) -> None:
     under = policy(window=QUARTERS, source=f"scale = '{scale}'")
     found = micro(pa.array(numbers, pa.int64()), under)
     assert found.values_u.tolist() == [expected(Fraction(number), under) for number in numbers]
-    assert found.clamped == sum(outside(Fraction(number), under) for number in numbers)
+    assert found.clamped_count == sum(outside(Fraction(number), under) for number in numbers)
 
 
 @pytest.mark.parametrize("scale", ["1", "0.5", "3", "0.001"])
@@ -164,7 +164,7 @@ def test_whole_quanta_need_no_rounding(scale: str, quantum: str, numbers: list[i
     found = micro(column, under)
     made = whole_quanta(column, under)
     simple = Fraction(scale) / Fraction(quantum) == Fraction(scale) // Fraction(quantum)
-    assert (made is not None) == (bool(numbers) and simple and not found.clamped)
+    assert (made is not None) == (bool(numbers) and simple and not found.clamped_count)
     if made is not None:
         expected = (2 * found.values_u + usual.quantum_u) // (2 * usual.quantum_u)
         assert made.dtype == np.dtype(np.int64)

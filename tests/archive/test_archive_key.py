@@ -165,7 +165,7 @@ def test_before_the_first_epoch_there_is_no_key() -> None:
     key = Key("acme", "month", 0, SECRET).without(ms("2026-01-20"))
     assert key.at(ms("2026-01-01")).tenant == "acme"
     for start in ("2025-12-31T23:59:59.999", "1969-12-31", "0001-01-01"):
-        with pytest.raises(KeyForgotten, match="no key: this key begins with 2026-01, by"):
+        with pytest.raises(KeyForgotten, match="no key: this key begins with 2026-01, set by"):
             key.at(ms(start))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from meteragent.domain import grid
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO, MINUTE_MS
-from meteragent.store.ledger import Spent
+from meteragent.store.ledger import PeriodCharge
 from simulators.chance import Integers
 from simulators.fault import Row
 from simulators.invariant import InvariantViolation, check
@@ -49,7 +49,7 @@ class Account:
     terms: Terms
     released: Sequence[tuple[Slot, int]]
     initial: Mapping[Slot, int]
-    spent: Sequence[Spent]
+    spent: Sequence[PeriodCharge]
     readings: Mapping[int, Readings]
     rows: Sequence[Row]
     first_ms: Mapping[int, int]

@@ -198,7 +198,7 @@ class World:
         return self._account(observations, counts, spent, len(messages)), observations
 
     def _account(
-        self, observations: Observations, counts: Counts, spent: list[ledger.Spent], messages: int
+        self, observations: Observations, counts: Counts, spent: list[ledger.PeriodCharge], messages: int
     ) -> Account:
         arrivals, rows = self.deliveries
         terms = self.stream.terms

@@ -147,7 +147,7 @@ class Agent:
                 )
             for stream in self._config.stream:
                 wall = stream.window.clock is Clock.WALL
-                store.claim(stream.name, settings.fleet_share(stream.source), wall=wall)
+                store.claim(stream.name, settings.fleet_share(stream.source), follows_wall_clock=wall)
             self.counts.add("retired", store.retire(names))
             clock.not_before(store.clock_ms)
             odometers = parts.odometers(self._config, store)

@@ -22,7 +22,7 @@ from meteragent.domain.commit import Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.privacy.bits import SecretBits
 from meteragent.privacy.sampling import SystemBits
-from meteragent.store import Store, restored_at
+from meteragent.store import Store, restore_at
 
 
 class OpenStore(Protocol):
@@ -33,7 +33,7 @@ class OpenStore(Protocol):
 
 
 class RestoreStore(Protocol):
-    """A function that makes a store usable that may be a copy, such as `store.restored_at`."""
+    """A function that makes a store usable that may be a copy, such as `store.restore_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """Rule out any release from before `at_ms`; raises StoreError."""
@@ -60,7 +60,7 @@ class Environment:
     bits: SecretBits = field(default_factory=SystemBits)
     entropy: Callable[[int], bytes] = os.urandom
     open_store: OpenStore = Store.open
-    restore_store: RestoreStore = restored_at
+    restore_store: RestoreStore = restore_at
     store_thread: Callable[[Store, int, int, Collection[str], Counts], StoreThread] = StoreThread
     pipeline: Callable[[Stream, Snapshot, Spending, SecretBits, Counts], Pipeline] = Pipeline
     notify: Notify = field(default_factory=Notify)

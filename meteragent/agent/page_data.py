@@ -140,7 +140,7 @@ class PageData:
             return None
         start_ms, per_ms = grid.floor(now_ms, budget.per), budget.per
         connection = self._thread.store.connection
-        spent = await self._thread.call(ledger.spent, connection, meter, start_ms, per_ms)
+        spent = await self._thread.call(ledger.sum_charges, connection, meter, start_ms, per_ms)
         return Allowance(limit, spent, start_ms, start_ms + per_ms)
 
     async def _history(self, name: str, meter: str) -> History:
@@ -207,7 +207,8 @@ def _read_state(
     """
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     epsilons = {
-        name: ledger.spent(connection, meter, start_ms, _EVER_MS) for name, start_ms in starts_ms.items()
+        name: ledger.sum_charges(connection, meter, start_ms, _EVER_MS)
+        for name, start_ms in starts_ms.items()
     }
     rows = outbox.pending(connection, stream, now_ms, 1)
     waiting, due_ms = outbox.depth(connection, stream), rows[0].due_ms if rows else None

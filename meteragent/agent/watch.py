@@ -117,7 +117,8 @@ def _waiting(thread: StoreThread, stream: str, confirmed: frozenset[int]) -> tup
 def _spent(thread: StoreThread, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
     connection = thread.store.connection
     return {
-        public_id: ledger.spent(connection, meter, day_ms, DAY_MS) for meter, public_id in public_ids.items()
+        public_id: ledger.sum_charges(connection, meter, day_ms, DAY_MS)
+        for meter, public_id in public_ids.items()
     }
 
 

@@ -10,7 +10,7 @@ from meteragent.cli import common
 from meteragent.domain import grid
 from meteragent.domain.figures import exact, figures
 from meteragent.domain.terms import Terms
-from meteragent.store import ledger, moved, read_only, restored_at, view
+from meteragent.store import accept_moved, ledger, read_only, restore_at, view
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,11 +18,14 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     path = settings.store.path
     if options.restored_at is not None:
-        restored_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
+        restore_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
         print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
         return 0
     if options.moved:
-        print(f"{path}: " + ("accepted where it is now" if moved(path) else "has not moved: nothing to do"))
+        print(
+            f"{path}: "
+            + ("accepted where it is now" if accept_moved(path) else "has not moved: nothing to do")
+        )
         return 0
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
@@ -54,7 +57,9 @@ def _largest(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -
     }
 
 
-def _levels_per_kwh(charged: Iterable[ledger.Spent], largest: Mapping[str, Fraction]) -> dict[str, Fraction]:
+def _levels_per_kwh(
+    charged: Iterable[ledger.PeriodCharge], largest: Mapping[str, Fraction]
+) -> dict[str, Fraction]:
     """Return by meter the level for each kWh that a change moves, over all streams that the meter has had.
 
     At any time at most one window of each stream covers it, so this is the largest sum over the windows that
@@ -67,7 +72,7 @@ def _levels_per_kwh(charged: Iterable[ledger.Spent], largest: Mapping[str, Fract
     return levels
 
 
-def _row(charges: ledger.Spent) -> dict[str, str | int]:
+def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
     """Return a line of the ledger in its JSON form."""
     names = ("meter", "day", "stream", "windows", "epsilon_per_w")
     day, epsilon = grid.iso_time(charges.start_ms)[:10], str(charges.epsilon_per_w)

@@ -16,8 +16,8 @@ Theory of operation
 
     Publishing: messages are published at QoS 1 and not kept here. If a connection ends before a publication
     is reported as delivered, the caller must publish the message again on the next connection; the outbox
-    does. The broker publishes the last will even after an orderly end, so the will follows all that was
-    written, however the connection ended.
+    does. The broker publishes the last will even after an orderly end, so the will follows everything that
+    was written, however the connection ends.
 
 Rules
     1. Nothing is acknowledged except by `Session.acknowledge`, on the session that received it.

@@ -52,7 +52,7 @@ class Endpoint:
         key_file: StrPath | None = None,
         version: Version = "auto",
     ) -> Self:
-        """Parse `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError with the fault.
+        """Parse `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError, which names the fault.
 
         Without `ca_file` the system's authorities are trusted; without `key_file` the key is in `cert_file`.
         No error text repeats the URL, because it may contain a password.
@@ -81,9 +81,9 @@ def _parse_url(url: str) -> tuple[str, str, int]:
     if not parts.hostname:
         raise ValueError("an address without a host")
     if "@" in parts.netloc:
-        raise ValueError("an address with a user name or password, which have keys of their own")
+        raise ValueError("an address with a user name or password, which belong in the keys of those names")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError("an address that goes on after the port")
+        raise ValueError("an address with a path after the port")
     if port == 0:
         raise ValueError("a port that is not a number from 1 to 65535")
     return parts.scheme, parts.hostname, port or PORTS[parts.scheme]

@@ -50,7 +50,7 @@ class Will(NamedTuple):
     payload: bytes
 
 
-# Written ------------------------------------------------------------------------------------------
+# Packets to write ---------------------------------------------------------------------------------
 
 PINGREQ: Final = bytes((Kind.PINGREQ, 0))
 
@@ -138,7 +138,7 @@ def _packet(first_byte: int, *parts: bytes) -> bytes:
     return b"".join((bytes((first_byte,)), number(sum(map(len, parts))), *parts))
 
 
-# Read ---------------------------------------------------------------------------------------------
+# Packets to read ----------------------------------------------------------------------------------
 
 
 def header(data: bytes, offset: int) -> tuple[int, int] | None:

@@ -7,15 +7,15 @@ Theory of operation
     kept in `_pieces`; further pieces are only appended until the bytes for the next step have arrived.
     PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
 
-    Each request takes the next free packet id and notes the kind of packet that answers it (`_waiting`); the
-    answer frees the id. An answer that matches no request is ignored.
+    Each request takes the next free packet id and notes the kind of packet that answers it
+    (`_expected_answers`); the answer frees the id. An answer that matches no request is ignored.
 
 Rules
     1. A packet that the standard forbids is a `Violation`, the last event of its connection. The event names
        the rule, and contains no part of the packet, which may hold a reading.
     2. A PUBLISH of more than `max_packet_bytes` is an `Oversized` as soon as its packet id has arrived; its
        remainder is skipped as it arrives. Only in MQTT 5 is the limit sent to the broker.
-    3. A piece is copied once, however small the pieces of a packet are.
+    3. Each piece is copied once, however small the pieces of a packet are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ _UNLIMITED: Final = 65_535
 _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compare three times as fast
 
 
-class Accepted(NamedTuple):
+class ConnectAccepted(NamedTuple):
     """CONNACK: accepted, with the values that the broker grants; None means the requested value."""
 
     session_present: bool
@@ -44,7 +44,7 @@ class Accepted(NamedTuple):
     max_packet_bytes: int | None = None
 
 
-class Refused(NamedTuple):
+class ConnectRefused(NamedTuple):
     """CONNACK: refused, with the reason code and its meaning."""
 
     reason: int
@@ -69,14 +69,14 @@ class Oversized(NamedTuple):
     size_bytes: int
 
 
-class Answered(NamedTuple):
-    """PUBACK of a publication of this client."""
+class PublishAnswered(NamedTuple):
+    """PUBACK for a publication of this client."""
 
     packet_id: int
     reason: int
 
 
-class Subscribed(NamedTuple):
+class SubscribeAnswered(NamedTuple):
     """SUBACK: the granted QoS, or a reason of 0x80 or above."""
 
     packet_id: int
@@ -87,7 +87,7 @@ class Pong(NamedTuple):
     """PINGRESP."""
 
 
-class Ended(NamedTuple):
+class BrokerDisconnected(NamedTuple):
     """DISCONNECT from an MQTT 5 broker."""
 
     reason: int
@@ -100,7 +100,17 @@ class Violation(NamedTuple):
     rule: str
 
 
-Event = Accepted | Refused | Message | Oversized | Answered | Subscribed | Pong | Ended | Violation
+Event = (
+    ConnectAccepted
+    | ConnectRefused
+    | Message
+    | Oversized
+    | PublishAnswered
+    | SubscribeAnswered
+    | Pong
+    | BrokerDisconnected
+    | Violation
+)
 
 
 class TooMany(LinkError):
@@ -111,7 +121,7 @@ class Protocol:
     """One connection, from CONNECT onwards."""
 
     def __init__(self, level: int, *, max_packet_bytes: int) -> None:
-        """Begin before CONNECT; `level` is 5, or 4 for MQTT 3.1.1."""
+        """Start before CONNECT; `level` is 5, or 4 for MQTT 3.1.1."""
         self.level = level
         self._max_packet_bytes = max_packet_bytes
         self._accepted = False
@@ -120,8 +130,8 @@ class Protocol:
         self._buffered_bytes = 0
         self._needed_bytes = 2
         self._skip = 0
-        self._waiting: dict[int, Kind] = {}
-        self._unanswered = 0
+        self._expected_answers: dict[int, Kind] = {}
+        self._unanswered_publications = 0
         self._receive_maximum = _UNLIMITED
         self._last_id = 0
 
@@ -171,10 +181,10 @@ class Protocol:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
         """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond the broker's Receive Maximum."""
-        if self._unanswered >= self._receive_maximum:
+        if self._unanswered_publications >= self._receive_maximum:
             raise TooMany("the broker takes no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
-        self._unanswered += 1
+        self._unanswered_publications += 1
         return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
 
     def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
@@ -191,12 +201,12 @@ class Protocol:
 
     def _take_id(self, answer: Kind) -> int:
         """Take the next free packet id, which is free again after the answer."""
-        if len(self._waiting) == LAST_ID:
+        if len(self._expected_answers) == LAST_ID:
             raise TooMany("no packet id is free")
         while True:
             self._last_id = self._last_id % LAST_ID + 1
-            if self._last_id not in self._waiting:
-                self._waiting[self._last_id] = answer
+            if self._last_id not in self._expected_answers:
+                self._expected_answers[self._last_id] = answer
                 return self._last_id
 
     # --- packets to read -----------------------------------------------------------------------
@@ -304,36 +314,36 @@ class Protocol:
 
     def _connack(self, cursor: Cursor) -> Event:
         flags, reason = cursor.integer(1), cursor.integer(1)
-        granted = cursor.properties() if self.level == MQTT_5 and cursor.remaining else {}
+        grants = cursor.properties() if self.level == MQTT_5 and cursor.remaining else {}
         if flags > 1 or (reason and flags):
             raise Malformed("flags of CONNACK that are reserved")
         if reason:
-            return Refused(reason, packets.reason_text(self.level, reason))
+            return ConnectRefused(reason, packets.reason_text(self.level, reason))
         self._accepted = True
-        self._receive_maximum = granted.get(_RECEIVE_MAXIMUM, _UNLIMITED)
-        if not self._receive_maximum or granted.get(_MAXIMUM_PACKET) == 0:
+        self._receive_maximum = grants.get(_RECEIVE_MAXIMUM, _UNLIMITED)
+        if not self._receive_maximum or grants.get(_MAXIMUM_PACKET) == 0:
             raise Malformed("a maximum of 0")
-        return Accepted(
+        return ConnectAccepted(
             bool(flags),
             self._receive_maximum,
-            granted.get(_SESSION_EXPIRY),
-            granted.get(_SERVER_KEEP_ALIVE),
-            granted.get(_MAXIMUM_PACKET),
+            grants.get(_SESSION_EXPIRY),
+            grants.get(_SERVER_KEEP_ALIVE),
+            grants.get(_MAXIMUM_PACKET),
         )
 
     def _publish(self, first_byte: int, data: bytes, begin: int, end: int) -> Event:
         """Read a PUBLISH in place, which must be fast because thousands may arrive at once."""
         qos = _qos(first_byte)
         name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
-        payload_at = name_end + 2 * qos
+        payload_start = name_end + 2 * qos
         if self.level == MQTT_5:
-            if payload_at < end and not data[payload_at]:
-                payload_at += 1  # no properties, as in most messages
-            elif payload_at <= end:
-                cursor = Cursor(data, payload_at, end)
+            if payload_start < end and not data[payload_start]:
+                payload_start += 1  # no properties, as in most messages
+            elif payload_start <= end:
+                cursor = Cursor(data, payload_start, end)
                 cursor.properties()
-                payload_at = cursor.offset
-        if payload_at > end:
+                payload_start = cursor.offset
+        if payload_start > end:
             raise Malformed("a packet that ends too early")
         packet_id = data[name_end] << 8 | data[name_end + 1] if qos else 0
         if qos and not packet_id:
@@ -347,7 +357,7 @@ class Protocol:
         if not topic or "\0" in topic:
             raise Malformed("an empty topic, or one with a zero byte")
         retain, duplicate = bool(first_byte & 1), bool(first_byte & 8)
-        return Message(topic, data[payload_at:end], qos, retain, packet_id, duplicate)
+        return Message(topic, data[payload_start:end], qos, retain, packet_id, duplicate)
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
         """Read a PUBACK in place; most contain only a packet id."""
@@ -362,7 +372,7 @@ class Protocol:
                 if cursor.remaining:
                     cursor.properties()
             cursor.finish()
-        return Answered(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
+        return PublishAnswered(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
         """Read a SUBACK, or an UNSUBACK, which is not an event and has no reason before MQTT 5."""
@@ -371,22 +381,22 @@ class Protocol:
             cursor.properties()
         reason = cursor.integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
         is_expected = self._free(packet_id, kind)
-        return Subscribed(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
+        return SubscribeAnswered(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
 
     def _disconnect(self, cursor: Cursor) -> Event:
         reason = cursor.integer(1) if cursor.remaining else 0
         if cursor.remaining:
             cursor.properties()
         self._finished = True
-        return Ended(reason, packets.reason_text(self.level, reason))
+        return BrokerDisconnected(reason, packets.reason_text(self.level, reason))
 
     def _free(self, packet_id: int, answer: Kind) -> bool:
         """Free a packet id and return True if its request waits for this answer; else return False."""
-        if self._waiting.get(packet_id) is not answer:
+        if self._expected_answers.get(packet_id) is not answer:
             return False
-        del self._waiting[packet_id]
+        del self._expected_answers[packet_id]
         if answer is Kind.PUBACK:
-            self._unanswered -= 1
+            self._unanswered_publications -= 1
         return True
 
 

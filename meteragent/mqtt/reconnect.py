@@ -21,7 +21,7 @@ from meteragent.mqtt.session import (
 )
 
 Entropy = Callable[[int], bytes]
-"""A function that returns a number of random bytes, such as `os.urandom`."""
+"""A function that returns as many random bytes as requested, such as `os.urandom`."""
 
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
@@ -37,7 +37,7 @@ def _ignore(*_: object) -> None:
     """Do nothing; this is the default callback."""
 
 
-async def keep_connected(  # noqa: PLR0913 -- the caller decides each of them
+async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choice
     endpoint: Endpoint,
     client_id: str,
     serve: Callable[[Session], Awaitable[None]],
@@ -89,7 +89,7 @@ async def keep_connected(  # noqa: PLR0913 -- the caller decides each of them
     while True:
         session = Session(link, versions.next)
         lifetime_s, reason = await _one_connection(link.name, session, serve)
-        versions.note_attempt(reason, worked=session.accepted)
+        versions.note_attempt(reason, has_worked=session.accepted)
         if lifetime_s is not None:
             count("lost")
         on_failed(reason)
@@ -122,17 +122,17 @@ class _Versions:
     A CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
-    def __init__(self, stated: Version) -> None:
-        self.next = 4 if stated == "3.1.1" else 5
-        self._stated = stated != "auto"
-        self._worked = False
+    def __init__(self, configured: Version) -> None:
+        self.next = 4 if configured == "3.1.1" else 5
+        self._is_configured = configured != "auto"
+        self._has_worked = False
 
-    def note_attempt(self, reason: LinkError, *, worked: bool) -> None:
-        self._worked |= worked
-        unanswered = isinstance(reason, NoConnack) and not self._worked
-        if not self._stated and (unanswered or isinstance(reason, VersionRefused)):
+    def note_attempt(self, reason: LinkError, *, has_worked: bool) -> None:
+        self._has_worked |= has_worked
+        unanswered = isinstance(reason, NoConnack) and not self._has_worked
+        if not self._is_configured and (unanswered or isinstance(reason, VersionRefused)):
             self.next = 4 if self.next == 5 else 5
-            self._worked = False
+            self._has_worked = False
 
 
 class Backoff:

@@ -1,4 +1,4 @@
-"""One open connection: it receives, acknowledges and publishes messages, and keeps the reason for its end."""
+"""One open connection: it receives, acknowledges and publishes messages, and records why it ended."""
 
 import asyncio
 import logging
@@ -11,16 +11,16 @@ from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.packets import MQTT_3, Will
 from meteragent.mqtt.protocol import (
     REFUSED,
-    Accepted,
-    Answered,
-    Ended,
+    BrokerDisconnected,
+    ConnectAccepted,
+    ConnectRefused,
     Event,
     Message,
     Oversized,
     Pong,
     Protocol,
-    Refused,
-    Subscribed,
+    PublishAnswered,
+    SubscribeAnswered,
     Violation,
 )
 from meteragent.mqtt.transport import Transport
@@ -38,14 +38,15 @@ OnRefused = Callable[[int, int], None]
 """Called with the packet id and the broker's reason code, 0x80 or above, of a publication that it refused."""
 
 Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
-"""Called when an open connection is lost, a publication refused, or a message too large."""
+"""Called when an open connection is lost, a publication is refused, or a message is too large."""
 
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The largest packet that is read; larger ones are skipped."""
 SKIP_S: Final = 60.0
-"""The longest time that a packet that is too large may take to end."""
+"""The longest time that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
-"""How long a publication may be unanswered; then the connection ends, and the next one repeats it."""
+"""The longest time that a publication may be unanswered; then the connection ends, and the next one repeats
+it."""
 
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
 """Refusals that do not concern the topic: the packet id is in use, a quota is exceeded."""
@@ -118,17 +119,17 @@ class Session:
         self.inflight = link.inflight
         self._link = link
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._reason: Exception = LinkError("the session has not ended")
-        self._unacked: dict[int, list[Token | None]] = {}
-        self._early: list[tuple[Message, Token | None]] | None = []
-        self._subscribing: dict[int, asyncio.Future[int]] = {}
-        self._published_s: dict[int, float] = {}
-        self._skipping_s = 0.0
+        self._session_end: asyncio.Future[None] = self._loop.create_future()
+        self._end_reason: Exception = LinkError("the session has not ended")
+        self._unacked_tokens: dict[int, list[Token | None]] = {}
+        self._early_messages: list[tuple[Message, Token | None]] | None = []
+        self._pending_subscriptions: dict[int, asyncio.Future[int]] = {}
+        self._publish_times_s: dict[int, float] = {}
+        self._skip_start_s = 0.0
         self._warned_of_size = False
         self._connect_written = False
-        self._goodbye = _WITH_WILL if link.will else 0
-        self._answered = asyncio.Event()
+        self._disconnect_reason = _WITH_WILL if link.will else 0
+        self._connack = asyncio.Event()
         self._max_packet_bytes: int | None = None
         self._protocol = Protocol(version, max_packet_bytes=MAX_PACKET_BYTES)
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
@@ -137,7 +138,7 @@ class Session:
         """Subscribe at QoS 1 and wait for the answer; raises LinkError unless QoS 1 is granted."""
         answer: asyncio.Future[int] = self._loop.create_future()
         packet_id, packet = self._protocol.subscribe(topic_filter)
-        self._subscribing[packet_id] = answer
+        self._pending_subscriptions[packet_id] = answer
         self._transport.write(packet)
         await self._first_of(answer, "the subscription")
         if answer.result() != 1:
@@ -145,7 +146,7 @@ class Session:
 
     def unsubscribe(self, topic_filter: str) -> None:
         """End a subscription; raises LinkError if the session has ended."""
-        if self._ended.done():
+        if self._session_end.done():
             raise LinkError("the session has ended")
         self._transport.write(self._protocol.unsubscribe(topic_filter))
 
@@ -160,13 +161,13 @@ class Session:
         packet_ids = []
         for token in tokens:
             packet_id = token[0]
-            waiting = self._unacked.get(packet_id, [])
-            waiting[:] = [None if held_token is token else held_token for held_token in waiting]
-            while waiting and waiting[0] is None:
-                del waiting[0]
+            id_tokens = self._unacked_tokens.get(packet_id, [])
+            id_tokens[:] = [None if other_token is token else other_token for other_token in id_tokens]
+            while id_tokens and id_tokens[0] is None:
+                del id_tokens[0]
                 packet_ids.append(packet_id)
-            if not waiting:
-                self._unacked.pop(packet_id, None)
+            if not id_tokens:
+                self._unacked_tokens.pop(packet_id, None)
         if packet_ids:
             self._transport.write(self._protocol.acknowledge(packet_ids))
 
@@ -180,32 +181,32 @@ class Session:
         Raises LinkError if the session has ended or the broker accepts no further publication. The caller
         leaves at most `inflight` publications unanswered, which also limits the bytes that wait.
         """
-        if self._ended.done():
+        if self._session_end.done():
             raise LinkError("the session has ended")
         packet_id, packet = self._protocol.publish(topic, payload, retain=retain)
         if self._max_packet_bytes is not None and len(packet) > self._max_packet_bytes:
-            raise LinkError(f"the broker takes packets of {self._max_packet_bytes} bytes at most")
-        self._published_s[packet_id] = self._loop.time()
+            raise LinkError(f"the broker accepts packets of at most {self._max_packet_bytes} bytes")
+        self._publish_times_s[packet_id] = self._loop.time()
         self._transport.write(packet)
         return packet_id
 
     async def closed(self) -> NoReturn:
         """Wait for the end of the session; raises its reason, a LinkError or an error of a callback."""
-        await asyncio.shield(self._ended)
-        raise self._reason
+        await asyncio.shield(self._session_end)
+        raise self._end_reason
 
     # --- calls from keep_connected -------------------------------------------------------------
 
     async def open(self) -> None:
         """Connect; raises LinkError if this fails or takes longer than `timeout_s`."""
-        connecting = asyncio.ensure_future(self._connect())
+        connect_task = asyncio.ensure_future(self._connect())
         try:
-            await self._first_of(connecting, "the connection")
+            await self._first_of(connect_task, "the connection")
         except NoAnswer as error:
             raise NoConnack(str(error)) if self._connect_written else error from None
         finally:
-            connecting.cancel()
-            await asyncio.wait({connecting})
+            connect_task.cancel()
+            await asyncio.wait({connect_task})
 
     async def _connect(self) -> None:
         endpoint, link = self._link.endpoint, self._link
@@ -223,7 +224,7 @@ class Session:
                 )
             )
             self._connect_written = True
-            await self._answered.wait()
+            await self._connack.wait()
         except OSError as error:
             self._end(LinkError(f"cannot connect: {error}"))
         except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
@@ -231,14 +232,14 @@ class Session:
 
     async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
         """Run `serve` until the session ends; raises the reason for its end, or what `serve` raised."""
-        serving = asyncio.ensure_future(self._serve(serve))
+        serve_task = asyncio.ensure_future(self._serve(serve))
         self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
-            await _first({self._ended})
+            await _first({self._session_end})
         finally:
-            serving.cancel()
-            await asyncio.wait({serving})
-        raise self._reason
+            serve_task.cancel()
+            await asyncio.wait({serve_task})
+        raise self._end_reason
 
     async def _serve(self, serve: "Callable[[Session], Awaitable[None]]") -> None:
         try:
@@ -251,56 +252,56 @@ class Session:
         self._end(LinkError("the session was closed"))
         # In 3.1.1 a DISCONNECT would make the broker forget the will, which it must publish.
         is_silent = self._link.will and self.version == MQTT_3
-        await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._goodbye))
+        await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._disconnect_reason))
 
     async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
         """Wait for an answer; raises the reason if the session ends, or NoAnswer after `timeout_s`."""
-        await _first({answer, self._ended}, self._link.timeout_s)
-        if self._ended.done():
-            raise self._reason
+        await _first({answer, self._session_end}, self._link.timeout_s)
+        if self._session_end.done():
+            raise self._end_reason
         if not answer.done():
             raise NoAnswer(f"no answer to {request} within {self._link.timeout_s:g} s")
 
     def _end(self, reason: Exception) -> None:
         """End the session; an error of a callback or `serve` replaces a LinkError as the reason."""
-        replaces = isinstance(self._reason, LinkError) and not isinstance(reason, LinkError)
-        if replaces or not self._ended.done():
-            self._reason = reason
-        if not self._ended.done():
-            self._ended.set_result(None)
+        replaces = isinstance(self._end_reason, LinkError) and not isinstance(reason, LinkError)
+        if replaces or not self._session_end.done():
+            self._end_reason = reason
+        if not self._session_end.done():
+            self._session_end.set_result(None)
 
     # --- events from the broker ----------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:  # noqa: C901 -- one case for each event
-        if self._ended.done():
+        if self._session_end.done():
             return
         match event:
             case Message():
                 self._on_message(event)
-            case Answered():
+            case PublishAnswered():
                 self._on_answered(event)
-            case Subscribed():
+            case SubscribeAnswered():
                 self._on_subscribed(event)
             case Pong():
                 pass
-            case Accepted():
+            case ConnectAccepted():
                 self._on_accepted(event)
             case Oversized():
                 self._on_oversized(event)
-            case Refused():
+            case ConnectRefused():
                 kind = _REFUSALS.get(event.reason, LinkError)
                 self._end(kind(f"connection refused: {event.text} (0x{event.reason:02x})"))
-            case Ended():
+            case BrokerDisconnected():
                 self._end(
                     LinkError(f"the broker ended the connection: {event.text} (reason 0x{event.reason:02x})")
                 )
             case Violation():
-                self._goodbye = _MALFORMED
-                self._end(LinkError(f"the broker sent what MQTT forbids: {event.rule}"))
+                self._disconnect_reason = _MALFORMED
+                self._end(LinkError(f"the broker violated MQTT: {event.rule}"))
             case _:
                 assert_never(event)
 
-    def _on_accepted(self, event: Accepted) -> None:
+    def _on_accepted(self, event: ConnectAccepted) -> None:
         link = self._link
         self.accepted = True
         self.session_present = event.session_present
@@ -308,7 +309,7 @@ class Session:
         self._max_packet_bytes = event.max_packet_bytes
         if event.session_expiry_s is not None and event.session_expiry_s < link.session_expiry_s:
             _log.warning(
-                "%s: the broker keeps a lost session for %d s, not for the %d s asked for",
+                "%s: the broker keeps a lost session for %d s instead of the requested %d s",
                 link.name,
                 event.session_expiry_s,
                 link.session_expiry_s,
@@ -316,32 +317,32 @@ class Session:
         keepalive_s = link.keepalive_s if event.keepalive_s is None else event.keepalive_s
         if keepalive_s:
             self._transport.keep_alive(keepalive_s)
-        self._answered.set()
+        self._connack.set()
 
     def _on_message(self, message: Message) -> None:
         token: Token | None = None
         if message.packet_id:
-            if message.duplicate and message.packet_id in self._unacked:
+            if message.duplicate and message.packet_id in self._unacked_tokens:
                 return  # the first delivery on this connection is still unacknowledged
-            token = self._hold(message.packet_id)
-        if self._early is None:
+            token = self._add_token(message.packet_id)
+        if self._early_messages is None:
             self._hand_over(message, token)
         else:
-            self._early.append((message, token))
+            self._early_messages.append((message, token))
 
-    def _hold(self, packet_id: int) -> Token:
-        """Note a message as unacknowledged, behind earlier ones with its id; return its token."""
+    def _add_token(self, packet_id: int) -> Token:
+        """Record a message as unacknowledged, after earlier ones with its id; return its token."""
         token = (packet_id,)
-        self._unacked.setdefault(packet_id, []).append(token)
+        self._unacked_tokens.setdefault(packet_id, []).append(token)
         return token
 
     def _hand_over_early(self) -> None:
-        early, self._early = self._early or [], None
-        for message, token in early:
+        messages, self._early_messages = self._early_messages or [], None
+        for message, token in messages:
             self._hand_over(message, token)
 
     def _hand_over(self, message: Message, token: Token | None) -> None:
-        if self._ended.done():
+        if self._session_end.done():
             return
         try:
             self._link.on_message(message.topic, message.payload, message.qos, message.retain, token)
@@ -349,17 +350,17 @@ class Session:
             self._end(error)
 
     def _on_oversized(self, event: Oversized) -> None:
-        """Count and acknowledge a message that is too large; otherwise it would be sent again for ever."""
+        """Count and acknowledge an oversized message; otherwise the broker would keep sending it."""
         self._link.count("oversized")
-        self._skipping_s = self._loop.time()
+        self._skip_start_s = self._loop.time()
         if not self._warned_of_size:
             self._warned_of_size = True  # warn once, so that many such messages do not fill the log
             _log.warning("a message of %d bytes was skipped; further ones are only counted", event.size_bytes)
         if event.packet_id:
-            self.acknowledge([self._hold(event.packet_id)])
+            self.acknowledge([self._add_token(event.packet_id)])
 
-    def _on_answered(self, event: Answered) -> None:
-        self._published_s.pop(event.packet_id, None)
+    def _on_answered(self, event: PublishAnswered) -> None:
+        self._publish_times_s.pop(event.packet_id, None)
         callback = self._link.on_delivered
         if event.reason >= REFUSED:
             self._link.count("publish_refused")
@@ -372,22 +373,22 @@ class Session:
         except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
-    def _on_subscribed(self, event: Subscribed) -> None:
-        answer = self._subscribing.pop(event.packet_id, None)
+    def _on_subscribed(self, event: SubscribeAnswered) -> None:
+        answer = self._pending_subscriptions.pop(event.packet_id, None)
         if answer is not None and not answer.done():
             answer.set_result(event.reason)
 
     # --- events from the transport -------------------------------------------------------------
 
     def _on_tick(self) -> bool:
-        """Return whether the connection may continue: publications are answered, and packets end."""
+        """Return whether the connection may continue: the broker answers publications and ends packets."""
         now_s = self._loop.time()
-        oldest_s = next(iter(self._published_s.values()), now_s)
+        oldest_s = next(iter(self._publish_times_s.values()), now_s)
         if now_s - oldest_s >= UNANSWERED_S:
             self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))
-        elif self._protocol.skipping and now_s - self._skipping_s >= SKIP_S:
-            self._end(LinkError(f"the broker has not ended a message that is too large for {SKIP_S:g} s"))
-        return not self._ended.done()
+        elif self._protocol.skipping and now_s - self._skip_start_s >= SKIP_S:
+            self._end(LinkError(f"the broker has not finished an oversized message within {SKIP_S:g} s"))
+        return not self._session_end.done()
 
     def _on_lost(self) -> None:
         if self.accepted:

@@ -9,9 +9,9 @@ from typing import Final, cast
 from meteragent.mqtt.protocol import Event, Protocol
 
 CLOSE_TIMEOUT_S: Final = 2.0
-"""The longest time to wait at a close for the peer to receive all bytes, which a dead peer never does."""
+"""The longest time that `close` waits for the peer to receive all bytes, because a dead peer never does."""
 SILENT_KEEPALIVES: Final = 2
-"""For how many keep-alives a broker may be silent before the connection is dropped."""
+"""The number of keep-alives for which a broker may be silent before the connection is dropped."""
 
 
 class Transport(asyncio.Protocol):
@@ -36,10 +36,10 @@ class Transport(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
         self._packets: list[bytes] = []
-        self._reading = True
-        self._heard_s = self._written_s = self._loop.time()
+        self._is_reading = True
+        self._last_read_s = self._last_write_s = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self._gone = self._loop.create_future()
+        self._loss = self._loop.create_future()
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Open the socket; raises OSError."""
@@ -47,17 +47,17 @@ class Transport(asyncio.Protocol):
 
     def keep_alive(self, keepalive_s: float) -> None:
         """Begin to ping after half a keep-alive without a write, and to drop a silent broker after two."""
-        self._heard_s = self._loop.time()
+        self._last_read_s = self._loop.time()
         self._tick(keepalive_s)
 
     def _tick(self, keepalive_s: float) -> None:
         now_s = self._loop.time()
-        if not self._reading:
-            self._heard_s = now_s  # while reading is paused, the broker does not count as silent
-        if now_s - self._heard_s >= SILENT_KEEPALIVES * keepalive_s or not self._on_tick():
+        if not self._is_reading:
+            self._last_read_s = now_s  # while reading is paused, the broker does not count as silent
+        if now_s - self._last_read_s >= SILENT_KEEPALIVES * keepalive_s or not self._on_tick():
             self.abort()
             return
-        if now_s - self._written_s >= keepalive_s / 2 or now_s - self._heard_s >= keepalive_s:
+        if now_s - self._last_write_s >= keepalive_s / 2 or now_s - self._last_read_s >= keepalive_s:
             self.write(self._protocol.ping())
         self._timer = self._loop.call_later(keepalive_s / 4, self._tick, keepalive_s)
 
@@ -74,32 +74,32 @@ class Transport(asyncio.Protocol):
     def _flush(self) -> None:
         if self._packets and self._socket is not None and not self._socket.is_closing():
             self._socket.write(b"".join(self._packets))
-            self._written_s = self._loop.time()
+            self._last_write_s = self._loop.time()
         self._packets.clear()
 
     def pause(self, *, reading: bool) -> None:
         """Pause or resume reading."""
-        if self._socket is None or reading == self._reading or self._socket.is_closing():
+        if self._socket is None or reading == self._is_reading or self._socket.is_closing():
             return
-        self._reading = reading
-        self._heard_s = self._loop.time()
+        self._is_reading = reading
+        self._last_read_s = self._loop.time()
         if reading:
             self._socket.resume_reading()
         else:
             self._socket.pause_reading()
 
-    async def close(self, goodbye: bytes = b"") -> None:
-        """Write the waiting packets and `goodbye`, and close; after CLOSE_TIMEOUT_S drop unsent bytes."""
+    async def close(self, last_packet: bytes = b"") -> None:
+        """Write the waiting packets and `last_packet`, and close; after CLOSE_TIMEOUT_S drop unsent bytes."""
         if self._socket is None:
             return
         self._stop_ticking()
-        if goodbye:
-            self.write(goodbye)
+        if last_packet:
+            self.write(last_packet)
         self._flush()
         self._socket.close()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await asyncio.shield(self._gone)
+                await asyncio.shield(self._loss)
         except TimeoutError:
             pass
         finally:
@@ -121,13 +121,13 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on the events in the bytes."""
-        self._heard_s = self._loop.time()
+        self._last_read_s = self._loop.time()
         for event in self._protocol.receive(data):
             self._on_event(event)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Report the end of the connection, once."""
         self._stop_ticking()
-        if not self._gone.done():
-            self._gone.set_result(None)
+        if not self._loss.done():
+            self._loss.set_result(None)
             self._on_lost()

@@ -1,4 +1,4 @@
-"""Listening without a trace, for commands that read a broker's messages for a short time.
+"""A listener that leaves no trace, for commands that read a broker's messages for a short time.
 
 The connection has a random client id, so it does not affect the session of another client, and it leaves no
 session with the broker, in either version of MQTT.
@@ -12,7 +12,7 @@ from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.reconnect import Entropy, keep_connected
 from meteragent.mqtt.session import Session, Token
 
-Heard = Callable[[str, bytes, bool], None]
+OnMessage = Callable[[str, bytes, bool], None]
 """A function that is called with topic, payload and the retain flag."""
 
 ATTEMPTS: Final = 2
@@ -23,7 +23,7 @@ async def watch(
     endpoint: Endpoint,
     name: str,
     filters: Sequence[str],
-    on_message: Heard,
+    on_message: OnMessage,
     *,
     entropy: Entropy,
     on_listening: Callable[[], None] = lambda: None,
@@ -48,19 +48,21 @@ async def watch(
 class _Watcher:
     """The callbacks of one `watch`, for all its connections."""
 
-    def __init__(self, filters: Sequence[str], on_message: Heard, on_listening: Callable[[], None]) -> None:
+    def __init__(
+        self, filters: Sequence[str], on_message: OnMessage, on_listening: Callable[[], None]
+    ) -> None:
         self._filters = filters
         self._on_message = on_message
         self._on_listening = on_listening
         self._session: Session | None = None
-        self._listened = False
+        self._has_listened = False
         self._failures = 0
 
     async def serve(self, session: Session) -> None:
         self._session = session
         for topic_filter in self._filters:
             await session.subscribe(topic_filter)
-        self._listened = True
+        self._has_listened = True
         self._on_listening()
 
     def take(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
@@ -70,5 +72,5 @@ class _Watcher:
 
     def failed(self, reason: LinkError) -> None:
         self._failures += 1
-        if not self._listened and self._failures >= ATTEMPTS:
+        if not self._has_listened and self._failures >= ATTEMPTS:
             raise reason

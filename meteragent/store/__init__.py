@@ -29,7 +29,7 @@ Rules:
 4. The code does not touch content that it does not understand: an incompatible newer store and another
    program's database are refused. A corrupt or missing store is set aside, and its replacement begins with a
    floor before which no window opens.
-5. A store records the shard of each stream. With another shard it is refused until `restored_at` has raised
+5. A store records the shard of each stream. With another shard it is refused until `restore_at` has raised
    the floor, because the marks of a meter that moves to another store stay in the old one.
 """
 
@@ -46,7 +46,7 @@ from typing import Any, Self
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreMoved
 from meteragent.store import file, generation, prices, schema, wal
-from meteragent.store.acceptance import accept, count_releases, moved
+from meteragent.store.acceptance import accept, accept_moved, count_releases
 from meteragent.store.batch import batch
 from meteragent.store.earlier import rewrite_states
 from meteragent.store.examine import meta
@@ -55,7 +55,7 @@ from meteragent.store.openings import Openings
 from meteragent.store.states import States
 from meteragent.store.view import read_only, terms
 
-__all__ = ["ALL_METERS", "Store", "batch", "meta", "moved", "read_only", "restored_at", "terms"]
+__all__ = ["ALL_METERS", "Store", "accept_moved", "batch", "meta", "read_only", "restore_at", "terms"]
 
 ALL_METERS = "0/1 by name"
 """The shard of a stream outside a fleet, or of a stream that is older than the record of shards."""
@@ -256,13 +256,13 @@ class Store:
                 prices=prices.read(self.connection, stream),
             )
 
-    def claim(self, stream: str, meters: str, *, wall: bool) -> None:
+    def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim a stream's shard of a fleet, such as "2/8 by name".
 
-        `wall` is True if the stream follows the wall clock. Raises StoreMoved if the stream has had another
-        shard (rule 5). Raises StoreLost for a new store whose stream follows the meters' clocks: meters may
-        send readings of times that another store has released, so the operator has to state a time with
-        `restored_at` first.
+        `follows_wall_clock` is True if the stream follows the wall clock. Raises StoreMoved if the stream has
+        had another shard (rule 5). Raises StoreLost for a new store whose stream follows the meters' clocks:
+        meters may send readings of times that another store has released, so the operator has to state a time
+        with `restore_at` first.
         """
         key = f"shard/{stream}"
         execute = self.connection.execute
@@ -272,9 +272,9 @@ class Store:
             has_floor = meta(self.connection, "unknown_before_ms") is not None
         previous = row[0] if row else ALL_METERS if mark else ""
         if previous not in ("", meters):
-            raise StoreMoved(f"{self.path}: {stream} had shard {previous}, not {meters}: {file.MOVE_ON}")
-        if not previous and meters != ALL_METERS and not wall and not has_floor:
-            raise StoreLost(f"{self.path}: new, and {stream} is a part of a fleet: {file.WAY_ON}")
+            raise StoreMoved(f"{self.path}: {stream} had shard {previous}, not {meters}: {file.SHARD_HINT}")
+        if not previous and meters != ALL_METERS and not follows_wall_clock and not has_floor:
+            raise StoreLost(f"{self.path}: is new, but {stream} is part of a fleet: {file.RESTORE_HINT}")
         if not row or not previous:
             with self.transaction() as tx:
                 _put(tx, **{key: meters})
@@ -282,14 +282,14 @@ class Store:
     def retire(self, streams: Collection[str]) -> int:
         """Delete the open windows of all streams except these; return how many meters had such windows."""
         with self.transaction() as tx:
-            retired = tx.execute(
+            meter_count = tx.execute(
                 "UPDATE state SET state = zeroblob(length(state))"
                 " WHERE channel NOT IN (SELECT value FROM json_each(?))"
                 " AND substr(state, 1, 1) <> x'00'",
                 (json.dumps(list(streams)),),
             ).rowcount
-            self.erased = self.erased and not retired
-        return retired
+            self.erased = self.erased and not meter_count
+        return meter_count
 
     @property
     def client_id(self) -> str:
@@ -369,7 +369,7 @@ class Store:
         self._openings.check(tx, commit, self.floor_ms)
 
 
-def restored_at(
+def restore_at(
     path: Path | str, *, at_ms: int, now_ms: int, take_over: bool = True, again_s: float = file.AGAIN_S
 ) -> None:
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.

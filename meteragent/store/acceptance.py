@@ -17,34 +17,36 @@ def count_releases(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def accept(connection: sqlite3.Connection, path: Path, *, anywhere: bool = False) -> Generation | None:
+def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
     """Return the generation in the file; raises StoreRestored if the store must not be used.
 
-    The generation is None until the first start has written a generation file. With `anywhere`, the file need
-    not be in the inode that it names. A file of the first format (a name alone) is rewritten in the present
-    format, unless the store already counts its releases: then the file is from before an update and refused.
+    The generation is None until the first start has written a generation file. With `may_be_moved`, the file
+    need not be in the inode that it names. A file of the first format (a name alone) is rewritten in the
+    present format, unless the store already counts its releases: then the file dates from before an update
+    and is refused.
     """
     newest = generation.read(path)
     name = newest.name if newest else ""
     if name not in (meta(connection, "generation"), meta(connection, "previous")):
-        raise StoreRestored(f"{path}: a copy from before its last start or stop; {file.WAY_ON}")
+        raise StoreRestored(f"{path}: a copy from before its last start or stop; {file.RESTORE_HINT}")
     if newest is None:
         return None
     if newest.releases is None:
         if connection.execute("SELECT 1 FROM meta WHERE key = 'releases'").fetchone():
-            raise StoreRestored(f"{path}: its generation file is from before an update; {file.WAY_ON}")
+            raise StoreRestored(f"{path}: its generation file is from before an update; {file.RESTORE_HINT}")
         newest = Generation.begin(newest.name)
         generation.write(path, newest)
     elif newest.releases > count_releases(connection):
-        raise StoreRestored(f"{path}: a copy from before the last records left; {file.WAY_ON}")
-    elif not anywhere and not generation.is_in_place(path, newest):
+        raise StoreRestored(f"{path}: a copy from before the last records left; {file.RESTORE_HINT}")
+    elif not may_be_moved and not generation.is_in_place(path, newest):
         raise StoreRestored(
-            f"{path}: restored from a backup, or moved; if it was restored, {file.WAY_ON}; {file.MOVED}"
+            f"{path}: restored from a backup, or moved; if it was restored, {file.RESTORE_HINT};"
+            f" {file.MOVED_HINT}"
         )
     return newest
 
 
-def moved(path: Path | str) -> bool:
+def accept_moved(path: Path | str) -> bool:
     """Accept a store in its present place, and change nothing else; return False if it has not moved.
 
     This is for an operator who has moved the store with the files beside it, and runs no agent in the old
@@ -59,12 +61,12 @@ def moved(path: Path | str) -> bool:
         try:
             connection = file.examine(path)
         except file.Damage as damage:
-            raise StoreLost(f"{path}: {damage}; {file.WAY_ON}") from None
+            raise StoreLost(f"{path}: {damage}; {file.RESTORE_HINT}") from None
         if connection is None:
             raise StoreError(f"{path}: there is no store")
         undo.callback(wal.close, connection, path)
         wal.erase(connection, path)
-        newest = accept(connection, path, anywhere=True)
+        newest = accept(connection, path, may_be_moved=True)
         if newest is None or generation.is_in_place(path, newest):
             return False
         generation.write(path, newest)

@@ -134,7 +134,7 @@ def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
 
 
 def _makes_sense(terms: Terms) -> bool:
-    """Return whether a mechanism and a grid can be made of the terms."""
+    """Return whether a mechanism and a grid can be built from the terms."""
     sizes = (terms.length_ms, terms.step_ms, terms.level, terms.radius, terms.quantum_u)
     places = range(len(terms.bands))
     return (

@@ -48,17 +48,17 @@ BUSY_S = 0.5
 DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file. SQLITE_ERROR is one of them, because all statements are constant."""
 
-ASIDE = 3
+KEPT_FILES = 3
 """How many damaged stores are kept: only the newest, because each may be as large as the store."""
 
-WAY_ON = (
+RESTORE_HINT = (
     "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
     " released"
 )
 
-MOVED = "if you moved it and nothing runs in the old place, run `meteragent ledger CONFIG --moved`"
+MOVED_HINT = "if you moved it and nothing runs in the old place, run `meteragent ledger CONFIG --moved`"
 
-MOVE_ON = (
+SHARD_HINT = (
     "the marks of the new meters are in other stores. Stop all agents of the fleet, then run for each"
     " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
 )
@@ -84,7 +84,7 @@ def lock(path: Path) -> int:
 
     Raises StoreInUse at once if another agent has the lock.
     """
-    return _locked(path, Path(f"{path}.lock"))
+    return _lock_file(path, Path(f"{path}.lock"))
 
 
 def hold(path: Path) -> int:
@@ -97,10 +97,10 @@ def hold(path: Path) -> int:
     mount = mount_of(path)
     if mount is not None and mount.kind in NETWORK:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    return _locked(path, path)
+    return _lock_file(path, path)
 
 
-def _locked(path: Path, name: Path) -> int:
+def _lock_file(path: Path, name: Path) -> int:
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,22 +137,22 @@ def open_or_create(
     _check_space(path)
     if path.exists():
         descriptors.callback(os.close, hold(path))
-    connection, damage = _examined(path)
+    connection, damage = _damage(path)
     if damage:
         time.sleep(again_s)
-        connection, damage = _examined(path)
+        connection, damage = _damage(path)
     if damage and floor_ms is None:
-        raise StoreLost(f"{path}: {damage}; {WAY_ON}")
+        raise StoreLost(f"{path}: {damage}; {RESTORE_HINT}")
     blanked = _set_aside(path, now_ms) if damage else True
     if connection is not None:
-        return StoreFile(_shared(_prepare(connection, path), path, descriptors), exists=True)
+        return StoreFile(_allocate_shm(_prepare(connection, path), path, descriptors), exists=True)
     if not path.exists():
         descriptors.callback(os.close, hold(path))
-    connection = _shared(connect(path), path, descriptors)
+    connection = _allocate_shm(connect(path), path, descriptors)
     return StoreFile(connection, exists=False, set_aside=bool(damage), blanked=blanked)
 
 
-def _examined(path: Path) -> tuple[sqlite3.Connection | None, str]:
+def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
     """Examine like `examine`, but return the damage: an exception would keep statements and locks alive."""
     try:
         return examine(path), ""
@@ -173,7 +173,7 @@ def _check_space(path: Path) -> None:
         os.close(descriptor)
 
 
-def _shared(connection: sqlite3.Connection, path: Path, descriptors: ExitStack) -> sqlite3.Connection:
+def _allocate_shm(connection: sqlite3.Connection, path: Path, descriptors: ExitStack) -> sqlite3.Connection:
     """Allocate all blocks of `-shm` and return the connection.
 
     SQLite writes only one byte to each page of `-shm`, and a page may have several blocks.
@@ -243,13 +243,13 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 def examine(path: Path) -> sqlite3.Connection | None:
     """Connect to an undamaged store; return None if there has never been a store. Raises Damage."""
-    connection = _sound(path) if path.exists() and path.stat().st_size else None
+    connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
         raise Damage("missing, although its generation file exists")
     return connection
 
 
-def _sound(path: Path) -> sqlite3.Connection | None:
+def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
     """Connect to a store and check it; return None if the file is blank. Raises Damage."""
     connection = open_file(path, "rw")
     with ExitStack() as undo:
@@ -300,32 +300,32 @@ def _set_aside(path: Path, now_ms: int) -> bool:
     return _blank(Path(f"{path}.corrupt-{now_ms}"))
 
 
-def _blank(aside: Path) -> bool:
+def _blank(aside_path: Path) -> bool:
     """Blank the states of a store that was set aside; return False if some may remain.
 
     No agent uses these states any more. Marks, charges and records stay for a later diagnosis.
     """
-    if not aside.exists() or not aside.stat().st_size:
-        return not Path(f"{aside}-wal").exists()
+    if not aside_path.exists() or not aside_path.stat().st_size:
+        return not Path(f"{aside_path}-wal").exists()
     try:
-        connection = open_file(aside, "rw")
+        connection = open_file(aside_path, "rw")
         try:
-            _prepare(connection, aside)
+            _prepare(connection, aside_path)
             connection.execute("UPDATE state SET state = zeroblob(length(state))")
-            return wal.erase(connection, aside)
+            return wal.erase(connection, aside_path)
         finally:
-            wal.close(connection, aside)
+            wal.close(connection, aside_path)
     except (OSError, sqlite3.Error, StoreError):
         return False
 
 
 def _forget_old(path: Path) -> None:
     """Delete all but the newest stores that were set aside."""
-    aside: dict[int, list[Path]] = {}
+    aside_path: dict[int, list[Path]] = {}
     for file in path.parent.iterdir():
         match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", file.name, re.ASCII)
         if match:
-            aside.setdefault(int(match[1]), []).append(file)
-    for time_ms in sorted(aside)[:-ASIDE]:
-        for file in aside[time_ms]:
+            aside_path.setdefault(int(match[1]), []).append(file)
+    for time_ms in sorted(aside_path)[:-KEPT_FILES]:
+        for file in aside_path[time_ms]:
             file.unlink()

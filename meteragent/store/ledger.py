@@ -20,7 +20,7 @@ _CHARGE = """INSERT INTO charge SELECT key, ?2, ?1, ?3, value FROM json_each(?4)
     ON CONFLICT (meter, day_ms, channel, epsilon) DO UPDATE SET windows = windows + excluded.windows"""
 
 
-class Spent(NamedTuple):
+class PeriodCharge(NamedTuple):
     """The privacy that one stream of a meter spent in the period that starts at `start_ms`."""
 
     meter: str
@@ -41,11 +41,11 @@ def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None)
             for meter in windows
         }
         for meter, start_ms in starts:
-            if spent(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
+            if sum_charges(tx, meter, start_ms, budget.period_ms) > budget.epsilon_per_w:
                 raise StoreError(f"{commit.stream} would exceed the budget of a meter")
 
 
-def spent(connection: sqlite3.Connection, meter: str, start_ms: int, period_ms: int) -> Fraction:
+def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, period_ms: int) -> Fraction:
     """Sum the epsilons (1/W) of a meter over all streams and the days in [start, start + period)."""
     rows = connection.execute(
         "SELECT epsilon, sum(windows) FROM charge WHERE meter = ? AND day_ms >= ? AND day_ms < ?"
@@ -57,7 +57,7 @@ def spent(connection: sqlite3.Connection, meter: str, start_ms: int, period_ms: 
 
 def report(
     connection: sqlite3.Connection, period_ms: int = DAY_MS, *, meter: str | None = None, since_ms: int = 0
-) -> Iterator[Spent]:
+) -> Iterator[PeriodCharge]:
     """Yield the privacy spent since the start of a day, in order of meter, period and stream.
 
     One meter is read at a time: a long read would keep the agent from erasing the WAL (rule 2 of the store).
@@ -110,7 +110,7 @@ def taken_over_ms(connection: sqlite3.Connection) -> int:
 
 def _report_meter(
     connection: sqlite3.Connection, period_ms: int, meter: str, since_ms: int
-) -> Iterator[Spent]:
+) -> Iterator[PeriodCharge]:
     rows = connection.execute(
         "SELECT day_ms, channel, epsilon, windows FROM charge WHERE meter = ? AND day_ms >= ?",
         (meter, since_ms),
@@ -121,4 +121,4 @@ def _report_meter(
         count, total = sums.get(key, (0, Fraction(0)))
         sums[key] = (count + windows, total + Fraction(epsilon) * windows)
     for (start_ms, stream), (count, total) in sorted(sums.items()):
-        yield Spent(meter, start_ms, stream, count, total)
+        yield PeriodCharge(meter, start_ms, stream, count, total)

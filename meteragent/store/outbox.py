@@ -173,15 +173,15 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     waiting_bytes = sum(row[1] for row in totals if row[0] in streams)
     delivered_bytes = sum(row[2] for row in totals)
     retired_bytes = {row[0]: row[1] for row in totals if row[0] not in streams and row[1]}
-    dropped = 0
+    dropped_rows = 0
     if (delivered_bytes or retired_bytes) and waiting_bytes + delivered_bytes + sum(
         retired_bytes.values()
     ) >= max_bytes:
         with store.transaction() as tx:
             if not delivered_bytes:
-                dropped = _drop(tx, next(iter(retired_bytes)), PAGE)
+                dropped_rows = _drop(tx, next(iter(retired_bytes)), PAGE)
             prune(tx, 2**63 - 1, PAGE)
-    return waiting_bytes < max_bytes, dropped
+    return waiting_bytes < max_bytes, dropped_rows
 
 
 def _drop(tx: sqlite3.Connection, stream: str, limit: int) -> int:
@@ -210,7 +210,7 @@ def descriptors_of(
 ) -> list[bytes]:
     """Return the descriptors of a sink topic: the latest, and those among the newest rows.
 
-    Descriptors leave on `privacy_topic`, too, which has a row for each.
+    Descriptors are also published on `privacy_topic`, where each has a row of its own.
     """
     rows = connection.execute(
         "SELECT payload FROM descriptor WHERE channel = ?1 AND topic = ?2 UNION ALL"

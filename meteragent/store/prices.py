@@ -8,7 +8,7 @@ from meteragent.store.schema import decode_prices, encode_prices
 
 
 def write(tx: sqlite3.Connection, commit: Commit) -> None:
-    """Write the prices of a commit, if it has any: all that the stream still needs."""
+    """Write a commit's prices, if it has any: all prices that the stream still needs."""
     if commit.prices is not None:
         row = f"prices/{commit.stream}", encode_prices(commit.prices)
         tx.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)

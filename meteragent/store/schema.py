@@ -93,7 +93,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
-def _sealed(values: dict[str, Any]) -> str:
+def _seal(values: dict[str, Any]) -> str:
     """Encode fields as JSON, with the CRC-32 of the text as the last field; a reader ignores unknown fields.
 
     Integers of any size are numbers, fractions are text, "p/q". The CRC detects a changed digit, which SQLite
@@ -103,8 +103,8 @@ def _sealed(values: dict[str, Any]) -> str:
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
 
 
-def _opened(text: str) -> Any:
-    """Decode a string from `_sealed`; a string without a CRC, from an earlier version, is not checked."""
+def _unseal(text: str) -> Any:
+    """Decode a string from `_seal`; a string without a CRC, from an earlier version, is not checked."""
     body, separator, crc = text.rpartition(_SUM)
     if separator and crc != f"{crc32(body.encode() + b'}')}}}":
         raise ValueError("wrong CRC")
@@ -112,7 +112,7 @@ def _opened(text: str) -> Any:
 
 
 def encode_state(state: TimelineState) -> bytes:
-    """Encode a state like `_sealed`, but faster: every commit writes a state for each of its meters."""
+    """Encode a state like `_seal`, but faster: every commit writes a state for each of its meters."""
     windows = ",".join([_window(window) for window in state.windows])
     text = (
         f'{{"covered_ms":{state.integrated_until_ms},"standing_ms":{_or_null(state.standing_ms)},'
@@ -139,11 +139,11 @@ def _or_null(value: int | None) -> int | str:
 def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
     """Decode a state and ignore trailing zero bytes; raises StoreError.
 
-    In versions before 4 accumulators may be fractions, which `_floored` rounds.
+    In versions before 4 accumulators may be fractions, which `_round_down` rounds.
     """
     state: TimelineState | None = None
     with suppress(*_UNREADABLE):
-        document = _opened(text.rstrip(b"\0").decode())
+        document = _unseal(text.rstrip(b"\0").decode())
         state = TimelineState(
             integrated_until_ms=_whole(document["covered_ms"]),
             standing_ms=_whole_or_none(document["standing_ms"]),
@@ -158,11 +158,11 @@ def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
 
 
 def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
-    masked = _whole_or_none(document.get("masked"))
+    masked_slot = _whole_or_none(document.get("masked"))
     slots = [
         Slot(
             _whole(slot_index),
-            _whole(value) if version >= 4 else _floored(value, masked=slot_index == masked),
+            _whole(value) if version >= 4 else _round_down(value, is_masked=slot_index == masked_slot),
         )
         for slot_index, value in document["slots"]
     ]
@@ -174,7 +174,7 @@ def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
         noise_bound=_whole_or_none(document.get("radius")),
         drawn=_whole(document["drawn"]),
         slots=tuple(slots),
-        masked=masked,
+        masked=masked_slot,
     )
 
 
@@ -190,7 +190,7 @@ def _whole_or_none(value: Any) -> int | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return value
 
 
@@ -208,7 +208,7 @@ def _fraction_or_none(text: Any) -> Fraction | None:
     return None if text is None else _fraction(text)
 
 
-def _floored(value: Any, *, masked: bool) -> int:
+def _round_down(value: Any, *, is_masked: bool) -> int:
     """Round down an accumulator A of an earlier version, which may be a fraction; its release is the same.
 
     A is released as floor((2A + L) / 2L) = floor((A + L/2) / L), and all later additions to it are whole. L
@@ -218,7 +218,7 @@ def _floored(value: Any, *, masked: bool) -> int:
     """
     if not isinstance(value, str):
         return _whole(value)
-    return math.ceil(_fraction(value)) if masked else math.floor(_fraction(value))
+    return math.ceil(_fraction(value)) if is_masked else math.floor(_fraction(value))
 
 
 def encode_total(total: Total) -> str:
@@ -286,14 +286,14 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode_prices(prices: Iterable[Price]) -> str:
-    """Encode prices like `_sealed`."""
-    return _sealed({"prices": list(prices)})
+    """Encode prices like `_seal`."""
+    return _seal({"prices": list(prices)})
 
 
 def decode_prices(text: Any) -> tuple[Price, ...]:
     """Decode prices; raises StoreError."""
     with suppress(*_UNREADABLE):
-        return _prices(_opened(text)["prices"])
+        return _prices(_unseal(text)["prices"])
     raise StoreError("prices in the store are not readable")
 
 
@@ -302,15 +302,15 @@ def _prices(rows: list[Any]) -> tuple[Price, ...]:
 
 
 def encode_terms(terms: Terms) -> str:
-    """Encode terms like `_sealed`."""
-    return _sealed({field.name: getattr(terms, field.name) for field in fields(Terms)})
+    """Encode terms like `_seal`."""
+    return _seal({field.name: getattr(terms, field.name) for field in fields(Terms)})
 
 
 def decode_terms(text: str) -> Terms:
     """Decode terms; a missing field has its default. Raises StoreError."""
     terms: Terms | None = None
     with suppress(*_UNREADABLE):
-        document = _opened(text)
+        document = _unseal(text)
         names = [field.name for field in fields(Terms) if field.name in document]
         decoders: dict[str, Callable[[Any], Any]] = {name: _FIELDS.get(name, _whole) for name in names}
         terms = Terms(**{name: decode(document[name]) for name, decode in decoders.items()})

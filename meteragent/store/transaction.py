@@ -24,7 +24,7 @@ power cut at any instant, the following holds:
 - *No message that an old copy could release again.* Step 5 counts the commit before its messages leave.
 
 A crash after step 5 only repeats messages that the broker may already have. A crash before step 6 leaves
-earlier accumulators in the log, which the next start erases before all else.
+earlier accumulators in the log, which the next start erases before anything else.
 """
 
 from collections.abc import Collection
@@ -47,9 +47,9 @@ class CommitResult(NamedTuple):
 
 
 def commit(
-    store: Store, step: Commit, delivered: Collection[int], budget: Budget | None, keep_ms: int
+    store: Store, step: Commit, delivered_ids: Collection[int], budget: Budget | None, keep_ms: int
 ) -> CommitResult:
-    """Write one step of the core, and mark the rows `delivered`; all is fsynced on return.
+    """Write one step of the core, and mark the rows `delivered_ids`; all is fsynced on return.
 
     Rows that were delivered more than `keep_ms` ago are pruned. The caller calls `Store.erase` next. Raises
     StoreError, and writes nothing, if a window would open twice or exceed the budget.
@@ -58,7 +58,7 @@ def commit(
         ledger.charge(tx, step, budget)
         store.write(tx, step)
         rows = outbox.append(tx, step)
-        if delivered:
-            outbox.mark_delivered(tx, delivered, step.clock_ms)
+        if delivered_ids:
+            outbox.mark_delivered(tx, delivered_ids, step.clock_ms)
         outbox.prune(tx, step.clock_ms - keep_ms, _PRUNED)
         return CommitResult(rows, outbox.total_bytes(tx))

@@ -39,7 +39,7 @@ from pathlib import Path
 from meteragent.domain.errors import StoreError
 
 HEADER_BYTES = 32
-KEPT_BYTES = 2**18
+LARGEST_KEPT_BYTES = 2**18
 """The size up to which a log of zeros is kept: about sixty pages, more than most commits write."""
 TRIES = 20
 """The number of attempts to truncate a large log of zeros while it is busy; each waits for `file.BUSY_S`."""
@@ -63,7 +63,7 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
         _overwrite(log)
     finally:
         connection.execute("ROLLBACK")
-    if log.stat().st_size <= KEPT_BYTES:
+    if log.stat().st_size <= LARGEST_KEPT_BYTES:
         return True
     # A reader that has started since reads the database file only, but keeps the log from being truncated.
     if not any(_is_moved(connection, "TRUNCATE") for _ in range(TRIES)):

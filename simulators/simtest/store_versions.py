@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meteragent.domain.errors import StoreLost, StoreRestored
-from meteragent.store import Store, generation, restored_at
+from meteragent.store import Store, generation, restore_at
 from simulators.simtest import disk
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.power import Files
@@ -48,7 +48,7 @@ class StoreVersions:
             return open_store()
         except (StoreRestored, StoreLost):
             self.damages.append("ledger --restored-at")
-            restored_at(self.folder / "db", at_ms=max(now_ms, safe_ms), now_ms=now_ms, again_s=0)
+            restore_at(self.folder / "db", at_ms=max(now_ms, safe_ms), now_ms=now_ms, again_s=0)
             self._restored = True
             return open_store()
 

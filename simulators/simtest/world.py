@@ -26,7 +26,7 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
-from meteragent.store import Store, restored_at
+from meteragent.store import Store, restore_at
 from simulators.invariant import InvariantViolation
 from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
@@ -200,7 +200,7 @@ class World:
         """Restore the agent's store after its clock has jumped."""
         if self.alive:
             self.counts["clock jumped"] += 1
-            restore = partial(restored_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
+            restore = partial(restore_at, path, at_ms=at_ms, now_ms=now_ms, take_over=take_over)
             with self.guard:
                 self._oracle.resume_copy(path, restore, self.wall_ms(), self._streams)
             self._store, self._disk = None, None

@@ -13,7 +13,7 @@ from meteragent.domain import identity
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.mqtt import SubscriptionRefused
-from meteragent.store import ledger, read_only, restored_at
+from meteragent.store import ledger, read_only, restore_at
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World, quick
 from tests.support.fake_session import Publication
 from tests.support.stores import open_store
@@ -200,7 +200,7 @@ async def test_a_store_takes_over_what_was_announced_before(world: World, clock:
     """After `--restored-at` the meters that another store had announced are its own, not those of later."""
     async with world.running():
         await world.turn()
-    restored_at(world.store, at_ms=START_MS, now_ms=START_MS)
+    restore_at(world.store, at_ms=START_MS, now_ms=START_MS)
     async with world.running():
         for meter, valid_ms in (("m", START_MS - 1), ("n", START_MS)):
             await asked(world, meter)

@@ -292,8 +292,8 @@ def test_the_profile_that_was_meant_begins_as_it_is_written(name: str, meant: st
         ("http://host", "an address that does not begin with mqtt:// or mqtts://"),
         ("mqtt://", "an address without a host"),
         ("mqtt://host:0", "a port that is not a number from 1 to 65535"),
-        ("mqtt://u@host", "an address with a user name or password, which have keys of their own"),
-        ("mqtt://host/topic", "an address that goes on after the port"),
+        ("mqtt://u@host", "an address with a user name or password, which belong in the keys of those names"),
+        ("mqtt://host/topic", "an address with a path after the port"),
     ],
 )
 def test_what_is_wrong_with_an_address_is_said(url: str, found: str) -> None:

@@ -24,7 +24,7 @@ from meteragent.domain.shape import Band, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 from meteragent.privacy import SeededBits
-from meteragent.store import restored_at, schema
+from meteragent.store import restore_at, schema
 from tests.core.test_pipeline import feed
 from tests.support.configurations import written
 from tests.support.stores import open_store, persist
@@ -160,7 +160,7 @@ def test_the_store_keeps_totals(tmp_path: Path) -> None:
         persist(store, Commit("other", 7, totals={"m": total._replace(sum=1)}))
     with open_store(path) as store:
         assert store.snapshot("main").totals == {"m": total}
-    restored_at(path, at_ms=9, now_ms=9)
+    restore_at(path, at_ms=9, now_ms=9)
     with open_store(path) as store:
         assert store.snapshot("main").totals == {}
 

@@ -133,7 +133,7 @@ def only_truncates() -> None:
     """Law 3 broken: the log is truncated as it is, and its blocks keep every accumulator."""
     listen_to_nobody()
     wal._zero = lambda descriptor: None
-    wal.KEPT_BYTES = 0
+    wal.LARGEST_KEPT_BYTES = 0
 
 
 ALTERATIONS: dict[str, Callable[[], None]] = {

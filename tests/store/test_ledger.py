@@ -13,7 +13,7 @@ from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Charge, Commit
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, ledger
-from meteragent.store.ledger import Spent
+from meteragent.store.ledger import PeriodCharge
 from tests.support.stores import DAY_MS, LENGTH_MS, TERMS, fresh, open_store, opening, persist
 
 EPSILON = TERMS.epsilon_per_w
@@ -54,14 +54,14 @@ def test_sums_are_exact(commits: list[tuple[str, dict[Charge, Counter[str]]]], d
                     key = (meter, day_ms // period_ms * period_ms, stream)
                     count, total = truth.get(key, (0, Fraction(0)))
                     truth[key] = (count + opened, total + opened * epsilon)
-        expected = [Spent(*key, *value) for key, value in sorted(truth.items())]
+        expected = [PeriodCharge(*key, *value) for key, value in sorted(truth.items())]
         assert list(ledger.report(store.connection, period_ms)) == expected
         for meter in ("a", "b", "é"):
             mine = [row for row in expected if row.meter == meter]
             assert list(ledger.report(store.connection, period_ms, meter=meter)) == mine
             for start_ms in range(0, 10 * DAY_MS, period_ms):
                 sums = sum(row.epsilon_per_w for row in mine if row.start_ms == start_ms)
-                assert ledger.spent(store.connection, meter, start_ms, period_ms) == sums
+                assert ledger.sum_charges(store.connection, meter, start_ms, period_ms) == sums
 
 
 def test_report_since(store: Store) -> None:
@@ -69,7 +69,10 @@ def test_report_since(store: Store) -> None:
     for k in (0, 47, 48, 96):
         persist(store, opening(k, "m"))
     rows = list(ledger.report(store.connection, since_ms=DAY_MS))
-    assert rows == [Spent("m", DAY_MS, "main", 1, EPSILON), Spent("m", 2 * DAY_MS, "main", 1, EPSILON)]
+    assert rows == [
+        PeriodCharge("m", DAY_MS, "main", 1, EPSILON),
+        PeriodCharge("m", 2 * DAY_MS, "main", 1, EPSILON),
+    ]
 
 
 def test_budget_is_over_all_channels_of_a_meter(store: Store) -> None:
@@ -81,7 +84,7 @@ def test_budget_is_over_all_channels_of_a_meter(store: Store) -> None:
     with pytest.raises(StoreError, match="budget"):
         persist(store, opening(2, "m", "n"), budget=budget)
     assert store.snapshot("main").marks == {"m": 2 * LENGTH_MS, "n": LENGTH_MS}
-    assert ledger.spent(store.connection, "m", 0, DAY_MS) == budget.epsilon_per_w
+    assert ledger.sum_charges(store.connection, "m", 0, DAY_MS) == budget.epsilon_per_w
     persist(store, opening(1, "n"), budget=budget)
     persist(store, opening(48, "m"), budget=budget)
 

@@ -147,7 +147,7 @@ def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
         for window in one.windows
     ]
     whole = {names.get(name, name): kept for name, kept in one._asdict().items()} | {"windows": plain}
-    assert schema.encode_state(one) == schema._sealed(whole).encode()
+    assert schema.encode_state(one) == schema._seal(whole).encode()
 
 
 def test_states_lie_in_the_order_of_their_commit() -> None:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.domain.errors import StoreRestored
-from meteragent.store import Store, generation, ledger, meta, outbox, read_only, restored_at, wal
+from meteragent.store import Store, generation, ledger, meta, outbox, read_only, restore_at, wal
 from simulators.simtest.disk import settle
 from simulators.simtest.power import Files, Moment, Recorder
 from tests.support.stores import (
@@ -134,7 +134,7 @@ def test_crash_while_a_restored_store_is_taken_in(base: Path, generation: bool) 
     if not generation:
         (base / "db.gen").unlink()
     at_ms, taken_in = 9 * LENGTH_MS, 0
-    for point in crash_points(base, base.parent, lambda: restored_at(base / "db", at_ms=at_ms, now_ms=0)):
+    for point in crash_points(base, base.parent, lambda: restore_at(base / "db", at_ms=at_ms, now_ms=0)):
         try:
             store = open_store(point / "db")
         except StoreRestored:

@@ -130,8 +130,10 @@ def test_flooring_changes_no_release() -> None:
     for lattice, under, more in product((2, 4, 10), (2, 3, 7), range(-11, 12)):
         for over in range(-3 * lattice * under, 3 * lattice * under):
             exact, register = Fraction(over, under), 5
-            kept = schema._floored(f"{over}/{under}", masked=False)
-            masked = schema._floored(str(register - exact), masked=True) if over % under else register - kept
+            kept = schema._round_down(f"{over}/{under}", is_masked=False)
+            masked = (
+                schema._round_down(str(register - exact), is_masked=True) if over % under else register - kept
+            )
             right = floor((exact + more) / lattice + Fraction(1, 2))
             assert (2 * (kept + more) + lattice) // (2 * lattice) == right
             assert register - masked == kept

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.shape import Band
-from meteragent.store import ledger, restored_at, schema
+from meteragent.store import ledger, restore_at, schema
 from tests.support.stores import LENGTH_MS, TERMS, open_store, opening, persist, sending
 
 DAMAGES = {
@@ -69,11 +69,11 @@ def test_what_was_written_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("take_over", "until_ms"), [(True, 5 * LENGTH_MS), (False, 0)])
 def test_a_store_has_taken_over_until_it_was_told(tmp_path: Path, take_over: bool, until_ms: int) -> None:
-    """Never at first; what others announced before the time of `restored_at` is its own, if it takes over."""
+    """Never at first; what others announced before the time of `restore_at` is its own, if it takes over."""
     path = stored(tmp_path / "db")
     with open_store(path) as store:
         assert ledger.taken_over_ms(store.connection) == 0
-    restored_at(path, at_ms=5 * LENGTH_MS, now_ms=77, take_over=take_over)
+    restore_at(path, at_ms=5 * LENGTH_MS, now_ms=77, take_over=take_over)
     with open_store(path, now_ms=77) as store:
         assert ledger.taken_over_ms(store.connection) == until_ms
         assert store.snapshot("main").marks == {"a": 5 * LENGTH_MS, "b": 5 * LENGTH_MS}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
-from meteragent.store import ledger, outbox, read_only, restored_at, schema
+from meteragent.store import ledger, outbox, read_only, restore_at, schema
 from tests.support.stores import LENGTH_MS, bytes_on_disk, open_store, opening, persist, sending
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,7 +243,7 @@ def test_damaged_store_of_an_event_clock(path: Path, damage: object) -> None:
             open_store(path, floor_ms=None)
     assert names(path) == files
     assert bytes_on_disk(path) == before
-    restored_at(path, at_ms=5 * LENGTH_MS, now_ms=77)
+    restore_at(path, at_ms=5 * LENGTH_MS, now_ms=77)
     with open_store(path, floor_ms=None) as store:
         assert store.floor_ms == ledger.unknown_before_ms(store.connection) == 5 * LENGTH_MS
 
@@ -296,13 +296,13 @@ def test_generation_file_of_another_life(path: Path, text: str | None) -> None:
         open_store(path)
 
 
-def test_restored_at(path: Path) -> None:
+def test_restore_at(path: Path) -> None:
     """A restored store opens nothing before the time given; what was undelivered still leaves."""
     path.with_name("db.gen").unlink()
     rows = waiting(path)
     with pytest.raises(StoreError, match="earlier"):
-        restored_at(path, at_ms=-1, now_ms=0)
-    restored_at(path, at_ms=7 * LENGTH_MS, now_ms=0)
+        restore_at(path, at_ms=-1, now_ms=0)
+    restore_at(path, at_ms=7 * LENGTH_MS, now_ms=0)
     assert waiting(path) == rows
     assert len(rows) == 400
     with open_store(path) as store:
@@ -316,21 +316,21 @@ def test_restored_at(path: Path) -> None:
                 persist(store, opening(6, meter))
             persist(store, opening(7, meter))
         assert store.clock_ms == 7 * LENGTH_MS
-    restored_at(path, at_ms=8 * LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=8 * LENGTH_MS, now_ms=0)
     with pytest.raises(StoreError, match="earlier"):
-        restored_at(path, at_ms=7 * LENGTH_MS - 1, now_ms=0)
+        restore_at(path, at_ms=7 * LENGTH_MS - 1, now_ms=0)
     with open_store(path) as store:
         assert set(store.snapshot("main").marks.values()) == {8 * LENGTH_MS}
 
 
-def test_restored_at_lowers_nothing(path: Path) -> None:
+def test_restore_at_lowers_nothing(path: Path) -> None:
     """A mark or a floor later than the time given stays."""
     with open_store(path) as store:
         persist(store, opening(8, "m1"))
         with store.transaction() as tx:
             tx.execute("UPDATE meta SET value = ? WHERE key = 'clock_ms'", (LENGTH_MS,))
-    restored_at(path, at_ms=4 * LENGTH_MS, now_ms=0)
-    restored_at(path, at_ms=3 * LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=4 * LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=3 * LENGTH_MS, now_ms=0)
     with open_store(path) as store:
         assert store.floor_ms == store.snapshot("main").marks["m0"] == 4 * LENGTH_MS
         assert store.snapshot("main").marks["m1"] == 9 * LENGTH_MS
@@ -372,7 +372,7 @@ def test_incompatible_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(StoreError, match="newer version"):
         open_store(path)
     with pytest.raises(StoreError, match="newer version"):
-        restored_at(path, at_ms=2**50, now_ms=0)
+        restore_at(path, at_ms=2**50, now_ms=0)
     with pytest.raises(StoreError, match="newer version"), read_only(path):
         pass
     assert (path.read_bytes(), path.with_name("db.gen").read_bytes()) == before

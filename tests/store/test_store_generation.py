@@ -11,7 +11,7 @@ import pytest
 
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreInUse, StoreRestored
-from meteragent.store import Store, file, generation, meta, moved, outbox, restored_at
+from meteragent.store import Store, accept_moved, file, generation, meta, outbox, restore_at
 from simulators.simtest.disk import write_files
 from simulators.simtest.power import Moment, Recorder
 from tests.support.stores import LENGTH_MS, closing, in_memory, open_store, opening, persist, sending
@@ -85,7 +85,7 @@ def test_a_folder_that_was_put_back(in_place: bool, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StoreRestored, match=r"--restored-at.*--moved"):
             open_store(path)
-    restored_at(path, at_ms=LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=LENGTH_MS, now_ms=0)
     with open_store(path) as store:
         assert store.floor_ms == LENGTH_MS
 
@@ -103,8 +103,8 @@ def test_a_store_that_was_moved(tmp_path: Path) -> None:
     with pytest.raises(StoreRestored, match="--moved"):
         open_store(path)
     before, known = path.read_bytes(), generation.read(path)
-    assert moved(path)
-    assert not moved(path)
+    assert accept_moved(path)
+    assert not accept_moved(path)
     after = generation.read(path)
     assert path.read_bytes() == before
     assert known
@@ -119,17 +119,17 @@ def test_what_moved_does_not_accept(tmp_path: Path) -> None:
     """An old copy of the file, no store and a store in use are refused by `moved` as by a start."""
     path = tmp_path / "db"
     with pytest.raises(StoreError, match="no store"):
-        moved(path)
+        accept_moved(path)
     assert not path.exists()
     with open_store(path) as store:
         persist(store, sending(0))
         with pytest.raises(StoreInUse):
-            moved(path)
+            accept_moved(path)
     copy = path.read_bytes()
     open_store(path).close()
     path.write_bytes(copy)
     with pytest.raises(StoreRestored):
-        moved(path)
+        accept_moved(path)
 
 
 def test_the_format_of_the_first_version(tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ def test_the_format_of_the_first_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "{", '{"generation": 1}', "é", '{"generation":"a","releases":"1"}'])
 def test_a_generation_file_that_cannot_be_read(text: str, tmp_path: Path) -> None:
-    """A damaged generation file counts as another store's, and `restored_at` replaces it."""
+    """A damaged generation file counts as another store's, and `restore_at` replaces it."""
     with open_store(tmp_path / "db") as store:
         persist(store, sending(0))
     (tmp_path / "db.gen").write_text(text, "utf-8")
     with pytest.raises(StoreRestored):
         open_store(tmp_path / "db")
-    restored_at(tmp_path / "db", at_ms=LENGTH_MS, now_ms=0)
+    restore_at(tmp_path / "db", at_ms=LENGTH_MS, now_ms=0)
     open_store(tmp_path / "db").close()
 
 
@@ -175,7 +175,7 @@ def test_the_claim_key(tmp_path: Path) -> None:
         key = store.claim_key
         assert len(key) == 32
         assert key != other.claim_key
-    restored_at(path, at_ms=1, now_ms=0)
+    restore_at(path, at_ms=1, now_ms=0)
     with open_store(path) as store:
         persist(store, sending(0))
         assert store.claim_key == key
@@ -195,7 +195,7 @@ def test_restoring_counts_on(tmp_path: Path) -> None:
         for k in range(5):
             persist(store, sending(k))
     path.write_bytes(copy)
-    restored_at(path, at_ms=LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=LENGTH_MS, now_ms=0)
     with open_store(path) as store:
         assert counted(path) == meta(store.connection, "releases") == 5
 

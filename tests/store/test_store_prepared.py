@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.errors import StoreError
-from meteragent.store import generation, meta, restored_at
+from meteragent.store import generation, meta, restore_at
 from simulators.simtest.disk import write_files
 from tests.store.test_store_generation import content, counted
 from tests.support.stores import LENGTH_MS, open_store, opening, persist, sending
@@ -57,7 +57,7 @@ def test_what_was_prepared_for_another_generation_is_not_used(tmp_path: Path) ->
         (tmp_path / "killed" / "db.gen.new").unlink()
         persist(store, sending(1))
         assert counted(killed) == meta(store.connection, "releases") == 2
-    restored_at(killed, at_ms=LENGTH_MS, now_ms=0)
+    restore_at(killed, at_ms=LENGTH_MS, now_ms=0)
     open_store(killed).close()
 
 

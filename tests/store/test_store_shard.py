@@ -18,7 +18,7 @@ from meteragent.cli import main
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError, StoreLost, StoreMoved
 from meteragent.domain.identity import Shard, SourceTopic
-from meteragent.store import ALL_METERS, Store, ledger, meta, restored_at
+from meteragent.store import ALL_METERS, Store, ledger, meta, restore_at
 from tests.core.test_pipeline import EVENT, core, feed
 from tests.support.agent_world import STREAM, World, quick
 from tests.support.configurations import written
@@ -44,7 +44,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def claims(path: Path, meters: str, *, wall: bool = True) -> None:
     """An agent starts with these meters, opens a window of one and stops."""
     with open_store(path) as store:
-        store.claim("main", meters, wall=wall)
+        store.claim("main", meters, follows_wall_clock=wall)
         mark_ms = store.snapshot("main").marks.get("m", 0)
         persist(store, opening(-(-max(mark_ms, store.floor_ms) // LENGTH_MS), "m"))
 
@@ -81,13 +81,13 @@ def test_the_same_meters_again_are_no_question(path: Path, meters: str) -> None:
     ],
 )
 def test_other_meters_are_refused_until_told_from_when_on(path: Path, before: str, after: str) -> None:
-    """Meters would come whose marks are elsewhere: `restored_at` raises all to a time, then it goes on."""
+    """Meters would come whose marks are elsewhere: `restore_at` raises all to a time, then it goes on."""
     claims(path, before)
     for _ in range(2):
         with pytest.raises(StoreMoved, match=f"had shard {before}, not {after}: .*--restored-at"):
             claims(path, after)
     claims(path, before)  # nothing has happened
-    restored_at(path, at_ms=10 * LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=10 * LENGTH_MS, now_ms=0)
     claims(path, after)
     with open_store(path) as store:
         assert min(store.snapshot("main").marks.values()) == 11 * LENGTH_MS
@@ -102,7 +102,7 @@ def test_a_store_from_before_fleets_had_all_meters(path: Path) -> None:
         persist(store, opening(0, "m"))
     with pytest.raises(StoreMoved, match=f"had shard {ALL_METERS}"):
         claims(path, HALVES[0])
-    restored_at(path, at_ms=LENGTH_MS, now_ms=0)
+    restore_at(path, at_ms=LENGTH_MS, now_ms=0)
     claims(path, HALVES[0])
 
 
@@ -110,10 +110,10 @@ def test_each_stream_has_its_part(path: Path) -> None:
     """Streams are told apart; a new one takes what it is given."""
     claims(path, HALVES[0])
     with open_store(path) as store:
-        store.claim("other", HALVES[1], wall=True)
-        store.claim("main", HALVES[0], wall=True)
+        store.claim("other", HALVES[1], follows_wall_clock=True)
+        store.claim("main", HALVES[0], follows_wall_clock=True)
         with pytest.raises(StoreMoved):
-            store.claim("other", HALVES[0], wall=True)
+            store.claim("other", HALVES[0], follows_wall_clock=True)
 
 
 def test_a_new_store_by_the_meters_clocks_must_be_told(path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_new_store_by_the_meters_clocks_must_be_told(path: Path) -> None:
         claims(path, HALVES[0], wall=False)
     with pytest.raises(StoreLost):
         claims(path, HALVES[0], wall=False)
-    restored_at(path, at_ms=0, now_ms=0)
+    restore_at(path, at_ms=0, now_ms=0)
     claims(path, HALVES[0], wall=False)
     claims(path, HALVES[0], wall=False)
 
@@ -153,7 +153,7 @@ async def test_an_agent_with_other_meters_does_not_start(world: World) -> None:
         await world.until(lambda: world.agent.counts["opened"] > 0)
     with pytest.raises(StoreMoved):
         await _start(world, text)
-    restored_at(world.store, at_ms=world.now_ms + 10_000, now_ms=world.now_ms)
+    restore_at(world.store, at_ms=world.now_ms + 10_000, now_ms=world.now_ms)
     async with world.running(text):
         pass
 
@@ -208,11 +208,11 @@ class Fleet:
         paths = [self._folder / str(number) for number in range(count)]
         if told_ms is not None:
             for path in paths:
-                restored_at(path, at_ms=told_ms, now_ms=0)
+                restore_at(path, at_ms=told_ms, now_ms=0)
         with ExitStack() as stack:
             stores = [stack.enter_context(open_store(path)) for path in paths]
             for number, store in enumerate(stores):
-                store.claim("main", f"{number}/{count} by name", wall=False)
+                store.claim("main", f"{number}/{count} by name", follows_wall_clock=False)
             yield stores
 
     def run(self, stores: Sequence[Store], readings: Sequence[tuple[str, int]]) -> None:
@@ -279,6 +279,6 @@ def test_a_part_cannot_be_left_out(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     with fleet.cut(2, told_ms=0) as stores:
         fleet.run(stores, [("m1", 0), ("m2", 0), ("m1", 9), ("m2", 9)])
-    restored_at(tmp_path / "0", at_ms=BASE_MS + 100, now_ms=0)
+    restore_at(tmp_path / "0", at_ms=BASE_MS + 100, now_ms=0)
     with pytest.raises(StoreError), fleet.cut(3, told_ms=None):
         pass

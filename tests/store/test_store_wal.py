@@ -34,7 +34,7 @@ def test_the_log_keeps_its_blocks_and_holds_zeros(tmp_path: Path) -> None:
 
 def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that has grown beyond what most commits write gives its blocks back, as zeros."""
-    monkeypatch.setattr(wal, "KEPT_BYTES", PAGE_BYTES)
+    monkeypatch.setattr(wal, "LARGEST_KEPT_BYTES", PAGE_BYTES)
     with open_store(tmp_path / "db") as store:
         persist(store, opening(0, "m"))
         store.erase()

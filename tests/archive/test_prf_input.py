@@ -214,7 +214,7 @@ def test_what_are_no_windows_is_refused() -> None:
         tags(key, ONE.shape, ["a", "b"], starts, quanta[:, :2])
     floats: Any = quanta + 0.5
     for at, values in ((starts, floats), (floats[:, 0], quanta), (starts, floats.astype(np.uint64))):
-        with pytest.raises(TypeError, match="are int64"):
+        with pytest.raises(TypeError, match="must be int64"):
             tags(key, ONE.shape, ["a", "b"], at, values)
     with pytest.raises(ValueError, match="3 slots"):
         ONE._replace(quanta=(1, 2)).prf_input  # noqa: B018  a label is made

@@ -254,10 +254,8 @@ class _Release:
         """Convert rows of the wide layout to windows: all rows, or those that are allowed."""
         parts, row = [], 0
         for batch in batches:  # one by one: types may differ from file to file
-            batch_allowed = (
-                batch if allowed is None else batch.filter(pa.array(allowed[row : row + batch.num_rows]))
-            )
-            windows, counts = read_wide(batch_allowed, self.policy)
+            rows = batch if allowed is None else batch.filter(pa.array(allowed[row : row + batch.num_rows]))
+            windows, counts = read_wide(rows, self.policy)
             self.counts.add(counts)
             parts.append(windows)
             row += batch.num_rows
@@ -313,10 +311,8 @@ class _Release:
         meters = pa.array(sorted(names, key=names.__getitem__), pa.string())
         # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
         batch_windows = max(1, VALUES // (4 * self.policy.usual.n))
-        for chosen_windows, ragged in slots(readings, windows, self.policy, batch_windows):
-            batch = windows_batch(
-                meters.take(pa.array(chosen_windows.meter)), chosen_windows.start_ms, ragged
-            )
+        for part_windows, ragged in slots(readings, windows, self.policy, batch_windows):
+            batch = windows_batch(meters.take(pa.array(part_windows.meter)), part_windows.start_ms, ragged)
             yield by_slots(release(batch, self.policy, self.key), self.policy)
 
     def _readings(self, job: Job, names: dict[str, int], progress: ProgressCallback) -> Readings:

@@ -8,7 +8,7 @@ Theory of operation
     PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
 
     Each request takes the next free packet id and notes the kind of packet that answers it
-    (`_expected_answers`); the answer frees the id. An answer that matches no request is ignored.
+    (`_answers`); the answer frees the id. An answer that matches no request is ignored.
 
 Rules
     1. A packet that the standard forbids is a `Violation`, the last event of its connection. The event names
@@ -34,7 +34,7 @@ _UNLIMITED: Final = 65_535
 _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compare three times as fast
 
 
-class ConnectAccepted(NamedTuple):
+class Connected(NamedTuple):
     """CONNACK: accepted, with the values that the broker grants; None means the requested value."""
 
     session_present: bool
@@ -44,7 +44,7 @@ class ConnectAccepted(NamedTuple):
     max_packet_bytes: int | None = None
 
 
-class ConnectRefused(NamedTuple):
+class Refusal(NamedTuple):
     """CONNACK: refused, with the reason code and its meaning."""
 
     reason: int
@@ -69,14 +69,14 @@ class Oversized(NamedTuple):
     size_bytes: int
 
 
-class PublishAnswered(NamedTuple):
+class Puback(NamedTuple):
     """PUBACK for a publication of this client."""
 
     packet_id: int
     reason: int
 
 
-class SubscribeAnswered(NamedTuple):
+class Suback(NamedTuple):
     """SUBACK: the granted QoS, or a reason of 0x80 or above."""
 
     packet_id: int
@@ -87,7 +87,7 @@ class Pong(NamedTuple):
     """PINGRESP."""
 
 
-class BrokerDisconnected(NamedTuple):
+class Disconnect(NamedTuple):
     """DISCONNECT from an MQTT 5 broker."""
 
     reason: int
@@ -100,17 +100,7 @@ class Violation(NamedTuple):
     rule: str
 
 
-Event = (
-    ConnectAccepted
-    | ConnectRefused
-    | Message
-    | Oversized
-    | PublishAnswered
-    | SubscribeAnswered
-    | Pong
-    | BrokerDisconnected
-    | Violation
-)
+Event = Connected | Refusal | Message | Oversized | Puback | Suback | Pong | Disconnect | Violation
 
 
 class TooMany(LinkError):
@@ -130,8 +120,8 @@ class Protocol:
         self._buffered_bytes = 0
         self._needed_bytes = 2
         self._skip = 0
-        self._expected_answers: dict[int, Kind] = {}
-        self._unanswered_publications = 0
+        self._answers: dict[int, Kind] = {}
+        self._unanswered = 0
         self._receive_maximum = _UNLIMITED
         self._last_id = 0
 
@@ -181,10 +171,10 @@ class Protocol:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
         """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond the broker's Receive Maximum."""
-        if self._unanswered_publications >= self._receive_maximum:
+        if self._unanswered >= self._receive_maximum:
             raise TooMany("the broker takes no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
-        self._unanswered_publications += 1
+        self._unanswered += 1
         return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
 
     def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
@@ -201,12 +191,12 @@ class Protocol:
 
     def _take_id(self, answer: Kind) -> int:
         """Take the next free packet id, which is free again after the answer."""
-        if len(self._expected_answers) == LAST_ID:
+        if len(self._answers) == LAST_ID:
             raise TooMany("no packet id is free")
         while True:
             self._last_id = self._last_id % LAST_ID + 1
-            if self._last_id not in self._expected_answers:
-                self._expected_answers[self._last_id] = answer
+            if self._last_id not in self._answers:
+                self._answers[self._last_id] = answer
                 return self._last_id
 
     # --- packets to read -----------------------------------------------------------------------
@@ -318,12 +308,12 @@ class Protocol:
         if flags > 1 or (reason and flags):
             raise Malformed("flags of CONNACK that are reserved")
         if reason:
-            return ConnectRefused(reason, packets.reason_text(self.level, reason))
+            return Refusal(reason, packets.reason_text(self.level, reason))
         self._accepted = True
         self._receive_maximum = grants.get(_RECEIVE_MAXIMUM, _UNLIMITED)
         if not self._receive_maximum or grants.get(_MAXIMUM_PACKET) == 0:
             raise Malformed("a maximum of 0")
-        return ConnectAccepted(
+        return Connected(
             bool(flags),
             self._receive_maximum,
             grants.get(_SESSION_EXPIRY),
@@ -372,7 +362,7 @@ class Protocol:
                 if cursor.remaining:
                     cursor.properties()
             cursor.finish()
-        return PublishAnswered(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
+        return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
         """Read a SUBACK, or an UNSUBACK, which is not an event and has no reason before MQTT 5."""
@@ -381,22 +371,22 @@ class Protocol:
             cursor.properties()
         reason = cursor.integer(1) if kind == Kind.SUBACK or self.level == MQTT_5 else 0
         is_expected = self._free(packet_id, kind)
-        return SubscribeAnswered(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
+        return Suback(packet_id, reason) if is_expected and kind == Kind.SUBACK else None
 
     def _disconnect(self, cursor: Cursor) -> Event:
         reason = cursor.integer(1) if cursor.remaining else 0
         if cursor.remaining:
             cursor.properties()
         self._finished = True
-        return BrokerDisconnected(reason, packets.reason_text(self.level, reason))
+        return Disconnect(reason, packets.reason_text(self.level, reason))
 
     def _free(self, packet_id: int, answer: Kind) -> bool:
         """Free a packet id and return True if its request waits for this answer; else return False."""
-        if self._expected_answers.get(packet_id) is not answer:
+        if self._answers.get(packet_id) is not answer:
             return False
-        del self._expected_answers[packet_id]
+        del self._answers[packet_id]
         if answer is Kind.PUBACK:
-            self._unanswered_publications -= 1
+            self._unanswered -= 1
         return True
 
 

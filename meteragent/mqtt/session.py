@@ -11,16 +11,16 @@ from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.packets import MQTT_3, Will
 from meteragent.mqtt.protocol import (
     REFUSED,
-    BrokerDisconnected,
-    ConnectAccepted,
-    ConnectRefused,
+    Connected,
+    Disconnect,
     Event,
     Message,
     Oversized,
     Pong,
     Protocol,
-    PublishAnswered,
-    SubscribeAnswered,
+    Puback,
+    Refusal,
+    Suback,
     Violation,
 )
 from meteragent.mqtt.transport import Transport
@@ -45,8 +45,7 @@ MAX_PACKET_BYTES: Final = 4 * 2**20
 SKIP_S: Final = 60.0
 """The longest time that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
-"""The longest time that a publication may be unanswered; then the connection ends, and the next one repeats
-it."""
+"""The longest wait for the answer to a publication; then the connection ends, and the next one repeats it."""
 
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
 """Refusals that do not concern the topic: the packet id is in use, a quota is exceeded."""
@@ -278,20 +277,20 @@ class Session:
         match event:
             case Message():
                 self._on_message(event)
-            case PublishAnswered():
+            case Puback():
                 self._on_answered(event)
-            case SubscribeAnswered():
+            case Suback():
                 self._on_subscribed(event)
             case Pong():
                 pass
-            case ConnectAccepted():
+            case Connected():
                 self._on_accepted(event)
             case Oversized():
                 self._on_oversized(event)
-            case ConnectRefused():
+            case Refusal():
                 kind = _REFUSALS.get(event.reason, LinkError)
                 self._end(kind(f"connection refused: {event.text} (0x{event.reason:02x})"))
-            case BrokerDisconnected():
+            case Disconnect():
                 self._end(
                     LinkError(f"the broker ended the connection: {event.text} (reason 0x{event.reason:02x})")
                 )
@@ -301,7 +300,7 @@ class Session:
             case _:
                 assert_never(event)
 
-    def _on_accepted(self, event: ConnectAccepted) -> None:
+    def _on_accepted(self, event: Connected) -> None:
         link = self._link
         self.accepted = True
         self.session_present = event.session_present
@@ -359,7 +358,7 @@ class Session:
         if event.packet_id:
             self.acknowledge([self._add_token(event.packet_id)])
 
-    def _on_answered(self, event: PublishAnswered) -> None:
+    def _on_answered(self, event: Puback) -> None:
         self._publish_times_s.pop(event.packet_id, None)
         callback = self._link.on_delivered
         if event.reason >= REFUSED:
@@ -373,7 +372,7 @@ class Session:
         except Exception as error:  # noqa: BLE001 -- rule 3: `run` raises it
             self._end(error)
 
-    def _on_subscribed(self, event: SubscribeAnswered) -> None:
+    def _on_subscribed(self, event: Suback) -> None:
         answer = self._pending_subscriptions.pop(event.packet_id, None)
         if answer is not None and not answer.done():
             answer.set_result(event.reason)

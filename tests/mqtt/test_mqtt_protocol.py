@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from meteragent.mqtt import packets
 from meteragent.mqtt.packets import MQTT_3, MQTT_5
 from meteragent.mqtt.protocol import (
-    BrokerDisconnected,
-    ConnectAccepted,
-    ConnectRefused,
+    Connected,
+    Disconnect,
     Event,
     Message,
     Oversized,
     Pong,
     Protocol,
-    PublishAnswered,
-    SubscribeAnswered,
+    Puback,
+    Refusal,
+    Suback,
     TooMany,
     Violation,
 )
@@ -46,7 +46,7 @@ def opened(level: int, *, properties: bytes = b"", publications: int = 0) -> Pro
     protocol = Protocol(level, max_packet_bytes=LIMIT)
     granted = properties if level == MQTT_5 else b""
     (event,) = protocol.receive(broker(level).connack(0, properties=granted))
-    assert isinstance(event, ConnectAccepted)
+    assert isinstance(event, Connected)
     for number in range(publications):
         assert protocol.publish("t", b"", retain=False)[0] == number + 1
     return protocol
@@ -104,7 +104,7 @@ def test_a_byte_at_a_time(level: int) -> None:
             events += completed
         assert ends == [3 + 2 + 1 + 2 if len(packet) > LIMIT else len(packet)]
     oversized = Oversized(9, len(stream[1]) - 3)
-    assert events == [Message("a/b", b"512", 1, False, 7, False), oversized, PublishAnswered(1, 0), Pong()]
+    assert events == [Message("a/b", b"512", 1, False, 7, False), oversized, Puback(1, 0), Pong()]
 
 
 def test_a_piece_is_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,22 +195,22 @@ def test_what_the_standard_forbids_is_a_violation(level: int, packet: bytes, rul
     """It is named by its rule, is the last event, and what came before it counts."""
     protocol = opened(level, publications=1)
     before = broker(level).puback(1)
-    assert list(protocol.receive(before + packet + before)) == [PublishAnswered(1, 0), Violation(rule)]
+    assert list(protocol.receive(before + packet + before)) == [Puback(1, 0), Violation(rule)]
 
 
 CONNACKS: list[tuple[int, bytes, Event]] = [
-    (MQTT_3, b"\x20\x02\x01\x00", ConnectAccepted(session_present=True)),
-    (MQTT_3, b"\x20\x02\x00\x05", ConnectRefused(5, "the broker does not let this client in")),
-    (MQTT_3, b"\x20\x02\x00\x7f", ConnectRefused(0x7F, "a reason that MQTT does not define")),
+    (MQTT_3, b"\x20\x02\x01\x00", Connected(session_present=True)),
+    (MQTT_3, b"\x20\x02\x00\x05", Refusal(5, "the broker does not let this client in")),
+    (MQTT_3, b"\x20\x02\x00\x7f", Refusal(0x7F, "a reason that MQTT does not define")),
     (MQTT_3, b"\x20\x02\x02\x00", Violation("flags of CONNACK that are reserved")),
     (MQTT_3, b"\x20\x02\x01\x05", Violation("flags of CONNACK that are reserved")),
-    (MQTT_5, b"\x20\x03\x00\x87\x00", ConnectRefused(0x87, "not authorised")),
-    (MQTT_5, b"\x20\x02\x00\x84", ConnectRefused(0x84, "the broker does not speak this version")),
-    (MQTT_5, b"\x20\x02\x00\x01", ConnectRefused(0x01, "the broker does not speak this version")),
+    (MQTT_5, b"\x20\x03\x00\x87\x00", Refusal(0x87, "not authorised")),
+    (MQTT_5, b"\x20\x02\x00\x84", Refusal(0x84, "the broker does not speak this version")),
+    (MQTT_5, b"\x20\x02\x00\x01", Refusal(0x01, "the broker does not speak this version")),
     (
         MQTT_5,
         b"\x20\x13\x00\x00\x10\x11\x00\x00\x01\x00\x13\x00\x1e\x21\x00\x0a\x27\x00\x00\x10\x00",
-        ConnectAccepted(
+        Connected(
             session_present=False,
             receive_maximum=10,
             session_expiry_s=256,
@@ -232,7 +232,7 @@ def test_the_answer_to_connect(level: int, packet: bytes, event: Event) -> None:
 def test_the_end_that_a_broker_announces() -> None:
     """A DISCONNECT is told with its reason; what follows it is not read."""
     for packet, event in (
-        (b"\xe0\x00", BrokerDisconnected(0, "normal disconnection")),
+        (b"\xe0\x00", Disconnect(0, "normal disconnection")),
         (b"\xe0\x02\x8b\x00", shutting_down),
     ):
         protocol = opened(MQTT_5)
@@ -240,7 +240,7 @@ def test_the_end_that_a_broker_announces() -> None:
         assert list(protocol.receive(b"\xd0\x00")) == []
 
 
-shutting_down = BrokerDisconnected(0x8B, "the broker is shutting down")
+shutting_down = Disconnect(0x8B, "the broker is shutting down")
 
 
 # Packet ids ---------------------------------------------------------------------------------------
@@ -253,9 +253,9 @@ def test_an_answer_is_to_what_was_asked(level: int) -> None:
     assert protocol.subscribe("a/+")[0] == 3
     refused = wire.puback(2, 0x97) if level == MQTT_5 else wire.puback(2)
     answers = list(protocol.receive(wire.puback(3) + wire.suback(1, 1) + wire.puback(9) + refused))
-    assert answers == [PublishAnswered(2, 0x97 if level == MQTT_5 else 0)]
-    assert list(protocol.receive(wire.suback(3, 0x80) + wire.suback(3, 1))) == [SubscribeAnswered(3, 0x80)]
-    assert list(protocol.receive(wire.puback(1) + wire.puback(1))) == [PublishAnswered(1, 0)]
+    assert answers == [Puback(2, 0x97 if level == MQTT_5 else 0)]
+    assert list(protocol.receive(wire.suback(3, 0x80) + wire.suback(3, 1))) == [Suback(3, 0x80)]
+    assert list(protocol.receive(wire.puback(1) + wire.puback(1))) == [Puback(1, 0)]
 
 
 @LEVELS

@@ -22,7 +22,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message, Token
 from meteragent.mqtt import Session
 from meteragent.mqtt import Token as MqttToken
-from meteragent.mqtt.protocol import LAST_ID, ConnectAccepted, Event, Protocol
+from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.outbox import WaitingRow
@@ -288,7 +288,7 @@ def sends_more_than_the_broker_takes(patch: pytest.MonkeyPatch) -> None:
     def unlimited(self: Protocol, cursor: Any) -> Any:
         event = connack(self, cursor)
         self._receive_maximum = LAST_ID
-        return event._replace(receive_maximum=LAST_ID) if isinstance(event, ConnectAccepted) else event
+        return event._replace(receive_maximum=LAST_ID) if isinstance(event, Connected) else event
 
     patch.setattr(Protocol, "_connack", unlimited)
 

@@ -69,7 +69,10 @@ class PriceIntake:
             return []
 
     def _needed_from_ms(self, now_ms: int) -> int:
-        """Return the time before which everything is integrated, or that is too long ago for any window."""
+        """Return the time before which everything is integrated, or that is too long ago for any window.
+
+        It is not ahead of now: a new meter's first window may begin before that of a meter that is waiting.
+        """
         times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)
-        return max(min(times_ms, default=now_ms), now_ms - kept_ms)
+        return max(min([now_ms, *times_ms]), now_ms - kept_ms)

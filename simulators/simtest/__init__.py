@@ -14,7 +14,7 @@ Theory of operation
         network         connections, in bytes: pieces, delays, cuts, silence
         brokers         the source's and the sink's broker; `mqtt_server` is their MQTT
         disk, power     the store's thread and device; SQLite and its files are real
-        surroundings    meters, clocks, disk space, and when each of them fails
+        surroundings    meters, prices, clocks, disk space, and when each of them fails
         store_versions  the store's folders, after a crash and after a restoration by an operator
 
     A crash stops the process at a chosen point, keeps the files as they are at that moment, and the next

@@ -18,7 +18,8 @@ from meteragent.domain.reading import Message, Observer
 from meteragent.privacy.bits import SeededBits
 from meteragent.store import Store
 from simulators.simtest.disk import Disk
-from simulators.simtest.model import Model, StreamSpec
+from simulators.simtest.model import Model
+from simulators.simtest.stream_spec import StreamSpec
 
 
 class ProcessWorld(Protocol):
@@ -103,6 +104,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
         secret=core.secret,
         pseudonym_key=core.pseudonym_key,
         stamped=not settings.has_times(stream.source),
+        has_prices=core.price_topic is not None,
     )
 
 

@@ -38,6 +38,15 @@ JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
 )
 """Topic, payload and counter of messages that are not readings."""
+PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
+    (b"", "refused_empty"),
+    (b"[", "refused_json"),
+    (b"\xff\xfe", "refused_encoding"),
+    (b'{"start":"2026-03-28T18:00:00Z","price":1}', "refused_missing"),
+    (b'{"start":"noon","end":"2026-03-28T18:00:00Z","price":1}', "refused_time"),
+    (b'{"start":1,"end":2,"price":"much"}', "refused_type"),
+)
+"""Payload and counter of messages on the topic of prices that have none."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
 """Refusals because of a time; where times are not decoded, these messages are readings of 5."""
 
@@ -167,10 +176,11 @@ class Mail(NamedTuple):
 class Mailbox:
     """The queue of one client at the source's broker: waiting messages, and messages sent, by packet id.
 
-    `redelivered` is the number of waiting messages that had been sent before.
+    `filters` are those that it has subscribed to, also by former processes; `redelivered` is the number of
+    waiting messages that had been sent before.
     """
 
-    subscribed: bool = False
+    filters: set[str] = field(default_factory=set)
     waiting: deque[Mail] = field(default_factory=deque)
     unacknowledged: dict[int, Mail] = field(default_factory=dict)
     redelivered: int = 0
@@ -178,7 +188,7 @@ class Mailbox:
 
     def forget(self) -> None:
         """Lose the session."""
-        self.subscribed = False
+        self.filters.clear()
         self.waiting.clear()
         self.unacknowledged.clear()
         self.redelivered = 0
@@ -205,7 +215,8 @@ class SourceBroker(Broker):
         """Accept a meter's message for every subscriber, connected or not."""
         mail = Mail(topic, payload, qos, retain)
         for box in self.mailboxes.values():
-            if box.subscribed and (qos or box.connection):
+            matches = any(_matches(topic_filter, topic) for topic_filter in box.filters)
+            if matches and (qos or box.connection):
                 box.waiting.append(mail)
                 self._hand_over(box)
 
@@ -233,7 +244,7 @@ class SourceBroker(Broker):
         box.redelivered = len(box.unacknowledged)
         box.unacknowledged.clear()
         box.connection = connection
-        connection.send(mqtt.connack(connect.level, 0, present=box.subscribed, properties=granted))
+        connection.send(mqtt.connack(connect.level, 0, present=bool(box.filters), properties=granted))
         self._hand_over(box)
 
     def leave(self, connection: Connection) -> None:
@@ -248,8 +259,8 @@ class SourceBroker(Broker):
         if box is None or connection.connect is None:
             return  # a later connection of the same client has taken over
         match packet:
-            case mqtt.Subscribe(packet_id=packet_id):
-                box.subscribed = True
+            case mqtt.Subscribe(packet_id=packet_id, topic_filter=topic_filter):
+                box.filters.add(topic_filter)
                 client_id = connection.connect.client_id
                 hooks = Hooks(before=lambda: self.observer.on_subscribe(client_id))
                 connection.send(mqtt.suback(connection.level, packet_id), hooks)
@@ -278,6 +289,12 @@ class SourceBroker(Broker):
                 box.unacknowledged[packet_id] = mail
             flags = mail.retain | (8 if duplicate and mail.qos else 0)
             connection.send(mqtt.publish(connection.level, packet_id, mail.topic, mail.payload, flags))
+
+
+def _matches(topic_filter: str, topic: str) -> bool:
+    """Return whether a filter, which may have + for a level, matches a topic."""
+    patterns, levels = topic_filter.split("/"), topic.split("/")
+    return len(patterns) == len(levels) and all(map(lambda a, b: a in ("+", b), patterns, levels))
 
 
 class SinkBroker(Broker):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from meteragent.domain.commit import Commit, Outgoing, TimelineState
 from meteragent.domain.units import DAY_MS
 from meteragent.store import Store, ledger, outbox
+from simulators.simtest.prices import Row
 
 _EVER_MS = 2**62
 
@@ -21,7 +22,7 @@ class Spending(NamedTuple):
 
 
 @dataclass
-class Row:
+class Message:
     """A message in the outbox."""
 
     stream: str
@@ -34,13 +35,15 @@ class ExpectedStore:
     """The contents of a store, as far as they matter.
 
     `marks` and `states` are by stream and meter, `spent` by meter, start of the day and stream, `rows`
-    by id.
+    by id, `prices` by stream. `every_price` has also the prices that the store no longer needs.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
     states: dict[tuple[str, str], TimelineState] = field(default_factory=dict)
     spent: dict[tuple[str, int, str], Spending] = field(default_factory=dict)
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, Message] = field(default_factory=dict)
+    prices: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    every_price: dict[str, frozenset[Row]] = field(default_factory=dict)
     last_id: int = 0
     floor_ms: int = 0
 
@@ -48,6 +51,7 @@ class ExpectedStore:
         """Return a copy, which changes apart from this one."""
         twin = copy.copy(self)
         twin.marks, twin.states, twin.spent = dict(self.marks), dict(self.states), dict(self.spent)
+        twin.prices, twin.every_price = dict(self.prices), dict(self.every_price)
         twin.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
         return twin
 
@@ -66,22 +70,27 @@ class ExpectedStore:
                 before = self.spent.get(key, Spending(0, Fraction(0)))
                 epsilon = before.epsilon_per_w + windows * charge.epsilon_per_w
                 self.spent[key] = Spending(before.windows + windows, epsilon)
+        if commit.prices is not None:
+            self.prices[stream] = commit.prices
+            self.every_price[stream] = self.every_price.get(stream, frozenset()).union(commit.prices)
         for outgoing in commit.outgoing:
             self.last_id += 1
-            self.rows[self.last_id] = Row(stream, outgoing)
+            self.rows[self.last_id] = Message(stream, outgoing)
         for id_ in delivered:
             self.rows[id_].delivered = True
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
         """Compare with a store in these and all expected streams; name the first difference."""
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]}
-        streams |= {row.stream for row in self.rows.values()}
+        streams |= {*self.prices, *(row.stream for row in self.rows.values())}
         for stream in sorted(streams):
             snapshot = store.snapshot(stream)
             if snapshot.marks != {m: end_ms for (c, m), end_ms in self.marks.items() if c == stream}:
                 return f"marks of {stream}"
             if snapshot.states != {m: state for (c, m), state in self.states.items() if c == stream}:
                 return f"states of {stream}"
+            if snapshot.prices != self.prices.get(stream, ()):
+                return f"prices of {stream}"
             waiting = outbox.pending(store.connection, stream, _EVER_MS, -1)
             expected = {
                 id_: row.outgoing

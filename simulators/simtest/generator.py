@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
+from meteragent.domain.units import DAY_MS
+from meteragent.domain.weights import PRICE_MS
 from simulators.simtest import schedule as s
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
-from simulators.simtest.setting import PACES, TICK_S, Setting
+from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
 """Share of the schedules in which readings of streams by the wall clock have no times of their own."""
+PRICED = 0.4
+"""Share of the slow schedules in which streams by the wall clock release amounts at prices of a topic."""
 RESUMED = 0.15
 """Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
@@ -54,6 +58,10 @@ def generate(seed: int) -> Schedule:
         configurations = [_without_times(configuration) for configuration in configurations]
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
     events = [*_draw_readings(random, pace, end_ms), *_draw_faults(random, pace, end_ms, len(configurations))]
+    if pace != "fast" and Random(f"prices {seed}").random() < PRICED:
+        random = Random(f"prices of {seed}")
+        configurations = [_with_prices(random, configuration) for configuration in configurations]
+        events += _draw_prices(random, PACES[pace], end_ms)
     events += _draw_resumption(Random(f"resume {seed}"), pace, end_ms)
     events.sort(key=lambda event: event.at_ms)
     network = _draw_network(Random(f"network {seed}"))
@@ -156,6 +164,17 @@ def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 
 
+def _with_prices(random: Random, configuration: Configuration) -> Configuration:
+    """Let most streams by the wall clock release amounts; the bound may change with the configuration."""
+    settings = []
+    for setting in configuration:
+        priced = replace(setting, grid=random.choice(["5/5", "30/30", "1d"]), bound=random.choice([30, 50]))
+        priced = replace(priced, limit={"5/5": 24, "30/30": 4, "1d": 0}[priced.grid] if setting.limit else 0)
+        is_priced = setting.clock == "wall" and random.random() < 0.85
+        settings.append(priced if is_priced else setting)
+    return tuple(settings)
+
+
 def _without_times(configuration: Configuration) -> Configuration:
     return tuple(replace(setting, stamped=int(setting.clock == "wall")) for setting in configuration)
 
@@ -197,6 +216,34 @@ def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
                 yield s.Junk(at_ms, meter, random.randrange(100))
             silent = random.random() < 0.05
             at_ms += random.randrange(1, 2 * period_ms) + (random.randrange(1000, 6000) if silent else 0)
+
+
+def _draw_prices(random: Random, pace: Pace, end_ms: int) -> Iterator[Event]:
+    """Yield prices of a market: in time, late, again, contradictory, beyond the bound, or none for long."""
+    per_ms, at_ms = pace.tick_ms / TICK_LOOP_MS, random.randrange(0, 1500)
+    while at_ms < end_ms:
+        quarter = round(at_ms * per_ms) // PRICE_MS
+        for _ in range(random.choice([1, 2, 6])):
+            quarter += random.choice([-4, 0, 1, 1, 2, 4, 9])
+            length = random.choice([1, 1, 2, 4, 20])
+            price = s.Price(
+                at_ms,
+                quarter * PRICE_MS + random.choice([0] * 15 + [1000]),
+                (quarter + length) * PRICE_MS,
+                random.choice([random.randrange(-(10**5), 5 * 10**5), random.randrange(-(10**6), 10**6)]),
+                random.choice([1, 1, 1, 2, 3]),
+                int(random.random() < 0.1),
+            )
+            yield price
+            quarter += length * price.rows
+            if random.random() < 0.3:  # a repetition, or another value
+                again_ms = at_ms + random.choice([0, 5, 400, 2000])
+                yield replace(price, at_ms=again_ms, price_u=price.price_u + random.choice([0, 0, 1]))
+        if random.random() < 0.1:
+            yield s.PriceJunk(at_ms, random.randrange(100))
+        if random.random() < 0.05:  # too far ahead
+            yield replace(price, from_ms=price.from_ms + 70 * DAY_MS, to_ms=price.to_ms + 70 * DAY_MS)
+        at_ms += random.choice([200, 700, 2500, 6000])
 
 
 def _draw_faults(random: Random, pace: str, end_ms: int, configurations: int) -> Iterator[Event]:

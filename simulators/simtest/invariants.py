@@ -89,6 +89,7 @@ class InvariantChecker:
         self._check_marks(model, commit)
         self._check_charges(model, commit)
         self._check_states(model, commit, now_ms)
+        self._check_prices(model, commit, now_ms)
         last_id = self.expected.last_id
         self.expected.apply(commit, delivered)
         self._check_outgoing(model, commit, last_id)
@@ -149,6 +150,17 @@ class InvariantChecker:
                     check(slot_index < window.drawn, "a slot is open that was not drawn", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
                     self._check_initial(key, slot_index, accumulator - energy)
+
+    @staticmethod
+    def _check_prices(model: Model, commit: Commit, now_ms: int) -> None:
+        """Check that prices are on disk from their acceptance until nothing needs them."""
+        book, on_disk = model.book, set(commit.prices or ())
+        check((commit.prices is not None) == book.has_news, "a price is accepted and not written, or not new")
+        undecided_ms = min([now_ms, *(meter.covered_ms for meter in model.meters.values())])
+        missing = set() if commit.prices is None else book.needed(undecided_ms) - on_disk
+        check(not missing, "a price that is needed is not on disk", missing)
+        check(on_disk <= book.rows, "a price is on disk that did not come before its time", commit.stream)
+        book.has_news = False
 
     def _check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
         """Check that a window has one noise bound, and draws a slot's noise when it begins by the clock."""

@@ -14,39 +14,21 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from meteragent.domain.commit import TimelineState
-from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, Kind
 from simulators.simtest.open_windows import Closed, Open
+from simulators.simtest.prices import PriceBook, PriceMessage
+from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
 """While readings may still wait in a broker, no meter is forgotten before the broker would forget it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSpec:
-    """The public settings of a stream, and the keys behind its delays and names."""
-
-    name: str
-    sink_topic: str
-    schedule: Schedule
-    ahead_ms: int
-    forget_ms: int
-    spread_ms: int
-    catch_up_ms: int
-    max_meters: int
-    secret: bytes
-    pseudonym_key: bytes | None
-    stamped: bool = False
-
-    @property
-    def terms(self) -> Terms:
-        """The terms of an ordinary window."""
-        return self.schedule.usual
-
-
 class Arrival(NamedTuple):
-    """A message as sent: a reading, or the reason for its refusal (`refused`); `token` is its delivery."""
+    """A message as sent: a reading, or the reason for its refusal (`refused`); `token` is its delivery.
+
+    `prices` are those of a message on the topic of prices.
+    """
 
     meter: str
     time_ms: int
@@ -54,6 +36,7 @@ class Arrival(NamedTuple):
     refused: str | None
     received_ms: int
     token: Any
+    prices: PriceMessage | None = None
 
 
 class Held(NamedTuple):
@@ -88,6 +71,7 @@ class Meter:
     windows: list[Open] = field(default_factory=list)
     decided: list[Stretch] = field(default_factory=list)
     readings: dict[int, Held] = field(default_factory=dict)
+    book: PriceBook = field(default_factory=PriceBook)
 
     def durable(self) -> "Meter":
         """Return a copy of the state that survives a crash: all but the held readings."""
@@ -191,18 +175,18 @@ class Meter:
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
-        """Sum value * duration over the decided time of a slot, with its window's gap and range."""
+        """Sum value * duration over the decided time of a slot, with its window's gap, range and prices."""
         total = 0
         for start_ms, end_ms in terms.stretches(slot_index):
             for stretch in reversed(self.decided):
                 if stretch.end_ms <= window_ms + start_ms:
                     break
-                lasts_ms = min(stretch.end_ms, window_ms + end_ms) - max(
-                    stretch.start_ms, window_ms + start_ms
-                )
-                if lasts_ms > 0:
+                from_ms = max(stretch.start_ms, window_ms + start_ms)
+                to_ms = min(stretch.end_ms, window_ms + end_ms)
+                if from_ms < to_ms:
                     value = terms.gap_u if stretch.value_u is None else stretch.value_u
-                    total += sorted([terms.low_u, value, terms.high_u])[1] * lasts_ms
+                    weight = self.book.weight(terms, from_ms, to_ms)
+                    total += sorted([terms.low_u, value, terms.high_u])[1] * weight
         return total
 
 
@@ -225,8 +209,10 @@ class Model:
         marks: dict[str, int],
         floor_ms: int,
         exceeds: Callable[[str, int, Fraction], bool],
+        book: PriceBook,
     ) -> None:
         self.stream = stream
+        self.book = book
         self.meters = meters
         self.marks = marks
         self.outcomes: Counter[str] = Counter()
@@ -240,7 +226,7 @@ class Model:
 
     def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
         """Restore a meter as its last commit left it, under today's terms."""
-        meter.usual = self.stream.terms
+        meter.usual, meter.book = self.stream.terms, self.book
         meter.next_ms = self._boundary(name, state.next_ms)
         if any(meaning(window.terms) != meaning(meter.usual) for window in meter.windows):
             end_ms = max(window.start_ms + window.terms.length_ms for window in meter.windows)
@@ -254,12 +240,22 @@ class Model:
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
         """Take a batch and let time pass; return the tokens to acknowledge, in any order."""
         catching_up = closing_ms < now_ms
-        free: list[Any] = []
-        for arrival in self._drop_replaced(batch, free):
+        free: list[Any] = self._take_prices(batch, now_ms)
+        readings = [arrival for arrival in batch if arrival.prices is None]
+        for arrival in self._drop_replaced(readings, free):
             arrival_ms = min(arrival.received_ms, now_ms)
             free += self._pass(arrival_ms, closing_ms, catching_up)
             free += self._arrive(arrival, arrival_ms, catching_up)
         return free + self._pass(now_ms, closing_ms, catching_up)
+
+    def _take_prices(self, batch: Sequence[Arrival], now_ms: int) -> list[Any]:
+        """Take the prices of a batch, before its readings; return their tokens."""
+        weights = self.stream.terms.weights
+        messages = [(arrival.prices, arrival.token) for arrival in batch]
+        for prices, _ in messages:
+            if prices is not None and weights is not None:
+                self.outcomes.update(self.book.take(prices, weights.bound_u, now_ms))
+        return [token for prices, token in messages if prices is not None]
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
         """Drop readings that a later reading of the same meter follows at the same time of arrival."""
@@ -385,6 +381,8 @@ class Model:
         if meter is None or meter.next_ms is None:
             first_ms = self._boundary(arrival.meter, arrival.received_ms if self._wall else arrival.time_ms)
             if meter is None:
-                meter = self.meters[arrival.meter] = Meter(self.stream.terms, first_ms, first_ms)
+                meter = self.meters[arrival.meter] = Meter(
+                    self.stream.terms, first_ms, first_ms, book=self.book
+                )
             meter.next_ms = first_ms
         return meter

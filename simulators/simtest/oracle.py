@@ -24,22 +24,37 @@ from simulators.invariant import InvariantViolation, check
 from simulators.simtest.brokers import TIME_REFUSALS
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.invariants import InvariantChecker
-from simulators.simtest.model import Arrival, Meter, Model, StreamSpec
+from simulators.simtest.model import Arrival, Meter, Model
 from simulators.simtest.opened import MessageKey
+from simulators.simtest.prices import PriceBook, PriceMessage
+from simulators.simtest.setting import PAYLOAD_MAX
+from simulators.simtest.stream_spec import StreamSpec
 
 CLOCK_KNOWN_S = 1.5
 """The time after a start within which the agent asks whether its clock is synchronised."""
-_REASONS = [*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten"]
+_REASONS = [
+    *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten"),
+    *("prices", "price_conflict", "price_times", "price_clamped"),
+]
 """The counters that the model predicts one by one."""
+_PRICES = [
+    *("prices", "price_repeated", "price_late", "price_conflict", "price_times", "price_clamped"),
+    "price_messages_refused",
+]
+"""Outcomes of prices, which are not messages received as readings."""
 
 
 class ExpectedMeaning(NamedTuple):
-    """The true meaning of a message: the reading, or in `refused` the reason why it is none."""
+    """The true meaning of a message: the reading, or in `refused` the reason why it is none.
+
+    `prices` are those of a message on the topic of prices, for a stream that has no such topic.
+    """
 
     meter: str
     time_ms: int
     value_u: int
     refused: str | None
+    prices: PriceMessage | None = None
 
 
 class InDoubtCommit(NamedTuple):
@@ -86,7 +101,7 @@ class Oracle:
     """The reference state of a world.
 
     `meanings` has the meaning of each topic and payload. `is_copy`: the process was resumed from a snapshot,
-    and must detect that before it does anything.
+    and must detect that before it does anything. `prices` counts outcomes of prices in former processes.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -94,6 +109,7 @@ class Oracle:
     process: ProcessRecord = field(default_factory=lambda: ProcessRecord(0, Counts()))
     in_doubt: InDoubtCommit | None = None
     is_copy: bool = False
+    prices: Counter[str] = field(default_factory=Counter)
     _saved_meters: dict[str, dict[str, Meter]] = field(default_factory=dict)
     _charges: Counter[tuple[str, int]] = field(default_factory=Counter)
 
@@ -106,6 +122,8 @@ class Oracle:
         expected = self.checker.expected
         expected.states = {key: state for key, state in expected.states.items() if key[0] in streams}
         self.checker.replace_store(expected)
+        for model in self.process.models.values():
+            self.prices += Counter({name: model.outcomes[name] for name in _PRICES})
         self.process = ProcessRecord(started_ms, counts, counts_at_open=Counter(counts))
         self.is_copy = False
         self._charges = Counter()
@@ -170,7 +188,8 @@ class Oracle:
         expected, name = self.checker.expected, spec.name
         self.checker.begin(name)
         marks = {meter: end_ms for (stream, meter), end_ms in expected.marks.items() if stream == name}
-        model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(limit))
+        book = PriceBook(expected.every_price.get(name, ()))
+        model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(limit), book)
         for (stream, meter), state in expected.states.items():
             if stream == name:
                 model.restore(meter, self._saved_meters[name][meter].durable(), state)
@@ -195,10 +214,7 @@ class Oracle:
     ) -> None:
         """Check the effects that a core asks for after a feed."""
         check(not self.is_copy, "a resumed copy goes on as if nothing had left")
-        stamped = model.stream.stamped
-        free = model.feed(
-            [self._interpret(message, stamped=stamped) for message in batch], now_ms, closing_ms
-        )
+        free = model.feed([self._interpret(message, model.stream) for message in batch], now_ms, closing_ms)
         self.checker.check_feed(model, effects.commit, effects.acknowledge, free)
         self._check_catch_up(model, now_ms)
         packet_ids = [token.token[0] for token in effects.acknowledge if token is not None]
@@ -208,9 +224,11 @@ class Oracle:
             self.process.acknowledgeable.update(packet_ids)
         self._check_counters()
 
-    def _interpret(self, message: Message, *, stamped: bool) -> Arrival:
+    def _interpret(self, message: Message, stream: StreamSpec) -> Arrival:
         """Return a message with its true meaning."""
-        meaning = self.meanings[message.topic, message.payload[:201]]
+        meaning, stamped = self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]], stream.stamped
+        if stream.has_prices and meaning.prices is not None:
+            return Arrival("", 0, 0, None, message.received_ms, message.token, meaning.prices)
         refused = None if stamped and meaning.refused in TIME_REFUSALS else meaning.refused
         refused = "retained" if message.retain else refused
         time_ms = message.received_ms if stamped else meaning.time_ms
@@ -236,7 +254,15 @@ class Oracle:
         # The choice among the three depends on the core's memory of decided time.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
         check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
-        fates = sum(n for name, n in outcomes.items() if name not in ("over_budget", "forgotten"))
+        begun = counts["price_late"] + counts["price_repeated"]
+        check(
+            begun == outcomes["price_late"] + outcomes["price_repeated"], "a counter is wrong", "price_late"
+        )
+        # The core may have dropped a price that comes again after its time has begun.
+        check(counts["price_repeated"] <= outcomes["price_repeated"], "a counter is wrong", "price_repeated")
+        no_fates = ("over_budget", "forgotten", *_PRICES)
+        fates = sum(n for name, n in outcomes.items() if name not in no_fates)
+        fates -= outcomes["price_messages_refused"]
         check(counts["received"] == fates, "a message has no fate")
 
     # --- the disk ------------------------------------------------------------------------------

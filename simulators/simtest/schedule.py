@@ -45,6 +45,27 @@ class Junk(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Price(Event):
+    """A message with `rows` prices, one after the other, each an hour's thousandth above the one before.
+
+    The first is from `from_ms` to `to_ms`, in wall-clock ms after the beginning of the world.
+    """
+
+    from_ms: int
+    to_ms: int
+    price_u: int
+    rows: int = 1
+    retain: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PriceJunk(Event):
+    """A message without prices on their topic: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
+
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drop(Event):
     """An outage of the source's or the sink's broker (`side`).
 
@@ -170,7 +191,22 @@ class Schedule:
 
 KINDS: dict[str, type[Any]] = {
     kind.__name__.lower(): kind
-    for kind in (Read, Junk, Drop, Stall, Refuse, Clock, Resume, Slow, Full, Stop, Fail, Crash)
+    for kind in (
+        Read,
+        Junk,
+        Price,
+        PriceJunk,
+        Drop,
+        Stall,
+        Refuse,
+        Clock,
+        Resume,
+        Slow,
+        Full,
+        Stop,
+        Fail,
+        Crash,
+    )
 }
 
 _FORMER = {"which": "kind"}

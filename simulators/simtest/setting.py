@@ -14,9 +14,13 @@ from typing import NamedTuple
 from meteragent import config
 from meteragent.domain.grid import format_duration, parse_time
 from meteragent.domain.units import MINUTE_MS
+from simulators.simtest.prices import PRICE_TOPIC
 
 TICK_S = 0.1
 """Length of a tick by the loop's time."""
+
+PAYLOAD_MAX = 200
+"""The most bytes of a payload that is decoded."""
 
 KEYS = (b"a key of one home", b"a key of another home")
 """Keys of pseudonyms; `Setting.key` - 1 is the index."""
@@ -50,10 +54,10 @@ class Setting:
 
     On the calendar `grid` is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
     with energies in two bands: these hours of working days, of which one is a holiday, and the rest. A ^ in
-    place of / makes the steps the parts of a peak. `key`
-    is the number of the key of pseudonyms (0: a meter's own name leaves), `limit` a budget in windows a
-    day (0: none). With `stamped` readings have no times of their own. `version` is that of MQTT at the
-    source.
+    place of / makes the steps the parts of a peak. `key` is the number of the key of pseudonyms (0: a meter's
+    own name leaves), `limit` a budget in windows a day (0: none). With `bound` each window is an amount at
+    prices of a topic, which are at most so many hundredths, and `radius` is the energy that it hides. With
+    `stamped` readings have no times of their own. `version` is that of MQTT at the source.
     """
 
     name: str = "main"
@@ -76,6 +80,7 @@ class Setting:
     keep: int = 10_000
     version: int = 5
     stamped: int = 0
+    bound: int = 0
 
     @property
     def sink_topic(self) -> str:
@@ -124,7 +129,7 @@ unit = "{"W" if power else "Wh"}"
 {"hold" if power else "interval"} = "{ticks(setting.stands)}"
 inflight = {setting.inflight}
 max_meters = {setting.meters}
-max_payload = "200B"
+max_payload = "{PAYLOAD_MAX}B"
 protocol = "{"3.1.1" if setting.version == 4 else "5"}"
 [stream.window]
 {_format_grid(setting, pace)}
@@ -137,8 +142,7 @@ gap = {setting.gap}
 range = [0, {20_000 if power else 10**8}]
 [stream.privacy]
 level = 1
-radius = {setting.radius}
-quantum = {"1" if power else "0.5"}
+{_format_noise(setting)}
 {"space = 'peak'" if "^" in setting.grid else ""}
 {"space = 'profile'" if ":" in setting.grid else "space = 'bands'" if "=" in setting.grid else ""}
 {budget}
@@ -151,11 +155,19 @@ inflight = 5
 """
 
 
+def _format_noise(setting: Setting) -> str:
+    if setting.bound:
+        return f'hide = "{setting.radius}Wh"'
+    return f"radius = {setting.radius}\nquantum = {'1' if setting.kind == 'power' else '0.5'}"
+
+
 def _format_grid(setting: Setting, pace: Pace) -> str:
+    weights = f'weights = {{ bound = 0.{setting.bound:02d}, default = 0.07, topic = "{PRICE_TOPIC}" }}\n'
+    weights = weights if setting.bound else ""
     if not setting.grid.startswith("1d"):
         parts = setting.grid.replace("^", "/").split("/")
         length, step = (format_duration(int(part) * pace.tick_ms) for part in parts)
-        return f'length = "{length}"\nstep = "{step}"'
+        return f'length = "{length}"\n{weights}' if setting.bound else f'length = "{length}"\nstep = "{step}"'
     zone = 'length = "1d"\ntimezone = "Europe/Amsterdam"\n'
     if "=" in setting.grid:
         band = f'{{ name = "day", days = "mon-fri", hours = ["{setting.grid[3:]}"] }}'
@@ -164,4 +176,6 @@ def _format_grid(setting: Setting, pace: Pace) -> str:
         return f'{zone}step = "{format_duration(int(setting.grid[3:]) * pace.tick_ms)}"'
     if ":" in setting.grid:
         return f"{zone}bands = [{', '.join(repr(band) for band in setting.grid[3:].split(','))}]"
+    if setting.bound:
+        return zone + weights
     return f"{zone}blocks = {setting.grid.partition('/')[2] or 1}"

@@ -2,12 +2,15 @@
 
 import asyncio
 import hashlib
+from decimal import Decimal
 
+from meteragent.domain.grid import iso_time
 from simulators.simtest import schedule as s
-from simulators.simtest.brokers import JUNK, SinkBroker, SourceBroker
+from simulators.simtest.brokers import JUNK, PRICE_JUNK, SinkBroker, SourceBroker
 from simulators.simtest.disk import Disk
 from simulators.simtest.oracle import ExpectedMeaning
-from simulators.simtest.setting import Pace
+from simulators.simtest.prices import PRICE_TOPIC, PriceMessage
+from simulators.simtest.setting import PAYLOAD_MAX, Pace
 
 _ROOM_BYTES = 2**40
 
@@ -81,10 +84,8 @@ class FaultInjector:
     def apply(self, event: s.Event) -> None:
         """Apply an event."""
         match event:
-            case s.Read():
-                self._publish_reading(event)
-            case s.Junk():
-                self._publish_junk(event)
+            case s.Read() | s.Junk() | s.Price() | s.PriceJunk():
+                self._publish(event)
             case s.Drop():
                 self._drop_connections(event)
             case s.Stall(down_ms=down_ms):
@@ -102,6 +103,19 @@ class FaultInjector:
             case s.Full(room_bytes=room_bytes, lasts_ms=lasts_ms):
                 self._set_disk(self._takes_s, room_bytes)
                 self._loop.call_later(lasts_ms / 1000, self._free_disk)
+
+    def _publish(self, event: s.Read | s.Junk | s.Price | s.PriceJunk) -> None:
+        """Publish a message at the source's broker."""
+        match event:
+            case s.Read():
+                self._publish_reading(event)
+            case s.Junk():
+                self._publish_junk(event)
+            case s.Price():
+                self._publish_prices(event)
+            case s.PriceJunk(kind=kind):
+                payload, reason = PRICE_JUNK[kind % len(PRICE_JUNK)]
+                self._publish_at_price_topic(payload, PriceMessage((), reason), 0)
 
     def _publish_reading(self, event: s.Read) -> None:
         value_u, time_ms = self._value_u(event), self._pace.begin_ms + event.time_ms
@@ -123,8 +137,30 @@ class FaultInjector:
     def _publish_junk(self, event: s.Junk) -> None:
         template, payload, reason = JUNK[event.kind % len(JUNK)]
         topic = template.format(event.meter)
-        self.meanings[topic, payload[:201]] = ExpectedMeaning(f"m{event.meter}", 0, 5 * 10**6, reason)
+        self.meanings[topic, payload[: PAYLOAD_MAX + 1]] = ExpectedMeaning(
+            f"m{event.meter}", 0, 5 * 10**6, reason
+        )
         self._source.publish(topic, payload, 1, retain=False)
+
+    def _publish_prices(self, event: s.Price) -> None:
+        rows, lasts_ms = [], event.to_ms - event.from_ms
+        for number in range(event.rows):
+            start_ms = self._pace.begin_ms + event.from_ms + number * lasts_ms
+            rows.append((start_ms, start_ms + lasts_ms, event.price_u + 1000 * number))
+        parts = [
+            f'{{"start":"{iso_time(start_ms)}","end":"{iso_time(end_ms)}","price":{Decimal(u) / 10**6:f}}}'
+            for start_ms, end_ms, u in rows
+        ]
+        payload = f"[{','.join(parts)}]".encode()
+        message = PriceMessage(tuple(rows), "refused_size" if len(payload) > PAYLOAD_MAX else None)
+        self._publish_at_price_topic(payload, message, event.retain)
+
+    def _publish_at_price_topic(self, payload: bytes, message: PriceMessage, retain: int) -> None:
+        """Publish prices; a stream that no longer has prices, but is still subscribed, refuses the topic."""
+        refused = "refused_size" if message.refused == "refused_size" else "refused_topic"
+        meaning = ExpectedMeaning("", 0, 0, refused, message)
+        self.meanings[PRICE_TOPIC, payload[: PAYLOAD_MAX + 1]] = meaning
+        self._source.publish(PRICE_TOPIC, payload, 1, retain=bool(retain))
 
     def _drop_connections(self, event: s.Drop) -> None:
         broker = self._source if event.side == "source" else self._sink

@@ -33,12 +33,13 @@ from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
 from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
-from simulators.simtest.model import Model, StreamSpec
+from simulators.simtest.model import Model
 from simulators.simtest.network import Publication
 from simulators.simtest.opened import MessageKey
 from simulators.simtest.oracle import CLOCK_KNOWN_S, Oracle
 from simulators.simtest.setting import PACES, parse
 from simulators.simtest.store_versions import StoreVersions
+from simulators.simtest.stream_spec import StreamSpec
 from simulators.simtest.surroundings import FaultInjector
 
 EPILOGUE_S = 5.0
@@ -91,8 +92,7 @@ class World:
 
     def run(self) -> None:
         """Run the schedule; raises InvariantViolation at the first violation."""
-        end_s = self.plan.end_ms / 1000
-        self._loop.until_s = end_s + 2 * (EPILOGUE_S + _STOP_S)
+        self._loop.until_s = (end_s := self.plan.end_ms / 1000) + 2 * (EPILOGUE_S + _STOP_S)
         self._source.reachable.set()
         self._sink.reachable.set()
         for event in self.plan.events:
@@ -394,7 +394,7 @@ class World:
         with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
             oracle.settle(store, self._streams)
         oracle.check_marked()
-        records, damages = len(oracle.checker.records), self._versions.damages
-        self.counts.update(damages, windows=len(oracle.checker.windows), records=records)
+        self.counts.update([*self._versions.damages, *oracle.prices.elements()])
+        self.counts.update(windows=len(oracle.checker.windows), records=len(oracle.checker.records))
         for broker in self._brokers.values():
             self.counts.update(broker.counts)

@@ -159,6 +159,19 @@ def test_a_price_whose_time_has_begun_is_refused_and_none_is_replaced() -> None:
     assert agent.counts["prices"] == 2
 
 
+def test_prices_are_kept_for_a_meter_that_is_yet_to_come() -> None:
+    """A meter whose windows begin later than those of others, such as after a restore, needs none of them."""
+    agent, at_ms = Agent(schedule()), DAY_START_MS
+    floor = Snapshot({"m1": at_ms + 3 * DAY_MS}, {}, {})
+    agent.pipeline = agent._start(floor)
+    agent.feed(at_ms + 1, reading(at_ms + 1, 100))
+    tomorrow = at_ms + DAY_MS, at_ms + 2 * DAY_MS
+    agent.feed(at_ms + 2, price_message(at_ms + 2, (*tomorrow, 0.3)))
+    effects = agent.feed(at_ms + 3, price_message(at_ms + 3, (tomorrow[1], tomorrow[1] + DAY_MS, 0.4)))
+    assert effects.commit.prices is not None
+    assert len(effects.commit.prices) == 2
+
+
 def test_a_price_that_comes_again_is_no_conflict() -> None:
     """The same time and value, before or in its time, clamped or not; another value is a conflict."""
     book, hour = Prices(), (DAY_START_MS + HOUR_MS, DAY_START_MS + 2 * HOUR_MS)

@@ -26,6 +26,7 @@ from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.outbox import WaitingRow
+from tests.simulators.price_mutants import PRICE_MUTANTS
 
 
 class Mutant(NamedTuple):
@@ -335,7 +336,7 @@ MUTANTS = [
         (adds_again_what_is_delivered_again, "decided", 0),
         (forgets_the_marks, "marks", 0),
         (charges_later, "what opens is not what is charged", 0),
-        (drops_what_was_on_its_way, "has not been received", 36),
+        (drops_what_was_on_its_way, "has not been received", 39),
         (sends_other_bytes_again, "not on disk, or not byte for byte", 0),
         (sends_before_it_is_due, "before it is due", 4),
         (does_not_wait_for_what_waited, "during a stop", 0),
@@ -354,5 +355,6 @@ MUTANTS = [
         (reads_whole_packets_only, "never acknowledged", 2),
         (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
+        *PRICE_MUTANTS,
     )
 ]

@@ -1,0 +1,81 @@
+"""What prices from a topic mean: the price of each quarter hour, once it is accepted, for ever.
+
+Unlike the agent, this reference forgets no price: what the agent drops too early makes another amount.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, MINUTE_MS
+
+PRICE_TOPIC = "prices/market"
+"""The topic of prices at the source's broker."""
+
+Row = tuple[int, int, int]
+"""A price: its start and end, and millionths of a unit for each kWh."""
+
+_QUARTER_MS = 15 * MINUTE_MS
+_AHEAD_MS = 62 * DAY_MS
+
+
+class PriceMessage(NamedTuple):
+    """The prices of a message, or in `refused` the reason why it has none."""
+
+    rows: tuple[Row, ...]
+    refused: str | None = None
+
+
+class PriceBook:
+    """The prices that a stream has accepted; `has_news`: since its last commit."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows = set(rows)
+        self.has_news = False
+        self._of_quarter = {quarter: price_u for row in self.rows for quarter, price_u in _quarters(row)}
+
+    def take(self, message: PriceMessage, bound_u: int, now_ms: int) -> list[str]:
+        """Accept the prices of a message, or refuse them; return what there is to count."""
+        if message.refused is not None:
+            return [message.refused, "price_messages_refused"]
+        return [name for row in message.rows for name in self._take(row, bound_u, now_ms)]
+
+    def _take(self, row: Row, bound_u: int, now_ms: int) -> list[str]:
+        start_ms, end_ms, price_u = row
+        accepted = start_ms, end_ms, sorted([-bound_u, price_u, bound_u])[1]
+        if accepted in self.rows:
+            return ["price_repeated"]
+        if start_ms <= now_ms:
+            return ["price_late"]
+        if start_ms % _QUARTER_MS or end_ms % _QUARTER_MS or not start_ms < end_ms <= now_ms + _AHEAD_MS:
+            return ["price_times"]
+        quarters = dict(_quarters(accepted))
+        if quarters.keys() & self._of_quarter.keys():
+            return ["price_conflict"]
+        self.rows.add(accepted)
+        self._of_quarter |= quarters
+        self.has_news = True
+        return ["prices"] if accepted == row else ["prices", "price_clamped"]
+
+    def weight(self, terms: Terms, start_ms: int, end_ms: int) -> int:
+        """Return the sum of price * ms over a stretch of time; of windows without prices, its length."""
+        weights, total = terms.weights, 0
+        if weights is None:
+            return end_ms - start_ms
+        while start_ms < end_ms:
+            quarter_ms = start_ms // _QUARTER_MS * _QUARTER_MS
+            to_ms = min(quarter_ms + _QUARTER_MS, end_ms)
+            price_u = self._of_quarter.get(quarter_ms, weights.default_u)
+            total += sorted([-weights.bound_u, price_u, weights.bound_u])[1] * (to_ms - start_ms)
+            start_ms = to_ms
+        return total
+
+    def needed(self, undecided_ms: int) -> set[Row]:
+        """Return the prices that time from `undecided_ms` on may need."""
+        return {row for row in self.rows if row[1] > undecided_ms}
+
+
+def _quarters(row: Row) -> Iterable[tuple[int, int]]:
+    """Yield the quarter hours of a price, with the price."""
+    start_ms, end_ms, price_u = row
+    return ((quarter_ms, price_u) for quarter_ms in range(start_ms, end_ms, _QUARTER_MS))

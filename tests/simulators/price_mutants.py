@@ -1,0 +1,64 @@
+"""Agents with a mistake in their prices, each of which the simulation test must find."""
+
+import pytest
+
+from meteragent.core.price_intake import PriceIntake
+from meteragent.core.prices import Prices
+from meteragent.core.weighted import WeightedWindow
+from meteragent.domain.weights import Price, pieces
+
+
+def takes_a_price_whose_time_has_begun(patch: pytest.MonkeyPatch) -> None:
+    """A price may follow from what this home has used since."""
+    add = Prices.add
+    patch.setattr(Prices, "add", lambda self, row, bound_u, _now_ms: add(self, row, bound_u, row[0] - 1))
+
+
+def replaces_a_price(patch: pytest.MonkeyPatch) -> None:
+    """The last price of a time counts."""
+    add = Prices.add
+
+    def newest(self: Prices, row: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
+        names = add(self, row, bound_u, now_ms)
+        if names == ("price_conflict",):
+            self.rows = [one for one in self.rows if one[1] <= row[0] or row[1] <= one[0]]
+            return add(self, row, bound_u, now_ms)
+        return names
+
+    patch.setattr(Prices, "add", newest)
+
+
+def keeps_prices_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """A crash loses the prices that are still to come."""
+    patch.setattr("meteragent.store.prices.write", lambda *_: None)
+
+
+def drops_prices_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A price is dropped when its time is over, though readings of that time are on their way."""
+    patch.setattr(PriceIntake, "_needed_from_ms", lambda _, now_ms: now_ms)
+
+
+def counts_at_the_price_as_sent(patch: pytest.MonkeyPatch) -> None:
+    """A price beyond the bound moves the amount by more than the noise hides."""
+    add = Prices.add
+    patch.setattr(Prices, "add", lambda self, row, _, now_ms: add(self, row, 2**62, now_ms))
+
+
+def prices_are_those_of_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A stretch of time counts at the price of its end."""
+
+    def last(self: WeightedWindow, from_ms: int, to_ms: int) -> list[Price]:
+        rows = list(pieces(self.book.rows, self._weights.default_u, from_ms, to_ms))
+        return [(from_ms, to_ms, rows[-1][2])]
+
+    patch.setattr(WeightedWindow, "_pieces", last)
+
+
+PRICE_MUTANTS = (
+    (takes_a_price_whose_time_has_begun, "a counter is wrong", 0),
+    (replaces_a_price, "a counter is wrong", 0),
+    (keeps_prices_in_memory, "does not hold what was committed", 0),
+    (drops_prices_too_early, "a price that is needed is not on disk", 0),
+    (counts_at_the_price_as_sent, "a counter is wrong", 0),
+    (prices_are_those_of_the_end, "energy that was not measured", 0),
+)

@@ -116,7 +116,7 @@ def test_what_110_wh_cost_in_all() -> None:
     terms = config.terms(stream("appliance"))
     levels = [rounded_up(loads.level_in_all(terms, Fraction(wh), 1440)) for wh in (110, 300)]
     assert f"by a factor of at most e^{float(levels[0])}, and a TV evening" in TEXT
-    assert f"over six slots by at most e^{float(levels[1])} " in TEXT
+    assert f"over six slots changes them by at most e^{float(levels[1])} " in TEXT
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -154,22 +154,25 @@ def test_the_size_of_a_record() -> None:
 
 
 def test_bounds_of_a_sender() -> None:
-    """What a sender is held to is what the configuration's defaults are."""
-    known = stream("appliance")
-    assert f"within `range` ({int(known.window.range[1]):,} W)" in TEXT
+    """The limits of a sender are the defaults of the configuration."""
+    defaults = stream("appliance")
+    assert f"within `range` ({int(defaults.window.range[1]):,} W)" in TEXT
     fields = Source.model_fields
-    assert f"At most {fields['max_meters'].default:,} meters, {fields['max_payload'].default:,} bytes" in TEXT
+    assert (
+        f"accepts at most {fields['max_meters'].default:,} meters, {fields['max_payload'].default:,} bytes"
+        in TEXT
+    )
     assert f"{fields['inflight'].default:,} unacknowledged messages" in TEXT
-    assert f"more than {known.window.ahead // 60_000} minutes ahead" in TEXT
+    assert f"more than {defaults.window.ahead // 60_000} minutes ahead" in TEXT
     assert f"for `keep` ({config.parse(written()).store.keep // (24 * HOUR_MS)} days)" in TEXT
 
 
 def test_every_dependency_is_named() -> None:
     """Each package that an installation brings for the agent or its page is in the table."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["page"]]
-    names = {match[0] for one in wanted if (match := re.match(r"[\w-]+", one))}
-    table = TEXT[TEXT.index("| package | for |") : TEXT.index("There is no telemetry")]
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["page"]]
+    names = {match[0] for line in requirements if (match := re.match(r"[\w-]+", line))}
+    table = TEXT[TEXT.index("| package | for |") : TEXT.index("The agent sends no telemetry")]
     assert names <= set(re.findall(r"`([\w-]+)`", table))
 
 

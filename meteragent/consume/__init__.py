@@ -1,4 +1,4 @@
-"""The receiving side: the records of a stream as numbers with honest error bars. Needs numpy only.
+"""The receiving side: the records of a stream as numbers with correct error bars. It needs only numpy.
 
     meters = collect(payloads)              # all messages of one stream, in any order, repeated or not
     home = meters["m1"]
@@ -14,7 +14,7 @@
     tariff_cost(home, tariff, window_ms)    # what that cost, in EUR
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
     highest_mean(home, window_ms)           # the largest quarter-hour mean of a month
-    days, months = nested(days, months)     # streams that `privacy.shares` makes: better, and unbiased
+    days, months = nested(days, months)     # streams that `privacy.shares` makes: smaller errors
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
@@ -22,7 +22,7 @@
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without selection bias
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
-    read_archive(Path("out.parquet"))       # the output of `sanitise`, in the form of `collect`
+    read_archive(Path("out.parquet"))       # the output of `sanitise`, as `collect` returns it
 
 An interval holds the agent's value (after fill and clamp) with the stated probability, by the exact
 distribution of the noise that the descriptor names. A record states the mean or the energy of its slot; the

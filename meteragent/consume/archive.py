@@ -37,7 +37,7 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:
-    """Read the series of each of these meters, or of all meters, into memory: an object for each slot.
+    """Read the series of each of these meters, or of all meters, into memory, with an object for each slot.
 
     For larger archives see `Slots.released`, which takes a table.
 

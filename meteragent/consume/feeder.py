@@ -12,7 +12,7 @@ P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of the T slots. Given all radii the
 conditional probability of z_t <= g_t decreases in every radius. Decreasing functions of independent variables
 are associated (Esary, Proschan and Walkup 1967), so all z_t <= g_t with at least the product of the
 probabilities, 1 - (1-c)/2; then the largest y_t - g_t is at most M. Together: M lies between the two ends
-with probability c at least.
+with at least probability c.
 
 Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
 are about equally high, and close to zero if one stands out. B is evaluated at the y_t after shrinking them
@@ -40,7 +40,7 @@ class Peak:
     """The largest mean over homes of any slot in a time, in `unit`.
 
     `value` is corrected for the bias of `highest`, the largest of the private means, in the slot at
-    `time_ms`. `low` .. `high` holds the largest measured mean with probability `coverage` at least.
+    `time_ms`. `low` .. `high` holds the largest measured mean with at least probability `coverage`.
     """
 
     value: float
@@ -65,8 +65,8 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
     means = np.mean([series.values for series in homes], axis=0)
     parts = _parts(homes)
     coverage_each = 2 * (1 - (1 - coverage) / 2) ** (1 / means.size) - 1
-    upper = _each(parts, lambda slot: half_width_of_total(slot, coverage))
-    lower = _each(parts, lambda slot: half_width_of_total(slot, coverage_each))
+    upper = _for_each_slot(parts, lambda slot: half_width_of_total(slot, coverage))
+    lower = _for_each_slot(parts, lambda slot: half_width_of_total(slot, coverage_each))
     top = int(np.argmax(means))
     return Peak(
         value=float(means[top]) - _bias(means, [law_of_total(slot) for slot in parts]),
@@ -103,7 +103,7 @@ def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
     return parts
 
 
-def _each(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[Part, ...]], float]) -> Floats:
+def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[Part, ...]], float]) -> Floats:
     """Compute a number for each slot, once for slots with equal parts."""
     results = {slot: compute(slot) for slot in set(parts)}
     return np.array([results[slot] for slot in parts])
@@ -114,11 +114,11 @@ def _bias(means: Floats, laws: Sequence[Law]) -> float:
     variance = float(np.mean([_variance(law) for law in laws]))
     spread = float(np.var(means, ddof=1)) if means.size > 1 else 0.0
     scale = math.sqrt(max(0.0, 1 - variance / spread)) if spread else 0.0
-    shrunk = means.mean() + scale * (means - means.mean())
-    top, reach = shrunk.max(), max(law.h[-1] for law in laws)
+    shrunk_means = means.mean() + scale * (means - means.mean())
+    top, reach = shrunk_means.max(), max(law.h[-1] for law in laws)
     x = np.linspace(top - reach, top + reach, _POINTS)
     cumulative = np.ones(x.size)
-    for mean, law in zip(shrunk, laws, strict=True):
+    for mean, law in zip(shrunk_means, laws, strict=True):
         cumulative *= (1 + np.sign(x - mean) * np.interp(np.abs(x - mean), law.h, law.within)) / 2
     return float(reach) - _integral(cumulative, x)
 

@@ -91,10 +91,10 @@ def guess_under_prior(
     return PriorGuess(float(values[np.argmax(cumulative >= cumulative[-1] / 2)]), loss, slot.unit)
 
 
-def log_likelihood(terms: Descriptor, released: Fraction, values: list[Fraction]) -> Floats:
+def log_likelihood(terms: Descriptor, released_value: Fraction, values: list[Fraction]) -> Floats:
     """Compute ln P(released | x) for each slot value x of `values`; all in the unit of the terms."""
     quantum = terms.mechanism.quantum
-    y = released / quantum
+    y = released_value / quantum
     if terms.rounding == "half-up":
         return log_mass_of_slot(terms.mechanism, [int(y - round_half_up(x / quantum)) for x in values])
     noise = [int(y - x // quantum) for x in values]

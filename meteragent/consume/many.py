@@ -1,14 +1,13 @@
 """Totals and means over many meters, slot by slot and feeder by feeder, with intervals, at scale.
 
-Theory of operation
--------------------
-A cell is a slot of a feeder: all its meters that have a record from `start_ms` to `end_ms`. Noise has mean
-zero and meters are independent, so the sum over a cell is unbiased, and its error has the law of
-`privacy.totals` with one window of its mechanism for each meter. Cells with equal numbers of meters under
-each mechanism have one law, which is computed once. Sums are exact, because values are whole millionths.
+Theory of operation ------------------- A cell is a slot of a feeder: all its meters that have a record from
+`start_ms` to `end_ms`. Noise has mean zero and meters are independent, so the sum over a cell is unbiased,
+and its error has the law of `privacy.totals` with one window of its mechanism for each meter. Cells with
+equal numbers of meters under each mechanism share one law, which is computed once. Sums are exact, because
+values are whole millionths.
 
-The mean is over the meters that have a record of that slot, whose number is `homes`. Which records exist is
-public (law 4 of the agent). The energy of homes without a record is in no total.
+The mean is taken over the `homes` meters that have a record of that slot. Which records exist is
+public (law 4 of the agent). No total contains the energy of homes without a record.
 
 `consume.rules` decides which cells are shown. Spark computes the same results (`meteragent.spark.feeder`).
 """
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.consume.message import Descriptor
-from meteragent.consume.rules import EVERYTHING, Flags, Rules, dominated, over_capacity
+from meteragent.consume.rules import EVERYTHING, Flags, Rules, may_be_dominated, over_capacity
 from meteragent.consume.series import Floats, Integers
 from meteragent.consume.slots import Slots
 from meteragent.domain.terms import Rounding
@@ -99,7 +98,7 @@ def by_feeder(
         capacity_u = rules.capacities_u(slots.meters)[slots.meter][order]
         is_shown &= ~over_capacity(capacity_u, first_rows, rules.share)
     elif rules.share is not None:
-        is_shown &= ~dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
+        is_shown &= ~may_be_dominated(slots, feeder, len(names), rules)[keys[0][first_rows]]
     sums = np.add.reduceat(slots.value_u[order], first_rows)
     numbers = figures(homes, sums, errors, is_shown)._asdict()
     keys_of_cells = np.array(names)[keys[0][first_rows]], keys[1][first_rows], keys[2][first_rows]
@@ -142,13 +141,13 @@ def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
 
 def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
     """Compute `error_of` each cell; `counts` is its number of meters under each descriptor."""
-    distinct, cell = np.unique(counts, axis=0, return_inverse=True)
+    distinct_counts, cell = np.unique(counts, axis=0, return_inverse=True)
     errors = [
         error_of(
             tuple((*noise_of(descriptor), n) for descriptor, n in zip(descriptors, row, strict=True) if n),
             coverage,
         )
-        for row in distinct.tolist()
+        for row in distinct_counts.tolist()
     ]
     return np.array(errors)[cell.reshape(-1)]
 
@@ -161,7 +160,7 @@ def _as_mapping(
         return feeder_of
     if not callable(feeder_of):
         raise TypeError(
-            "feeder_of is a mapping or a function from a meter's name to its feeder's, "
+            "feeder_of must be a mapping or a function from a meter's name to its feeder's, "
             f"not {type(feeder_of).__name__}"
         )
     return {meter: feeder_of(meter) for meter in meters}

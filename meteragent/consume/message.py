@@ -46,7 +46,7 @@ T = TypeVar("T")
 class Descriptor:
     """The terms under which records were released: the mechanism, its promise, its grid.
 
-    `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` are all fields as received.
+    `level`, `radius` and the mechanism's parameters are exact, in `unit`; `facts` has all fields as received.
     Meters under the same terms have equal descriptors with the same id.
 
     Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. A peak's slot is
@@ -89,20 +89,20 @@ class Descriptor:
         descriptor = cls(
             id=fields.text("id"),
             meter=fields.text("meter"),
-            valid_from_ms=fields.parsed("valid_from", parse_time),
-            kind=fields.parsed("kind", Kind),
+            valid_from_ms=fields.parse_with("valid_from", parse_time),
+            kind=fields.parse_with("kind", Kind),
             unit=fields.text("unit"),
-            level=fields.parsed("level", _exact),
-            radius=fields.parsed("radius", _exact),
+            level=fields.parse_with("level", _exact),
+            radius=fields.parse_with("radius", _exact),
             mechanism=_mechanism(fields),
-            metric=fields.parsed("metric", Metric),
-            n=fields.whole("n"),
-            length_ms=fields.parsed("length", _duration_ms),
-            step_ms=fields.parsed("step", _duration_ms),
-            space=fields.parsed("space", Space) if "space" in fields.facts else Space.LINF,
+            metric=fields.parse_with("metric", Metric),
+            n=fields.integer("n"),
+            length_ms=fields.parse_with("length", _duration_ms),
+            step_ms=fields.parse_with("step", _duration_ms),
+            space=fields.parse_with("space", Space) if "space" in fields.facts else Space.LINF,
             timezone=fields.text("timezone") if "timezone" in fields.facts else None,
             bands=_bands(fields),
-            rounding=fields.parsed("rounding", _rounding) if "rounding" in fields.facts else "half-up",
+            rounding=fields.parse_with("rounding", _rounding) if "rounding" in fields.facts else "half-up",
             facts=fields.facts,
             price_bound=_price_bound(fields),
         )
@@ -141,7 +141,7 @@ class Descriptor:
             yield "bands", not self.bands
             yield "length", self.n * self.step_ms == self.length_ms
         per_unit = self.kwh_per_unit() if self.price_bound is None else 1 / self.price_bound
-        yield "hides_wh", fields.parsed("hides_wh", _exact) == self.radius * per_unit * 1000
+        yield "hides_wh", fields.parse_with("hides_wh", _exact) == self.radius * per_unit * 1000
         yield "sd", math.isclose(fields.number("sd"), sd(noise, self.rounding), rel_tol=1e-3)
         if "ci95" in fields.facts:
             half = half_width(noise, 0.95, self.rounding)
@@ -189,8 +189,8 @@ class Descriptor:
 class Record:
     """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
 
-    A `band` has the time and the duration of its whole window, and so has a peak. `draws` is the number of
-    noises that a peak's agent drew; otherwise it is 1.
+    A `band` has the time and the duration of its whole window, and so has a peak. `draws` is how many times
+    the agent drew noise for a peak; otherwise it is 1.
     """
 
     meter: str
@@ -213,14 +213,14 @@ class Record:
         fields = _Fields("record", message, Decimal)
         return cls(
             meter=fields.text("meter"),
-            time_ms=fields.parsed("t", parse_time),
-            step_ms=fields.parsed("for", _duration_ms),
+            time_ms=fields.parse_with("t", parse_time),
+            step_ms=fields.parse_with("for", _duration_ms),
             value=fields.number("value"),
             unit=fields.text("unit"),
             sd=float(fields.number("sd")),
             descriptor=fields.text("d"),
             band=fields.text("band") if "band" in fields.facts else None,
-            draws=fields.whole("draws") if "draws" in fields.facts else 1,
+            draws=fields.integer("draws") if "draws" in fields.facts else 1,
         )
 
 
@@ -240,7 +240,7 @@ class _Fields:
         value = self.facts.get(name)
         if isinstance(value, str):
             return value
-        raise self.error(name, "is missing or not a text")
+        raise self.error(name, "is missing or not a string")
 
     def number(self, name: str) -> Fraction:
         value = self.facts.get(name)
@@ -250,13 +250,13 @@ class _Fields:
             return Fraction(str(value))  # of a float: the decimal that was written
         raise self.error(name, "is missing or not a number")
 
-    def whole(self, name: str) -> int:
+    def integer(self, name: str) -> int:
         number = self.number(name)
         if number.denominator == 1:
             return number.numerator
         raise self.error(name, "is not a whole number")
 
-    def parsed(self, name: str, parse: Callable[[str], T]) -> T:
+    def parse_with(self, name: str, parse: Callable[[str], T]) -> T:
         text = self.text(name)
         with suppress(ValueError, ZeroDivisionError):
             return parse(text)
@@ -287,8 +287,8 @@ def _id_of(facts: Mapping[str, Any]) -> str | None:
 
 
 def _mechanism(fields: _Fields) -> LInfLaplace:
-    epsilon, quantum = (fields.parsed(name, _exact) for name in ("epsilon", "quantum"))
-    n = 1 if fields.text("metric") == Metric.L1 else fields.whole("n")
+    epsilon, quantum = (fields.parse_with(name, _exact) for name in ("epsilon", "quantum"))
+    n = 1 if fields.text("metric") == Metric.L1 else fields.integer("n")
     with suppress(ValueError):
         return LInfLaplace(epsilon, quantum, n)
     raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' do not make a mechanism")

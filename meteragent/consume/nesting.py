@@ -1,4 +1,4 @@
-"""Fine and coarse streams of one meter, combined: each number gets better, and stays unbiased (THEORY 3.8).
+"""Fine and coarse streams of one meter, combined: errors get smaller, without bias (THEORY 3.8).
 
 The half hours of a day, released by one stream, add up to the day that another released with noise of its
 own. Least squares weighs both, so that the sum of the half hours equals the day: `privacy.nested` has the
@@ -77,37 +77,37 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
     pieces: list[Tree] = []
     roots: list[Tree] = []
     for place in range(len(streams)):
-        pieces, finished = _attached(streams, place, pieces)
-        roots += finished
+        pieces, finished_trees = _attach(streams, place, pieces)
+        roots += finished_trees
     return _results(streams, [*roots, *pieces], coverage)
 
 
 def _check(streams: Sequence[Series], coverage: float) -> None:
     """Refuse series that cannot be those of nested streams; raises ValueError."""
     if len(streams) < 2:
-        raise ValueError("nested streams are two or more: a fine one and coarser ones")
+        raise ValueError("nested streams must be two or more: a fine one and coarser ones")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     if len({series.meter for series in streams}) != 1:
-        raise ValueError("nested streams are of one meter")
+        raise ValueError("nested streams must be of one meter")
     descriptors = [terms for series in streams for terms in series.descriptors.values()]
     if any(terms.bands or terms.mechanism.n != 1 for terms in descriptors):
         raise ValueError("nested streams need windows of one slot: the slots of one window share noise")
-    if any(_reading(terms) != _reading(descriptors[0]) for terms in descriptors):
-        raise ValueError("nested streams are of one kind and unit, and their sources are read alike")
+    if any(_source_facts(terms) != _source_facts(descriptors[0]) for terms in descriptors):
+        raise ValueError("nested streams must have one kind and unit, and sources that are read alike")
     if len({terms.timezone for terms in descriptors if terms.timezone}) > 1:
-        raise ValueError("nested streams share one local calendar")
+        raise ValueError("nested streams must share one local calendar")
     lengths_ms = [series.end_ms - series.time_ms for series in streams]
     if any(fine.max() >= coarse.min() for fine, coarse in pairwise(lengths_ms)):
-        raise ValueError("nested streams go from fine to coarse: each slot longer than those before")
+        raise ValueError("nested streams must go from fine to coarse, with longer slots in each")
 
 
-def _reading(terms: Descriptor) -> tuple[Any, ...]:
+def _source_facts(terms: Descriptor) -> tuple[Any, ...]:
     """Return what descriptors state of how a source is read."""
     return terms.kind, terms.unit, terms.facts.get("readings"), terms.facts.get("schedule")
 
 
-def _attached(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
+def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
     """Put the records of a stream above the finer pieces that fill them.
 
     Returns the pieces for the next stream, which do not overlap, in order of time; and the roots of finished
@@ -120,17 +120,17 @@ def _attached(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> 
     pieces_above: list[Tree] = []
     for index in range(len(series.records)):
         start_ms, end_ms = int(series.time_ms[index]), int(series.end_ms[index])
-        below = slice(
+        below_slice = slice(
             int(np.searchsorted(ends_ms, start_ms, "right")), int(np.searchsorted(starts_ms, end_ms))
         )
-        fills = _fill(starts_ms[below], ends_ms[below], start_ms, end_ms)
-        is_below[below] = True
-        is_child[below] |= fills
-        pieces_above.append(_tree(series, index, pieces[below] if fills else (), (place, index)))
+        fills = _fill(starts_ms[below_slice], ends_ms[below_slice], start_ms, end_ms)
+        is_below[below_slice] = True
+        is_child[below_slice] |= fills
+        pieces_above.append(_tree(series, index, pieces[below_slice] if fills else (), (place, index)))
     rows = list(zip(pieces, is_below, is_child, strict=True))
-    pieces_above += [piece for piece, below, _ in rows if not below]
-    finished = [piece for piece, below, child in rows if below and not child]
-    return sorted(pieces_above, key=lambda piece: _slot(streams, piece)), finished
+    pieces_above += [piece for piece, below_slice, _ in rows if not below_slice]
+    finished_trees = [piece for piece, below_slice, child in rows if below_slice and not child]
+    return sorted(pieces_above, key=lambda piece: _slot(streams, piece)), finished_trees
 
 
 def _fill(starts_ms: Integers, ends_ms: Integers, start_ms: int, end_ms: int) -> bool:

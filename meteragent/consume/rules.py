@@ -17,8 +17,8 @@ contributions, which a receiver of private records does not have.
 Threshold. Which meters have records is public, so `at_least` is applied directly.
 
 Dominance by public facts. With `capacity` (what each home's connection allows, or its yearly band) a cell is
-withheld if a home has more than `share` of the sum of the capacities in it. This is exact, but about
-capacity.
+withheld if a home has more than `share` of the sum of the capacities in it. This is exact, but it concerns
+capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
 D_i = E_i - s E, which is above zero exactly if i has more than the share s. D_i is a weighted sum of records,
@@ -58,7 +58,7 @@ class Rules:
     """The rules for a cell to be shown: at least `at_least` homes, none of which has more than `share` of it.
 
     With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
-    and a feeder with a dominant home is shown with probability `error` at most.
+    and a feeder with a dominant home is shown with at most probability `error`.
     """
 
     at_least: int = 1
@@ -97,7 +97,7 @@ def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> F
     return np.asarray(largest_u > share * total_u)
 
 
-def dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
+def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
     """Return, for each feeder, whether a home may have more than `share` of its energy.
 
     `feeder` is the index of each meter's feeder; each meter has slots.
@@ -139,7 +139,7 @@ def _half_width(
         *((terms, slots, windows, 1 - share) for terms, slots, windows in home),
         *((terms, slots, windows, share) for (terms, slots), windows in neighbours.items() if windows),
     ]
-    weighted = [
+    weighted_parts = [
         Weighted(
             descriptors[terms].mechanism,
             (float(descriptors[terms].kwh_per_unit()) * part,) * slots,
@@ -148,7 +148,7 @@ def _half_width(
         )
         for terms, slots, windows, part in parts
     ]
-    return half_width_of_total(weighted, 1 - 2 * error)
+    return half_width_of_total(weighted_parts, 1 - 2 * error)
 
 
 def energy_kwh(sums_u: Integers, descriptors: tuple[Descriptor, ...]) -> Floats:

@@ -23,7 +23,7 @@ _TIME_MAX_S = 10**11
 
 _NUMERAL = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
-Named = dict[str, tuple[Fraction, Mapping[str, Any]]]
+PackFields = dict[str, tuple[Fraction, Mapping[str, Any]]]
 """The content of a pack by resolved name: the time, and the other fields."""
 
 
@@ -33,34 +33,34 @@ def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
     Raises:
         RecordError: the pack does not hold one record; the error names the missing field.
     """
-    named = _resolve(pack)
-    main = [name for name in named if name.rpartition("/")[2] in _QUANTITIES]
+    fields_by_name = _resolve(pack)
+    main = [name for name in fields_by_name if name.rpartition("/")[2] in _QUANTITIES]
     if len(main) != 1:
         raise RecordError("a SenML pack without one power or energy")
     [name] = main
-    times = {time for time, _ in named.values()}
+    times = {time for time, _ in fields_by_name.values()}
     if len(times) != 1:
         raise RecordError("a SenML pack of several times")
     document = {
         "v": 1,
         "meter": _meter(name.rpartition("/")[0]),
         "t": iso_time(_ms(times.pop(), "time", _ABSOLUTE_S)),
-        "for": iso_duration(_ms(_number(_field(named, f"{name}_for", "v")), "duration", 0)),
-        "value": _field(named, name, "v"),
-        "unit": _field(named, name, "u"),
-        "sd": _field(named, f"{name}_sd", "v"),
-        "d": _field(named, f"{name}_terms", "vs"),
+        "for": iso_duration(_ms(_number(_field(fields_by_name, f"{name}_for", "v")), "duration", 0)),
+        "value": _field(fields_by_name, name, "v"),
+        "unit": _field(fields_by_name, name, "u"),
+        "sd": _field(fields_by_name, f"{name}_sd", "v"),
+        "d": _field(fields_by_name, f"{name}_terms", "vs"),
     }
-    if f"{name}_band" in named:
-        document["band"] = _field(named, f"{name}_band", "vs")
-    if f"{name}_draws" in named:
-        document["draws"] = _field(named, f"{name}_draws", "v")
+    if f"{name}_band" in fields_by_name:
+        document["band"] = _field(fields_by_name, f"{name}_band", "vs")
+    if f"{name}_draws" in fields_by_name:
+        document["draws"] = _field(fields_by_name, f"{name}_draws", "v")
     return document
 
 
-def _resolve(pack: Sequence[Any]) -> Named:
+def _resolve(pack: Sequence[Any]) -> PackFields:
     """Resolve the records of a pack by name; refuse base values, and fields that must be understood."""
-    named: Named = {}
+    fields_by_name: PackFields = {}
     base: dict[str, Any] = {"bn": "", "bt": 0}
     for fields in pack:
         if not isinstance(fields, Mapping) or any(key.endswith("_") or key in ("bv", "bs") for key in fields):
@@ -70,14 +70,14 @@ def _resolve(pack: Sequence[Any]) -> Named:
         base |= {key: value for key, value in fields.items() if key in ("bn", "bt", "bu")}
         base_s, offset_s = _number(base["bt"]), _number(fields.get("t", 0))
         name = f"{base['bn']}{fields.get('n', '')}"
-        if base_s is None or offset_s is None or name in named:
+        if base_s is None or offset_s is None or name in fields_by_name:
             raise RecordError("a SenML pack whose times or names cannot be read")
-        named[name] = base_s + offset_s, {"u": base.get("bu"), **fields}
-    return named
+        fields_by_name[name] = base_s + offset_s, {"u": base.get("bu"), **fields}
+    return fields_by_name
 
 
-def _field(named: Named, name: str, label: str) -> Any:
-    record = named[name][1] if name in named else {}
+def _field(fields_by_name: PackFields, name: str, label: str) -> Any:
+    record = fields_by_name[name][1] if name in fields_by_name else {}
     if record.get(label) is None:
         raise RecordError(f"a SenML pack without {name.rpartition('/')[2]!r}")
     return record[label]

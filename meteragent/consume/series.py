@@ -70,13 +70,13 @@ class Series:
             _check(record, descriptors)
             if by_slot.setdefault((record.time_ms, record.band or ""), record) != record:
                 raise RecordError("two records of one slot that differ")
-        ordered = tuple(by_slot[slot] for slot in sorted(by_slot))
-        if len({(record.meter, record.unit) for record in ordered}) != 1:
+        sorted_records = tuple(by_slot[slot] for slot in sorted(by_slot))
+        if len({(record.meter, record.unit) for record in sorted_records}) != 1:
             raise RecordError("a series needs records of exactly one meter, in one unit")
-        if any(_overlap(record, following) for record, following in pairwise(ordered)):
+        if any(_overlap(record, next_record) for record, next_record in pairwise(sorted_records)):
             raise RecordError("records whose slots overlap")
-        ids = {record.descriptor for record in ordered}
-        return cls(ordered[0].meter, ordered, {id_: descriptors[id_] for id_ in sorted(ids)})
+        ids = {record.descriptor for record in sorted_records}
+        return cls(sorted_records[0].meter, sorted_records, {id_: descriptors[id_] for id_ in sorted(ids)})
 
     @property
     def unit(self) -> str:
@@ -131,7 +131,7 @@ class Series:
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
 
     def refuse_peaks(self) -> None:
-        """Raise ValueError if the records are peaks, which are no means of their windows."""
+        """Raise ValueError if the records are peaks, which are not means of their windows."""
         if any(terms.space is Space.PEAK for terms in self.descriptors.values()):
             raise ValueError("peaks have no energy, sum or mean: use highest_mean")
 
@@ -170,7 +170,7 @@ class Series:
         start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
         series = replace(self, records=self.records[start:stop])
         is_filled = stop > start and series.time_ms[0] == start_ms and series.end_ms[-1] == end_ms
-        if not is_filled or series.gaps or not _whole(series):
+        if not is_filled or series.gaps or not _has_complete_bands(series):
             raise ValueError(f"no records of whole slots that fill the time from {start_ms} to {end_ms} ms")
         return series
 
@@ -206,8 +206,8 @@ class Series:
         start, stop = np.searchsorted(self.time_ms, (time_ms, time_ms + 1))
         records = tuple(record for record in self.records[start:stop] if record.band == band)
         if not records:
-            of_band = f" of the band {band!r}" if band else ""
-            raise ValueError(f"no record of a slot{of_band} that starts at {time_ms} ms")
+            band_text = f" of the band {band!r}" if band else ""
+            raise ValueError(f"no record of a slot{band_text} that starts at {time_ms} ms")
         return replace(self, records=records)
 
 
@@ -247,7 +247,7 @@ def mean_value(
     if len({(descriptor.kind, descriptor.unit, descriptor.slot_ms(band)) for descriptor in terms}) != 1:
         raise ValueError("a mean value needs at least one meter, and one kind, unit and duration")
     share = np.array([1 / len(slots)])
-    return _weighted(slots, [share] * len(slots), slots[0].unit, coverage)
+    return _weighted_sum(slots, [share] * len(slots), slots[0].unit, coverage)
 
 
 def mean_energy(
@@ -272,19 +272,21 @@ def mean_energy(
     weights = [
         series.kwh_per_unit * share / len(stretches) for series, share in zip(stretches, shares, strict=True)
     ]
-    return _weighted(stretches, weights, "kWh", coverage)
+    return _weighted_sum(stretches, weights, "kWh", coverage)
 
 
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
     """Compute the part of each slot that lies within a time."""
-    inside = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
-    shares = np.asarray(inside / (series.end_ms - series.time_ms))
+    inside_ms = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
+    shares = np.asarray(inside_ms / (series.end_ms - series.time_ms))
     if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
         raise ValueError("the bands of a mean day cannot be cut: they do not describe single days")
     return shares
 
 
-def _weighted(meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float) -> Estimate:
+def _weighted_sum(
+    meters: Sequence[Series], weights: Sequence[Floats], unit: str, coverage: float
+) -> Estimate:
     """Estimate the sum over meters of the weighted sums of their values."""
     for series in meters:
         series.refuse_peaks()
@@ -313,7 +315,7 @@ def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
         yield Weighted(terms.mechanism, weights_of_window, count, terms.rounding)
 
 
-def _whole(series: Series) -> bool:
+def _has_complete_bands(series: Series) -> bool:
     """Return whether the bands of each window are complete and fill it."""
     duration_ms: defaultdict[int, int] = defaultdict(int)
     bands = Counter(record.time_ms for record in series.records if record.band is not None)
@@ -326,11 +328,11 @@ def _whole(series: Series) -> bool:
     )
 
 
-def _overlap(record: Record, following: Record) -> bool:
+def _overlap(record: Record, next_record: Record) -> bool:
     """Return whether two consecutive records overlap; bands of one window do not."""
-    bands = record.band is not None and following.band is not None
-    same = (record.time_ms, record.step_ms) == (following.time_ms, following.step_ms)
-    return record.time_ms + record.step_ms > following.time_ms and not (bands and same)
+    bands = record.band is not None and next_record.band is not None
+    is_same_window = (record.time_ms, record.step_ms) == (next_record.time_ms, next_record.step_ms)
+    return record.time_ms + record.step_ms > next_record.time_ms and not (bands and is_same_window)
 
 
 def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:

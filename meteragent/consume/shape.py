@@ -1,6 +1,6 @@
 """A window as a curve, which has a value at any time, as a mean day, as energies of bands, or as an amount.
 
-A band is simultaneous: all values of a window are within the half width with the stated probability. A curve
+A band is simultaneous: with the stated probability, all values of a window are within the half width. A curve
 made of them by positive functions that sum to 1 (steps, hats) is then as close, everywhere, to the curve made
 in the same way of the measured means (THEORY 4.3). The band does not include the distance between a load and
 its means within a block, because that was not sent (`privacy.curve.error_bound`).
@@ -22,7 +22,7 @@ from meteragent.privacy.totals import half_width_of_window
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A window's block means, in `unit`, between k + 1 `edges_ms`; all within `half_width` together."""
+    """A window's block means, in `unit`, between k + 1 `edges_ms`, with a simultaneous `half_width`."""
 
     edges_ms: Integers
     values: Floats
@@ -50,7 +50,7 @@ class Curve:
 class MeanDay:
     """The mean day of a window that starts at `time_ms`: a value for each band, in `unit`.
 
-    `duration_ms` is the duration of each band in the window. All values are within `half_width` together.
+    `duration_ms` is the duration of each band in the window. The `half_width` is simultaneous.
     """
 
     time_ms: int

@@ -148,15 +148,15 @@ def _cut(values: Any, start_ms: Integers, end_ms: Integers) -> tuple[Integers, I
 
 def _windows(descriptors: tuple[Descriptor, ...], terms: Integers, start_ms: Integers) -> Integers:
     """Return the start of each slot's window."""
-    distinct, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
-    starts = [descriptors[index].window_ms(time_ms) for index, time_ms in distinct.tolist()]
+    distinct_rows, inverse = np.unique(np.column_stack([terms, start_ms]), axis=0, return_inverse=True)
+    starts = [descriptors[index].window_ms(time_ms) for index, time_ms in distinct_rows.tolist()]
     return np.array(starts, np.int64)[inverse.reshape(-1)]
 
 
 def _places(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
     """Return the distinct texts of a column, and for each row the index of its text."""
-    coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
-    return tuple(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64)
+    dictionary = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    return tuple(dictionary.dictionary.to_pylist()), dictionary.indices.to_numpy().astype(np.int64)
 
 
 def _micro(values: Any, pa: Any) -> Integers:

@@ -11,8 +11,8 @@ of `privacy.totals`. Costs of several windows need the energies of all their ban
 
 Energy whose band is unknown (the band "unknown" of a register) has a price only if the tariff gives it one.
 Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval is the
-union of those for each price in that range, which holds the cost with the stated probability whatever the
-price is, and the value is the middle of that interval: no guess of the price.
+union of those for each price in that range, which holds the cost with the stated probability for every such
+price, and the value is the middle of that interval.
 
 How sure the cheapest tariff is
 -------------------------------
@@ -76,7 +76,7 @@ def compare_tariffs(
     """Compare what tariffs would have cost for the same energy, and say how sure the cheapest is.
 
     Raises:
-        ValueError: there are fewer than two tariffs, or two have one name or different currencies; or as
+        ValueError: there are fewer than two tariffs, or two have the same name or different currencies; or as
             `tariff_cost`.
     """
     names = [tariff.name for tariff in tariffs]
@@ -111,8 +111,8 @@ def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
     costs = prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]
     fees = _fees(windows, tariff)
     low, high = float(costs.min(axis=1).sum()) + fees, float(costs.max(axis=1).sum()) + fees
-    noisy, weights = _noisy(windows, prices)
-    parts = list(parts_of(noisy, weights))
+    noisy_windows, weights = _weighted_records(windows, prices)
+    parts = list(parts_of(noisy_windows, weights))
     half = half_width_of_total(parts, coverage) if parts else 0.0
     deviation = sd_of_total(parts) if parts else 0.0
     return Estimate((low + high) / 2, deviation, low - half, high + half, coverage, tariff.currency)
@@ -127,7 +127,7 @@ def _fees(windows: Series, tariff: Tariff) -> float:
     )
 
 
-def _noisy(windows: Series, prices: Floats) -> tuple[Series, Floats]:
+def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
     """Select the records whose price may differ from 0, and the largest size of their weights.
 
     Noise that is symmetric and falls away from 0 spreads a sum more, the larger its weight; so an interval
@@ -147,9 +147,9 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     noise of that range count.
     """
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
-    released = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
-    difference = float(released) + _fees(windows, tariff) - _fees(windows, cheapest)
-    terms = list(_terms(*_noisy(windows, prices)))
+    released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
+    difference = float(released_difference) + _fees(windows, tariff) - _fees(windows, cheapest)
+    terms = list(_terms(*_weighted_records(windows, prices)))
     is_range = bool((prices[:, 0] != prices[:, 1]).any())
     if not terms or (is_range and difference <= 0):
         return 0.0 if difference > 0 else 1.0

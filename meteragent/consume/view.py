@@ -3,7 +3,7 @@
 Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
 Here all values of a day are lowered by one amount, and those that would fall below zero become zero. The
 amount is chosen so that the day's energy stays the same: of all non-negative values with that energy, these
-are the nearest, in squares weighted with duration. This is post-processing and costs no privacy. Single slots
+are the nearest, in squares weighted by duration. This is post-processing and costs no privacy. Single slots
 are biased, small ones upwards and large ones downwards, and intervals do not hold for them.
 """
 
@@ -30,7 +30,7 @@ class View:
 
 
 def nonnegative(series: Series) -> View:
-    """Make the view of a series; if records of a day are missing, of the existing ones."""
+    """Make the view of a series; a day without some records consists of the others."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):

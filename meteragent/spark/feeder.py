@@ -33,7 +33,7 @@ def by_feeder(
     rules: Rules = EVERYTHING,
     coverage: float = 0.95,
 ) -> DataFrame:
-    """Compute totals and means of each feeder and slot: the columns of `consume.Cells`, in no order.
+    """Compute totals and means of each feeder and slot: the columns of `consume.Cells`, in any order.
 
     `releases` are those of archives (meter, start, end, values, d). `feeders` assigns meters to feeders
     (meter, feeder, and `capacity` if the rules use it, instead of `rules.capacity`). Meters missing from it
@@ -71,8 +71,8 @@ def by_feeder(
         F.sum("capacity_u").alias("capacity_u"),
     )
     has_capacity = feeders is not None and "capacity" in feeders.columns
-    marked = _mark_shown(cells, None if has_capacity else windows, terms, rules)
-    return marked.mapInArrow(safely(_figures(terms, coverage)), CELLS)
+    marked_cells = _mark_shown(cells, None if has_capacity else windows, terms, rules)
+    return marked_cells.mapInArrow(safely(_figures(terms, coverage)), CELLS)
 
 
 def _windows(releases: DataFrame, feeders: DataFrame | None) -> DataFrame:
@@ -89,11 +89,11 @@ def _slots(windows: DataFrame) -> DataFrame:
     """Split releases into a row for each slot: feeder, start, end, d, value_u, capacity_u."""
     begin, end = F.unix_micros("start"), F.unix_micros("end")
     step = ((end - begin) / F.size("values")).cast("bigint")
-    exploded = windows.select(
+    slot_rows = windows.select(
         "feeder", "d", "capacity_u", begin.alias("begin"), step.alias("step"), F.posexplode("values")
     )
     start = F.col("begin") + F.col("pos") * F.col("step")
-    return exploded.select(
+    return slot_rows.select(
         "feeder",
         F.timestamp_micros(start).alias("start"),
         F.timestamp_micros(start + F.col("step")).alias("end"),
@@ -111,7 +111,7 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Mark in column `told` the cells that the rules allow to be shown: by capacity or by energies."""
+    """Mark in column `told` the cells that the rules, by capacity or by energies, allow to be shown."""
     enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
         return cells.withColumn("told", enough_homes)
@@ -137,7 +137,7 @@ def _sum(values: str) -> Column:
 
 
 def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
-    """Return the work that turns sums of cells into their figures."""
+    """Return the function that turns sums of cells into their figures."""
     noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -146,20 +146,22 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
             by_id = sorted((entry["d"], entry["count"]) for entry in row)
             noises.append(tuple((*noise_by_id[id_], count) for id_, count in by_id))
         errors = np.array([error_of(noise, coverage) for noise in noises]).reshape(-1, 2)
-        homes, sum_u, shown = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "told"))
-        numbers = figures(homes, sum_u, errors, shown)
-        unchanged = [batch.column(name) for name in ("feeder", "start", "end", "homes")]
+        homes, sum_u, is_shown = (batch.column(name).to_numpy(False) for name in ("homes", "sum_u", "told"))
+        numbers = figures(homes, sum_u, errors, is_shown)
+        key_columns = [batch.column(name) for name in ("feeder", "start", "end", "homes")]
         names = ["feeder", "start", "end", "homes", *numbers._fields, "told"]
-        return pa.RecordBatch.from_arrays([*unchanged, *map(pa.array, numbers), batch.column("told")], names)
+        return pa.RecordBatch.from_arrays(
+            [*key_columns, *map(pa.array, numbers), batch.column("told")], names
+        )
 
     return work
 
 
 def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
-    """Return the work that decides, for each feeder, whether a home may have more than its share."""
+    """Return the function that decides, for each feeder, whether a home may have more than its share."""
     index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 
-    def dominated(rows: list[dict[str, Any]]) -> bool:
+    def may_be_dominated(rows: list[dict[str, Any]]) -> bool:
         names = {name: index for index, name in enumerate(sorted({row["meter"] for row in rows}))}
         sums_u, kinds_of_home = (
             np.zeros((len(names), len(terms)), np.int64),
@@ -173,7 +175,7 @@ def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
         return cannot_rule_out(energy_kwh(sums_u, terms), kinds, terms, rules)
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
-        verdicts = [dominated(rows) for rows in batch.column("homes").to_pylist()]
+        verdicts = [may_be_dominated(rows) for rows in batch.column("homes").to_pylist()]
         return pa.RecordBatch.from_arrays(
             [batch.column("feeder"), pa.array(verdicts)], ["feeder", "dominated"]
         )

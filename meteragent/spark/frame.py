@@ -1,4 +1,4 @@
-"""Data frames: readings -> windows -> releases, by the archive's own functions (`worker`).
+"""Data frames: readings -> windows -> releases, with the archive's own functions (`worker`).
 
 The wide layout needs no shuffle. In the long layout each reading is assigned to every window that it may
 touch. A window then needs nothing else, and Spark groups readings by meter and window, even in streams.
@@ -16,7 +16,7 @@ from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
 from meteragent.spark.worker import KeyFingerprint, safely
 
-OPENED = "meter string, start timestamp, end timestamp"
+INTERVALS = "meter string, start timestamp, end timestamp"
 WINDOWS = "meter string, start timestamp, quanta array<bigint>, end timestamp"
 _TIMES = "spark.sql.parquet.outputTimestampType"
 
@@ -56,22 +56,22 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
 def assign_readings(columns: DataFrame, policy: Policy) -> DataFrame:
     """Repeat readings for each window that they may touch: meter, start, end, time, value."""
     value = columns.schema[policy.columns.value].dataType.simpleString()
-    schema = f"{OPENED}, time timestamp, value {value}"
+    schema = f"{INTERVALS}, time timestamp, value {value}"
     return columns.mapInArrow(safely(worker.assign_readings(policy)), schema)
 
 
 def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
     """Integrate readings, grouped by the windows to which they were assigned."""
-    grouped = groups.agg(F.collect_list(F.struct("time", "value")).alias("readings"))
-    lists = grouped.select("meter", "start", "readings")
+    readings_by_window = groups.agg(F.collect_list(F.struct("time", "value")).alias("readings"))
+    lists = readings_by_window.select("meter", "start", "readings")
     return lists.mapInArrow(safely(worker.read_grouped(policy)), WINDOWS)
 
 
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Release windows: meter, start, end, values, d, key.
 
-    The noise is exact, and the same however Spark divides the work. The ledger is not written: this function
-    is for callers that keep their own (`sanitise_archive` and `stream` write the key's).
+    The noise is exact, and does not depend on how Spark divides the work. The ledger is not written: this
+    function is for callers that keep their own (`sanitise_archive` and `stream` write the key's).
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.
@@ -101,7 +101,8 @@ def settle(windows: DataFrame, policy: Policy) -> DataFrame:
 def sort_into_parts(releases: DataFrame, parts: int) -> DataFrame:
     """Put releases into `parts` parts by a hash of name and start, each sorted by start and name.
 
-    The number of parts is fixed, since Spark would otherwise choose one by the amount of data it shuffles.
+    The number of parts is fixed, because Spark would otherwise choose it by the amount of data that it
+    shuffles.
     """
     return releases.repartition(parts, "meter", "start").sortWithinPartitions("start", "meter")
 
@@ -121,10 +122,10 @@ def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     names = policy.columns
     if layout_of(readings, policy) == "long":
         columns = readings.select(names.meter, names.time)
-        return columns.mapInArrow(safely(worker.opened_windows(policy)), OPENED).distinct()
+        return columns.mapInArrow(safely(worker.opened_windows(policy)), INTERVALS).distinct()
     count = F.when(F.col(names.value).isNotNull(), F.size(names.value)).alias("numbers")
     columns = readings.select(names.meter, names.time, count)
-    return columns.mapInArrow(safely(worker.check_rows(policy)), f"{OPENED}, fits boolean")
+    return columns.mapInArrow(safely(worker.check_rows(policy)), f"{INTERVALS}, fits boolean")
 
 
 def mark_taken(windows: DataFrame, others: DataFrame) -> DataFrame:
@@ -132,8 +133,8 @@ def mark_taken(windows: DataFrame, others: DataFrame) -> DataFrame:
     overlaps = F.exists(
         "taken", lambda interval: (interval["start"] < F.col("end")) & (F.col("start") < interval["end"])
     )
-    joined = windows.join(others, "meter", "left")
-    return joined.withColumn("taken", F.coalesce(overlaps, F.lit(False)))
+    rows = windows.join(others, "meter", "left")
+    return rows.withColumn("taken", F.coalesce(overlaps, F.lit(False)))
 
 
 def drop_taken(windows: DataFrame, others: DataFrame) -> DataFrame:

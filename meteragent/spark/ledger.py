@@ -15,7 +15,7 @@ from meteragent.archive.ledger import SCHEMA, Ledger, parts_of
 from meteragent.archive.policy import Policy
 from meteragent.domain.errors import ArchiveError
 from meteragent.spark import worker
-from meteragent.spark.frame import OPENED
+from meteragent.spark.frame import INTERVALS
 from meteragent.spark.worker import KeyFingerprint, safely
 
 
@@ -35,33 +35,35 @@ def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
         return spark.createDataFrame(
             [], "meter string, taken array<struct<start: timestamp, end: timestamp>>"
         )
-    rows = spark.read.schema(OPENED).parquet(*files)
+    rows = spark.read.schema(INTERVALS).parquet(*files)
     by_time = Window.partitionBy("meter").orderBy("start", "end")
     latest_end = F.max("end").over(by_time.rowsBetween(Window.unboundedPreceding, -1))
     is_first = F.coalesce(latest_end < F.col("start"), F.lit(True)).cast("int")
-    stretched = rows.withColumn("begins", is_first).withColumn("stretch", F.sum("begins").over(by_time))
-    merged = stretched.groupBy("meter", "stretch").agg(
+    stretches = rows.withColumn("begins", is_first).withColumn("stretch", F.sum("begins").over(by_time))
+    intervals = stretches.groupBy("meter", "stretch").agg(
         F.min("start").alias("start"), F.max("end").alias("end")
     )
-    return merged.groupBy("meter").agg(F.collect_list(F.struct("start", "end")).alias("taken"))
+    return intervals.groupBy("meter").agg(F.collect_list(F.struct("start", "end")).alias("taken"))
 
 
 def add_ids(windows: DataFrame, policy: Policy) -> DataFrame:
     """Add to windows (meter, start, end) the ids of their descriptor and key: d, key."""
     fingerprint = KeyFingerprint.of(Key.load(policy.key_file))
-    return windows.mapInArrow(safely(worker.add_ids(policy, fingerprint)), f"{OPENED}, d string, key string")
+    return windows.mapInArrow(
+        safely(worker.add_ids(policy, fingerprint)), f"{INTERVALS}, d string, key string"
+    )
 
 
 def ledger_rows(windows: DataFrame, policy: Policy) -> pa.Table:
     """Return windows (meter, start, end, d, key) as rows of the ledger, by meter and start."""
     same_terms = Window.partitionBy("meter", "d", "key").orderBy("start")
     is_first = F.coalesce(F.lag("end").over(same_terms) != F.col("start"), F.lit(True))
-    numbered = windows.withColumn("begins", is_first.cast("int"))
-    stretched = numbered.withColumn("stretch", F.sum("begins").over(same_terms))
-    grouped = stretched.groupBy("meter", "d", "key", "stretch").agg(
+    numbered_rows = windows.withColumn("begins", is_first.cast("int"))
+    stretches = numbered_rows.withColumn("stretch", F.sum("begins").over(same_terms))
+    ledger_stretches = stretches.groupBy("meter", "d", "key", "stretch").agg(
         F.min("start").alias("start"), F.max("end").alias("end"), F.count(F.lit(1)).alias("windows")
     )
-    table = grouped.orderBy("meter", "start").toArrow().combine_chunks()
+    table = ledger_stretches.orderBy("meter", "start").toArrow().combine_chunks()
     starts = table.column("start").cast(TIME).combine_chunks()
     terms_index, terms = policy.terms(milliseconds(starts))
     row_terms = [terms[index] for index in terms_index.tolist()]

@@ -2,10 +2,10 @@
 
 The lock, the run's id, the ledger's rows and the manifest are the local engine's. Parts are cut differently:
 a window's part follows from a hash of its start and of its meter's public name, and its position in the part
-from both; only releases are shuffled for that. So neither depends on the input's order or on the meters' own
-names. Any output left by a killed run is deleted and written again, with the same bytes. Files, key and
-ledger must have the same paths on the driver and on the workers. While Spark groups readings of the long
-layout, they are in shuffle files (`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
+follows from both; only releases are shuffled for that. So neither depends on the input's order or on the
+meters' own names. Any output left by a killed run is deleted and written again, with the same bytes. Files,
+key and ledger must have the same paths on the driver and on the workers. While Spark groups readings of the
+long layout, they are in shuffle files (`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
 """
 
 import os
@@ -53,19 +53,19 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: ProgressReport
         "PYSPARK_PYTHON", sys.executable
     )  # otherwise workers run the first python3 on their path
     spark = SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    with _translated_errors():
+    with _translate_errors():
         return archive.sanitise_archive(policy, path, out, show, _Spark(spark))
 
 
 class _Spark:
-    """The engine of Spark: two passes, each a query."""
+    """The engine that uses Spark: two passes, each of them a query."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     @property
     def cut(self) -> list[Any]:
-        """The facts that decide where Spark's parts end: a hash of name and start."""
+        """The values that decide where Spark's parts end: a hash of name and start."""
         return ["spark", "by hash", _NUMBERS]
 
     def debits(
@@ -76,11 +76,11 @@ class _Spark:
         with show("account", source.rows, "row") as progress:
             windows = frame.opened_windows(self._readings(source), policy).persist()
             try:
-                count = _checked(windows, source)
-                fresh = frame.drop_taken(
+                count = _check_windows(windows, source)
+                new_windows = frame.drop_taken(
                     windows.drop("fits"), taken_intervals(self._spark, ledger, account.run)
                 )
-                table = ledger_rows(add_ids(fresh, policy), policy)
+                table = ledger_rows(add_ids(new_windows, policy), policy)
             finally:
                 windows.unpersist()
             progress(source.rows)
@@ -97,16 +97,16 @@ class _Spark:
     ) -> Parts:
         """Write all parts, or none if the manifest says that the output is complete."""
         parts = sorted(out.glob("part-*.parquet"))
-        existing = manifest.find(out, account.run, self.cut)
-        if existing is not None and existing["complete"]:
+        manifest_facts = manifest.find(out, account.run, self.cut)
+        if manifest_facts is not None and manifest_facts["complete"]:
             return Parts(0, len(parts), None)
         for part in parts:
             part.unlink()
         with show("release", source.rows, "row") as progress:
             windows = frame.windows(self._readings(source), source.policy)
-            fresh = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
+            new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
             releases = frame.sort_into_parts(
-                frame.add_noise(fresh, source.policy), _parts(account, source.policy)
+                frame.add_noise(new_windows, source.policy), _parts(account, source.policy)
             )
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
@@ -125,7 +125,7 @@ def _parts(account: Account, policy: Policy) -> int:
     return max(1, -(-account.released_windows * policy.usual.n // _NUMBERS))
 
 
-def _checked(windows: DataFrame, source: Source) -> int:
+def _check_windows(windows: DataFrame, source: Source) -> int:
     """Return the number of windows.
 
     Raises:
@@ -136,16 +136,16 @@ def _checked(windows: DataFrame, source: Source) -> int:
     misfit_count = windows.where(~F.col("fits")).count()
     if misfit_count:
         raise misfits(misfit_count, source)
-    repeated = windows.groupBy("meter", "start").count().where("count > 1")
-    example = repeated.orderBy("meter", "start").first()
+    repeats = windows.groupBy("meter", "start").count().where("count > 1")
+    example = repeats.orderBy("meter", "start").first()
     if example is not None:
-        copies = repeated.agg(F.sum("count") - F.count("count")).collect()[0][0]
+        copies = repeats.agg(F.sum("count") - F.count("count")).collect()[0][0]
         raise duplicates(copies, example["meter"], round(example["start"].timestamp() * 1000))
     return windows.count()
 
 
 def _rename_parts(out: Path) -> int:
-    """Give the parts that Spark has written their names; return how many there are."""
+    """Rename the parts that Spark has written; return their number."""
     parts = sorted((out / _STAGING).glob("part-*.parquet"))
     for index, part in enumerate(parts):
         part.rename(out / f"part-{index:05}.parquet")
@@ -155,7 +155,7 @@ def _rename_parts(out: Path) -> int:
 
 
 @contextmanager
-def _translated_errors() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn Spark's errors into our own, since Spark quotes plans and stacks at length.
 
     Raises:

@@ -56,7 +56,7 @@ from meteragent.spark.ledger import debit, taken_intervals
 from meteragent.spark.worker import safely
 
 Sink = Callable[[DataFrame, int], None]
-"""A function of a micro-batch's releases and its number; after a crash it is called with the same again."""
+"""A function of a micro-batch's releases and its number; after a crash it is called again with both."""
 
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -68,14 +68,14 @@ _log = logging.getLogger(__name__)
 def stream(
     readings: DataFrame, policy: Policy, sink: Sink, checkpoint: str, **trigger: Any
 ) -> Iterator[StreamingQuery]:
-    """Run a query that gives releases to a sink; stop it and unlock the ledger when the context ends.
+    """Run a query that passes releases to a sink; stop it and unlock the ledger when the context ends.
 
     Args:
         readings: a streaming frame of the columns that the policy names, in either layout; its source must be
             able to deliver the same data again (Kafka, files), which MQTT cannot.
         policy: the terms of the release.
         sink: where releases go, such as `folder(out, policy)`.
-        checkpoint: the folder of the query's state: never delete it, never copy it.
+        checkpoint: the folder of the query's state, which must not be deleted or copied.
         trigger: as `DataStreamWriter.trigger` takes it, such as processingTime="1 minute".
 
     Raises:
@@ -122,25 +122,29 @@ def descriptors(policy: Policy) -> list[dict[str, Any]]:
 def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     """Return windows as quanta, each once the watermark has passed it: meter, start, quanta, end.
 
-    If a window of the wide layout arrives several times before it closes, the least copy counts.
+    If a window of the wide layout arrives several times before it closes, the smallest copy counts.
     """
     kind, time = layout_of(readings, policy), policy.columns.time
     # Spark fixes the current time of a micro-batch, so it is the same when the micro-batch is repeated.
     ahead = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
     early = F.col(time) > ahead
-    observed = readings.select(*policy.columns).observe(
+    counted_readings = readings.select(*policy.columns).observe(
         "readings", F.count(F.lit(1)).alias("read"), F.count_if(early).alias("early")
     )
-    timely = observed.where(~early).withWatermark(time, f"{policy.usual.lateness_ms} milliseconds")
-    mark = timely.schema[time].metadata
+    timely_readings = counted_readings.where(~early).withWatermark(
+        time, f"{policy.usual.lateness_ms} milliseconds"
+    )
+    mark = timely_readings.schema[time].metadata
     if kind == "wide":
-        windows = timely.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
+        windows = timely_readings.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
         ends = windows.withColumn("closes", F.col("end").alias("closes", metadata=mark))
         lowest = ends.groupBy("meter", "start", "end", "closes").agg(F.min("quanta").alias("quanta"))
         return lowest.select("meter", "start", "quanta", "end")
     last = F.timestamp_add("MILLISECOND", F.lit(policy.lead_ms), F.col("end"))
-    assigned = assign_readings(timely, policy).withColumn("closes", last.alias("closes", metadata=mark))
-    return integrate_groups(assigned.groupBy("meter", "start", "closes"), policy)
+    assignments = assign_readings(timely_readings, policy).withColumn(
+        "closes", last.alias("closes", metadata=mark)
+    )
+    return integrate_groups(assignments.groupBy("meter", "start", "closes"), policy)
 
 
 @dataclass
@@ -160,17 +164,17 @@ class _Closing:
         windows = settle(mark_taken(windows, self.taken), self.policy).persist()
         try:
             count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
-            free = windows.where(F.col("values").isNotNull())
+            new_windows = windows.where(F.col("values").isNotNull())
             _log.info(
                 "micro-batch %d: %d windows released, %d refused", batch, count, windows.count() - count
             )
-            self.sink(free.drop("name"), batch)
+            self.sink(new_windows.drop("name"), batch)
         finally:
             windows.unpersist()
 
 
 def _query(spark: SparkSession) -> str:
-    """Return the id of the query that is running here, which is kept in the checkpoint."""
+    """Return the id of the query that is running here; the checkpoint keeps it."""
     return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 

@@ -1,12 +1,12 @@
-"""Functions of record batches that run on Spark's workers, built from an archive's functions.
+"""Functions that process record batches on Spark's workers, built from an archive's functions.
 
 Rules.
 
-* A worker's exception ends up in logs, which must not hold readings, and the text that Arrow or numpy gave it
-  quotes values. So only the type of an exception that is not ours is passed on (`safely`).
-* A worker reads the key from its file, and keeps it while the file stays the same. The key is in no closure,
-  plan or event log. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task that
-  is retried elsewhere must not use a different key.
+* A worker's exception ends up in logs, which must not contain readings, and texts from Arrow or numpy quote
+  values. So only the type of an exception that is not ours is passed on (`safely`).
+* A worker reads the key from its file, and keeps it while the file stays the same. No closure, plan or event
+  log contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task
+  that is retried elsewhere must not use a different key.
 * Spark's times are microseconds; an archive's are milliseconds, rounded down.
 """
 
@@ -37,7 +37,7 @@ class WorkerError(MeteragentError):
 
 
 def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Apply work to each batch, in the form that Spark expects; errors quote no value."""
+    """Return a function that applies `work` to each batch, as Spark expects; its errors quote no value."""
 
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -47,7 +47,7 @@ def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch
 
 
 def _attempt(work: Work, batch: RecordBatch) -> RecordBatch:
-    """Apply work to a batch, or raise WorkerError."""
+    """Apply `work` to a batch, or raise WorkerError."""
     try:
         return work(batch)
     except MeteragentError as error:
@@ -105,7 +105,7 @@ def assign_readings(policy: Policy) -> Work:
 
     def work(batch: RecordBatch) -> RecordBatch:
         meters, times = _meters_and_times(batch, policy)
-        rows, starts = _touched_windows(times, policy)
+        rows, starts = _reachable_windows(times, policy)
         columns = {
             "meter": meters.take(pa.array(rows)),
             "start": _times(starts),
@@ -118,17 +118,17 @@ def assign_readings(policy: Policy) -> Work:
     return work
 
 
-def _touched_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, Integers]:
+def _reachable_windows(times_ms: Integers, policy: Policy) -> tuple[Integers, Integers]:
     """Return the windows that the spans of readings may touch: index of the reading, start of the window."""
     begins = times_ms - policy.lead_ms
     rows, starts = np.arange(times_ms.size), policy.starts(begins)
-    touched = [(rows, starts)]
+    pairs = [(rows, starts)]
     while rows.size:
-        following = policy.ends(starts)
-        reached = following < begins[rows] + policy.reach_ms
-        rows, starts = rows[reached], following[reached]
-        touched.append((rows, starts))
-    every_row, every_start = zip(*touched, strict=True)
+        next_starts = policy.ends(starts)
+        is_reached = next_starts < begins[rows] + policy.reach_ms
+        rows, starts = rows[is_reached], next_starts[is_reached]
+        pairs.append((rows, starts))
+    every_row, every_start = zip(*pairs, strict=True)
     return np.concatenate(every_row), np.concatenate(every_start)
 
 
@@ -143,8 +143,8 @@ def opened_windows(policy: Policy) -> Work:
     def work(batch: RecordBatch) -> RecordBatch:
         meters, times = _meters_and_times(batch, policy)
         table = pa.table({"meter": meters, "start": policy.starts(times - policy.lead_ms)})
-        opened = table.group_by(["meter", "start"]).aggregate([]).combine_chunks()
-        return _intervals(opened.column("meter").chunk(0), opened.column("start").to_numpy(), policy)
+        windows = table.group_by(["meter", "start"]).aggregate([]).combine_chunks()
+        return _intervals(windows.column("meter").chunk(0), windows.column("start").to_numpy(), policy)
 
     return work
 
@@ -189,20 +189,24 @@ def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
 
     def work(batch: RecordBatch) -> RecordBatch:
         taken = batch.column("taken")
-        free, refused = batch.filter(pc.invert(taken)), _columns(batch.filter(taken))
-        released = {**_columns(_add_noise(free, policy, fingerprint)), "name": free.column("meter")}
-        remaining = {"name": refused["meter"], "start": refused["start"], "end": refused["end"]}
-        refused_count = len(refused["meter"])
+        free, refused_rows = batch.filter(pc.invert(taken)), _columns(batch.filter(taken))
+        released_columns = {**_columns(_add_noise(free, policy, fingerprint)), "name": free.column("meter")}
+        refused_columns = {
+            "name": refused_rows["meter"],
+            "start": refused_rows["start"],
+            "end": refused_rows["end"],
+        }
+        refused_count = len(refused_rows["meter"])
         columns = {
             name: pa.concat_arrays(
                 [
                     column,
-                    remaining[name].cast(column.type)
-                    if name in remaining
+                    refused_columns[name].cast(column.type)
+                    if name in refused_columns
                     else pa.nulls(refused_count, column.type),
                 ]
             )
-            for name, column in released.items()
+            for name, column in released_columns.items()
         }
         return _for_spark(columns)
 
@@ -224,8 +228,8 @@ def by_slots(policy: Policy) -> Work:
 def _add_noise(batch: RecordBatch, policy: Policy, fingerprint: KeyFingerprint) -> RecordBatch:
     """Add noise to windows, under the key of this machine."""
     columns = [batch.column("meter"), batch.column("start").cast(kernel.TIME), batch.column("quanta")]
-    typed = [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)]
-    windows = pa.record_batch(typed, schema=kernel.WINDOWS)
+    typed_columns = [column.cast(field.type) for column, field in zip(columns, kernel.WINDOWS, strict=True)]
+    windows = pa.record_batch(typed_columns, schema=kernel.WINDOWS)
     return kernel.release(windows, policy, key_of(policy.key_file, fingerprint))
 
 

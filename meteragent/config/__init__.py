@@ -7,7 +7,6 @@ the parameters of the mechanism.
 """
 
 import contextlib
-import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -16,15 +15,16 @@ from meteragent.config.accept import missing_extras, refusals
 from meteragent.config.accept import warnings as load_warnings
 from meteragent.config.files import endpoint, exposed, read_secret, reason
 from meteragent.config.form import EXPLAINED_MAX, Form
-from meteragent.config.lines import line_of, lines, path_of
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
-from meteragent.config.refuse import problems, raise_all
+from meteragent.config.refuse import problems
 from meteragent.config.schema import schema
 from meteragent.config.source import decoder, fleet_share, forget_ms, has_times, reports_on_change, topic_of
 from meteragent.config.tariff import Month, band_names, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import line_of, lines, path_of
+from meteragent.domain.refusal import not_toml, raise_all
 
 __all__ = [
     "Archive",
@@ -60,9 +60,6 @@ __all__ = [
 ]
 
 
-_PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
-
-
 def load(path: Path) -> Config:
     """Read and check a configuration file.
 
@@ -92,7 +89,7 @@ def parse(text: str) -> Config:
     try:
         document = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:  # also for endless digits or brackets
-        raise _not_toml(error, text) from None
+        raise not_toml(error, text) from None
     form = Form(document, text)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
@@ -119,13 +116,3 @@ def _raise(errors: list[ConfigError]) -> None:
         summary = ConfigError("", f"{len(errors) - EXPLAINED_MAX} more errors", expected)
         errors = [*errors[:EXPLAINED_MAX], summary]
     raise_all(errors)
-
-
-def _not_toml(error: Exception, text: str) -> ConfigError:
-    """Return the refusal of a text that is not TOML, with the reason and the line."""
-    message = "brackets nested too deeply" if isinstance(error, RecursionError) else str(error)
-    place = _PLACE.search(message)
-    refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', message)})", "TOML")
-    if place is not None:
-        refusal.line = int(place[1]) if place[1] else max(1, len(text.splitlines()))
-    return refusal

@@ -15,16 +15,13 @@ under the name that it has in the file.
 
 import copy
 import difflib
-import re
 from collections.abc import Sequence
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from meteragent.config.lines import Path, line_of, lines, path_of
 from meteragent.config.model import (
     Archive,
     Budget,
@@ -41,6 +38,8 @@ from meteragent.config.model import (
     Window,
 )
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, line_of, lines, path_of
+from meteragent.domain.refusal import expectation, key_text, value_text
 
 SHARED = ("store", "page", "tariff", "archive")
 """The tables beside those of the streams."""
@@ -86,24 +85,8 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
 Elements of lists other than streams have no stand-in, because a wrong element drops its list.
 """
 
-_EXPECTED = {
-    "bool_type": "true or false",
-    "dict_type": "a table",
-    "int_type": "a whole number",
-    "model_type": "a table",
-    "path_type": "a path, as a text",
-    "string_type": "a text",
-    "tuple_type": "a list",
-}
-"""The expected value in plain words, by the type of pydantic's error, whose text is in terms of Python."""
-
-_QUOTED = re.compile(r"'([^']*)'")
-_SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
-_KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a number", list: "a list"}
 _KEY_OF_TABLE = "[key]"
 """The end of pydantic's place of a wrong key, as opposed to its value."""
-_TEXT_MAX = 60
-"""The largest number of characters of a value that an error repeats."""
 
 
 class Form:
@@ -202,21 +185,9 @@ class Form:
             expected = _REQUIRED.get(names, (None, "a value"))[1]
             self._refuse(detail["loc"], "nothing", f"{expected}: this key has no default")
             return
-        meant = None
-        expected = _EXPECTED.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
-        if detail["type"] in ("literal_error", "enum"):
-            expected = str(detail["ctx"]["expected"])
-            meant = _nearest(detail["input"], _QUOTED.findall(expected))
-        elif detail["type"] in ("too_long", "too_short"):
-            limits = detail["ctx"]
-            expected = (
-                f"at most {limits['max_length']} values"
-                if "max_length" in limits
-                else f"at least {limits['min_length']} value"
-            )
-        expected = expected.replace("Input should be", "a value")
+        expected, meant = expectation(detail)
         place = tuple(part for part in detail["loc"] if part != _KEY_OF_TABLE)
-        self._refuse(place, _value_text(path[-1], detail["input"]), expected, meant)
+        self._refuse(place, value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
         """Replace a required value by its stand-in; remove any other value, so that its default applies."""
@@ -254,7 +225,7 @@ class Form:
     def _refuse(self, path: Path, value: str, expected: str, meant: str | None = None) -> None:
         """Record an error of a key, under the key's name in the file."""
         file_path = self._as_written(path)
-        error = ConfigError(_key_of(file_path), value, expected, meant=meant)
+        error = ConfigError(key_text(file_path), value, expected, meant=meant)
         error.line = line_of(file_path, self._lines)
         self.errors.append(error)
 
@@ -285,11 +256,6 @@ def _is_short_of_valid_values(detail: ErrorDetails) -> bool:
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
-def _key_of(path: Path) -> str:
-    """Return a path as text, such as `stream[1].privacy.radius`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
-
-
 def _in_stream(path: Path) -> Path:
     """Return a path relative to its stream; return a path of a shared table unchanged."""
     return path[2:] if path[:1] == ("stream",) and len(path) > 1 else path
@@ -301,29 +267,3 @@ def _elsewhere(name: str) -> str | None:
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"
     return places[0] if len(places) == 1 else None
-
-
-def _nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return the word that is closest to a value, ignoring capitals; None if no word is close."""
-    if not isinstance(value, str):
-        return None
-    matches = [word for word in words if word.lower() == value.lower()]
-    matches = matches or difflib.get_close_matches(value, words, n=1)
-    return repr(matches[0]) if matches else None
-
-
-def _value_text(name: str | int, value: Any) -> str:
-    """Return a value as an error shows it: no address, no secret, and only the start of a long text.
-
-    Somebody may have put a password into an address, or a secret where the name of its file belongs.
-    """
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list) and any(isinstance(element, list | dict) for element in value):
-        return "a list of lists or tables"
-    if _SECRET.search(str(name)):
-        return _KINDS.get(type(value), "a value of another kind")
-    text = str(value) if isinstance(value, Decimal) else repr(value)
-    if "://" in text:
-        return "an address"
-    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]} .."

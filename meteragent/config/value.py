@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
-from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from meteragent.domain import identity
+from meteragent.domain.figures import parse_exact
 from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, Hours, parse_duration
 from meteragent.domain.units import UNIT_FACTOR
 
@@ -24,34 +24,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
-_EXPONENT = re.compile(r"[eE][+-]?(\d+)")
-_EXPONENT_MAX = 30
-"""The largest exponent of ten. An integer of a million digits is not a setting, and would stall the check."""
-_EXPONENT_DIGITS = 3
-_NUMBER_CHARS_MAX = 100
-
-
-def _number(value: Any) -> Fraction:
-    """Read an exact number."""
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
-        raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
-    if not _is_ordinary(value):
-        raise ValueError("a number of ordinary size, such as 220, 0.5 or '1/3'")
-    try:
-        return Fraction(value)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError("a finite number such as 220, 0.5 or '1/3'") from None
-
-
-def _is_ordinary(value: int | Decimal | str) -> bool:
-    """Return whether a number, in any notation, is small enough to compute with without delay."""
-    if isinstance(value, str):
-        exponent = _EXPONENT.search(value)
-        return len(value) <= _NUMBER_CHARS_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)
-    if isinstance(value, int):
-        return value.bit_length() <= 4 * _EXPONENT_MAX
-    return not value.is_finite() or abs(value.adjusted()) <= _EXPONENT_MAX
-
 
 def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
@@ -59,7 +31,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     def validate(value: Any) -> int:
         """Parse a value; raises ValueError if it is not a string, or as `parse`."""
         if not isinstance(value, str):
-            raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see _number
+            raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)
 
     return validate
@@ -84,7 +56,7 @@ def _energy_wh(value: Any) -> Fraction:
 def parse_length(value: Any) -> int | str:
     """Read the length of a window, in ms or as a unit of the calendar."""
     if not isinstance(value, str):
-        raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see _number
+        raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
     if value in CALENDAR_UNITS:
         return value
     try:
@@ -151,7 +123,7 @@ def _currency(value: Any) -> str:
 def _template(value: Any) -> str:
     """Check a topic with its placeholders."""
     if not isinstance(value, str):
-        raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see _number
+        raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see parse_exact
     identity.parse_template(value)
     return value
 
@@ -183,9 +155,9 @@ def _number_schema(**bounds: int) -> WithJsonSchema:
 
 _DURATION = _string_schema(r"[0-9]+(ms|s|min|h|d)", "500ms", "10s", "30min", "24h", "30d")
 
-Number = Annotated[Fraction, BeforeValidator(_number), _number_schema()]
-Positive = Annotated[Fraction, BeforeValidator(_number), Field(gt=0), _number_schema(exclusiveMinimum=0)]
-NotNegative = Annotated[Fraction, BeforeValidator(_number), Field(ge=0), _number_schema(minimum=0)]
+Number = Annotated[Fraction, BeforeValidator(parse_exact), _number_schema()]
+Positive = Annotated[Fraction, BeforeValidator(parse_exact), Field(gt=0), _number_schema(exclusiveMinimum=0)]
+NotNegative = Annotated[Fraction, BeforeValidator(parse_exact), Field(ge=0), _number_schema(minimum=0)]
 Duration = Annotated[int, BeforeValidator(_text(parse_duration)), _DURATION]
 Span = Annotated[int, BeforeValidator(_text(parse_duration)), Field(gt=0), _DURATION]
 _LENGTH = _string_schema("([0-9]+(ms|s|min|h|d)|1w|1mo)", "30min", "1d", "1mo")

@@ -1,10 +1,39 @@
-"""Numbers as text for people: exact numbers in full, others to three figures."""
+"""Numbers as text: exact numbers as they are written in a file, others for people, to three figures."""
 
+import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 _DIGITS = 60
 _WHOLE_FROM = 999.5
+_EXPONENT = re.compile(r"[eE][+-]?(\d+)")
+_EXPONENT_MAX = 30
+"""The largest exponent of ten. An integer of a million digits is not a setting, and would stall the check."""
+_EXPONENT_DIGITS = 3
+_NUMBER_CHARS_MAX = 100
+
+
+def parse_exact(value: Any) -> Fraction:
+    """Parse an exact number of a TOML file; raises ValueError with the expected value if it is not one."""
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
+        raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
+    if not _is_ordinary(value):
+        raise ValueError("a number of ordinary size, such as 220, 0.5 or '1/3'")
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError("a finite number such as 220, 0.5 or '1/3'") from None
+
+
+def _is_ordinary(value: int | Decimal | str) -> bool:
+    """Return whether a number, in any notation, is small enough to compute with without delay."""
+    if isinstance(value, str):
+        exponent = _EXPONENT.search(value)
+        return len(value) <= _NUMBER_CHARS_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)
+    if isinstance(value, int):
+        return value.bit_length() <= 4 * _EXPONENT_MAX
+    return not value.is_finite() or abs(value.adjusted()) <= _EXPONENT_MAX
 
 
 def exact(number: Fraction) -> str:

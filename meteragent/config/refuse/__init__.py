@@ -6,16 +6,17 @@ is wrong or an earlier check has refused it: another refusal could be a mere con
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import chain
 
 from meteragent.config import nested
-from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Config, Stream
 from meteragent.config.refuse import peak, privacy, shares, source, tariff, together, weights, window
 from meteragent.config.refuse.check import GRID, Problems, depends, reads
-from meteragent.domain.errors import ConfigError, ConfigErrors
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, path_of
 from meteragent.domain.presets import PRESETS
+from meteragent.domain.refusal import raise_all
 
 _DIVIDED = (
     *("privacy.shares", "privacy.preset", "privacy.level", "privacy.hide", "window.timezone"),
@@ -31,13 +32,6 @@ def refuse(config: Config, *, flat: bool) -> None:
     If `flat`, the file has one stream, whose keys are named without `stream[0]`.
     """
     raise_all(problems(config, flat=flat))
-
-
-def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise a ConfigError that holds all problems, if there are any, sorted by line, without a line last."""
-    errors = sorted(problems, key=lambda error: (error.line is None, error.line))
-    if errors:
-        raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
 
 
 def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) -> Problems:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Stream
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, path_of
 
 Problems = Iterator[ConfigError]
 """Refusals, whose keys are relative to the stream."""

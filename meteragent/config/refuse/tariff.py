@@ -3,11 +3,11 @@
 import difflib
 from collections.abc import Collection, Iterator, Sequence
 
-from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Config, Tariff
 from meteragent.config.refuse.check import GRID, Problems, depends
 from meteragent.config.tariff import band_names
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, path_of
 from meteragent.domain.shape import UNKNOWN_BAND
 
 _BANDS = tuple(map(path_of, (*GRID, "source.kind")))

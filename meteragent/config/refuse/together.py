@@ -3,13 +3,13 @@
 import ipaddress
 from collections.abc import Collection, Sequence
 
-from meteragent.config.lines import Path, path_of
 from meteragent.config.model import Page, Stream
 from meteragent.config.refuse.check import Problems, depends
 from meteragent.config.source import branches
 from meteragent.config.terms import metric, sink_url, space
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, path_of
 from meteragent.domain.shape import Metric, Space
 from meteragent.mqtt import Endpoint
 

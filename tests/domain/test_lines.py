@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.config.lines import line_of, lines, path_of
+from meteragent.domain.lines import line_of, lines, path_of
 from tests.support.not_run import ROOT
 
 # Documents as people, and people who mean harm, write them ------------------------------------------

@@ -1,0 +1,96 @@
+"""The texts of refusals of a TOML file: the value found, the value expected, the nearest word.
+
+`config.form` and `decode.profile_file` share them, so that a profile is refused as a configuration is.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from meteragent.domain.errors import ConfigError, ConfigErrors
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a table",
+    "path_type": "a path, as a text",
+    "string_type": "a text",
+    "tuple_type": "a list",
+}
+"""The expected value in plain words, by the type of pydantic's error, whose text is in terms of Python."""
+
+_QUOTED = re.compile(r"'([^']*)'")
+_SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
+_KINDS: dict[type, str] = {bool: "a boolean", int: "a number", Decimal: "a number", list: "a list"}
+_PLACE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
+_TEXT_MAX = 60
+"""The largest number of characters of a value that an error repeats."""
+
+
+def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the value that pydantic expected, by the details of its error, and the nearest word if any."""
+    expected, limits = _EXPECTED.get(detail["type"]), detail.get("ctx", {})
+    meant = None
+    if detail["type"] in ("literal_error", "enum"):
+        expected = str(limits["expected"])
+        meant = nearest(detail["input"], _QUOTED.findall(expected))
+    elif detail["type"] in ("too_long", "too_short"):
+        expected = (
+            f"at most {limits['max_length']} values"
+            if "max_length" in limits
+            else f"at least {limits['min_length']} value"
+        )
+    expected = expected or detail["msg"].removeprefix("Value error, ")
+    return expected.replace("Input should be", "a value"), meant
+
+
+def key_text(path: Sequence[str | int]) -> str:
+    """Return a path as text, such as `stream[1].privacy.radius`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def nearest(value: Any, words: Sequence[str]) -> str | None:
+    """Return the word that is closest to a value, ignoring capitals; None if no word is close."""
+    if not isinstance(value, str):
+        return None
+    matches = [word for word in words if word.lower() == value.lower()]
+    matches = matches or difflib.get_close_matches(value, words, n=1)
+    return repr(matches[0]) if matches else None
+
+
+def value_text(name: str | int, value: Any) -> str:
+    """Return a value as an error shows it: no address, no secret, and only the start of a long text.
+
+    Somebody may have put a password into an address, or a secret where the name of its file belongs.
+    """
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list) and any(isinstance(element, list | dict) for element in value):
+        return "a list of lists or tables"
+    if _SECRET.search(str(name)):
+        return _KINDS.get(type(value), "a value of another kind")
+    text = str(value) if isinstance(value, Decimal) else repr(value)
+    if "://" in text:
+        return "an address"
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]} .."
+
+
+def not_toml(error: Exception, text: str) -> ConfigError:
+    """Return the refusal of a text that is not TOML, with the reason and the line."""
+    message = "brackets nested too deeply" if isinstance(error, RecursionError) else str(error)
+    place = _PLACE.search(message)
+    refusal = ConfigError("", f"text that is not TOML ({_PLACE.sub('', message)})", "TOML")
+    if place is not None:
+        refusal.line = int(place[1]) if place[1] else max(1, len(text.splitlines()))
+    return refusal
+
+
+def raise_all(problems: Iterable[ConfigError]) -> None:
+    """Raise a ConfigError that holds all problems, if there are any, sorted by line, without a line last."""
+    errors = sorted(problems, key=lambda error: (error.line is None, error.line))
+    if errors:
+        raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

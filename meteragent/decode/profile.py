@@ -8,12 +8,25 @@ the device's documentation. The configuration repeats both, and the profile refu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from meteragent.decode import Decoder, PayloadNumber
 from meteragent.decode.number import scaled
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Reading
 from meteragent.domain.units import UNIT_FACTOR, Kind
+
+Direction = Literal["import", "export", "net", "both"]
+"""What a number counts: energy drawn, fed in, drawn less fed in, or drawn and fed in together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the facts of a profile are from: an address, the day, and whether they were captured."""
+
+    address: str
+    date: str
+    facts: Literal["captured", "from documentation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +38,7 @@ class Quantity:
     interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
     unambiguous time; the time of arrival counts instead. `step_wh` is the step in which an energy is counted,
     if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed.
+    `direction` is None if it is unknown. `topic` is how the topic of a bare number of this quantity ends.
     """
 
     kind: Kind
@@ -35,6 +49,8 @@ class Quantity:
     step_wh: Fraction | None = None
     is_count: bool = False
     counters: int = 1
+    direction: Direction | None = None
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,8 @@ class Profile:
     `identifies` describes the {meter} in the topics if it names a device or a contract, so that it must not
     leave unchanged. If `needs_id`, one topic has messages of several meters, each with a meter's id.
     `personal` has the fields that identify a person, a place or a contract; they are dropped. `traps` has
-    facts to know before trusting a number.
+    facts to know before trusting a number. `fields` are the names in payloads on which the profile depends,
+    and `origins` the sources of its facts, if the profile is data.
     """
 
     name: str
@@ -71,6 +88,8 @@ class Profile:
     needs_id: bool = False
     personal: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
     def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
         """Return the quantity of a kind and name, or the first of the kind if `name` is None.

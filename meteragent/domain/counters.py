@@ -15,6 +15,7 @@ REFUSALS = {
     "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
     "refused_ahead": "the time is further ahead of the clock than window.ahead",
     "refused_unit": "the payload's unit differs from the one in the device's documentation",
+    "refused_wrapped": "the power is a negative number of 32 bits that the device sends as a positive one",
     "refused_checksum": "the telegram is cut short, or its checksum is wrong",
     "refused_unavailable": "the payload states that there is no value (unknown, unavailable)",
     "refused_columns": "the payload has more or fewer values than source.value states",

@@ -94,7 +94,8 @@ def test_parts_of_a_register_and_other_fields_are_not_offered(profile: str, kind
 def minutes(end_ms: int, *blocks: float) -> Message:
     """A plug's message of its last full minutes, a second after the last one's end."""
     energy = {"total": 18.25, "by_minute": blocks, "minute_ts": end_ms // 1000}
-    payload = json.dumps({"id": 0, "apower": 40.1, "aenergy": energy}).encode()
+    returned = {"total": 0.0, "by_minute": [0.0 for _ in blocks], "minute_ts": end_ms // 1000}
+    payload = json.dumps({"id": 0, "apower": 40.1, "aenergy": energy, "ret_aenergy": returned}).encode()
     return Message("plug/status/switch:0", payload, False, end_ms + 1000, None)
 
 

@@ -1,39 +1,55 @@
-"""The profiles of known devices, by name: one module for each family."""
+"""The profiles of known devices, by name: a file for each, or a module for a family that needs code.
 
+A file is read when its profile is first asked for, so that an agent reads only those that it uses.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from meteragent.decode import profile_file
 from meteragent.decode.profile import Profile
-from meteragent.decode.profiles import (
-    chirpstack,
-    dsmr,
-    emonhub,
-    ert,
-    glow,
-    homeassistant,
-    iammeter,
-    senml,
-    shelly,
-    sml2mqtt,
-    tasmota,
-    vzlogger,
-    wmbusmeters,
-    zigbee2mqtt,
+from meteragent.decode.profiles import dsmr, emonhub, ert, iammeter, senml, shelly, vzlogger, wmbusmeters
+
+_FOLDER = Path(__file__).parent
+_CODE: dict[str, Profile] = {
+    profile.name: profile
+    for module in (dsmr, vzlogger, wmbusmeters, ert, emonhub, senml, iammeter)
+    for profile in module.PROFILES
+}
+_NAMES = (
+    *("shelly-gen2-em", "shelly-gen2-em1", "shelly-gen2-switch", "shelly-gen2-pm1", "shelly-gen1"),
+    *("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "tasmota", "tasmota-teleinfo", "zigbee2mqtt"),
+    *("homeassistant-statestream", "esphome", "vzlogger", "sml2mqtt", "wmbusmeters", "rtl_433", "rtlamr"),
+    *("rtlamr2mqtt", "emonhub", "emonhub-csv", "glow", "senml", "chirpstack", "iammeter"),
 )
 
-_FAMILIES: tuple[tuple[Profile, ...], ...] = (
-    shelly.PROFILES,
-    dsmr.PROFILES,
-    tasmota.PROFILES,
-    zigbee2mqtt.PROFILES,
-    homeassistant.PROFILES,
-    vzlogger.PROFILES,
-    sml2mqtt.PROFILES,
-    wmbusmeters.PROFILES,
-    ert.PROFILES,
-    emonhub.PROFILES,
-    glow.PROFILES,
-    senml.PROFILES,
-    chirpstack.PROFILES,
-    iammeter.PROFILES,
-)
 
-PROFILES: dict[str, Profile] = {profile.name: profile for family in _FAMILIES for profile in family}
+class _Profiles(Mapping[str, Profile]):
+    """All profiles, in the order in which `discover` tries them."""
+
+    def __getitem__(self, name: str) -> Profile:
+        if name not in _NAMES:
+            raise KeyError(name)
+        return _CODE[name] if name in _CODE else _data(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _NAMES
+
+
+@cache
+def _data(name: str) -> Profile:
+    """Read a profile's file."""
+    profile = profile_file.parse((_FOLDER / f"{name}.toml").read_text("utf-8"), name)
+    return dataclasses.replace(profile, quantities={**profile.quantities, **shelly.MINUTES.get(name, {})})
+
+
+PROFILES: Mapping[str, Profile] = _Profiles()
 """Every profile, in the order in which `discover` tries them."""

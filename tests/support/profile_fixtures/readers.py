@@ -82,6 +82,15 @@ CASES = (
         (_SERVER,),
         unit="kWh",
     ),
+    Case(
+        "sml2mqtt",
+        "the register of the energy fed in, in kWh",
+        f"sml2mqtt/{_SERVER}/0100020800ff",
+        b"271.8281",
+        {"export": ((None, "271828.1"),)},
+        (_SERVER,),
+        unit="kWh",
+    ),
     _ami(
         "a telegram",
         {

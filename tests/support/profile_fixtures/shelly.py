@@ -58,6 +58,13 @@ _SWITCH: dict[str, Any] = {
     "temperature": {"tC": 38.4, "tF": 101.1},
 }
 _MINUTES = ((1795175880000, "0.91255"), (1795175940000, "0.788004"), (1795176000000, "0.793217"))
+_ONE_WAY = {name: field for name, field in _SWITCH.items() if name != "ret_aenergy"}
+_SUNNY: dict[str, Any] = {
+    "id": 0,
+    "apower": -350.2,
+    "aenergy": {"total": 20834.5, "by_minute": [5836.7, 5840.1, 5829.9], "minute_ts": 1795176000},
+    "ret_aenergy": {"total": 2003.907, "by_minute": [5836.7, 5840.1, 5800.0], "minute_ts": 1795176000},
+}
 
 
 def _rpc(device: str, method: str = "NotifyStatus", **components: Any) -> bytes:
@@ -181,9 +188,11 @@ CASES = (
         f"{_PLUG}/status/switch:0",
         json.dumps(_SWITCH).encode(),
         power=((None, "47.6"),),
-        energy=((None, "18834.412"),),
+        consumed=((None, "18830.505"),),
         returned=((None, "3.907"),),
+        energy=((None, "18834.412"),),
         minutes=_MINUTES,
+        energy_minutes=_MINUTES,
     ),
     _case(
         "a full notification of a plug",
@@ -192,6 +201,8 @@ CASES = (
         _rpc(_PLUG, "NotifyFullStatus", switch_0=_SWITCH, wifi={"sta_ip": "192.0.2.77", "ssid": "Gartenweg"}),
         power=((_TS, "47.6"),),
         power_1="other",
+        consumed=((_TS, "18830.505"),),
+        consumed_1="other",
         minutes=_MINUTES,
     ),
     _case(
@@ -200,8 +211,34 @@ CASES = (
         f"{_PLUG}/events/rpc",
         _rpc(_PLUG, switch_0={"id": 0, "aenergy": _SWITCH["aenergy"]}),
         power="other",
+        consumed="refused_missing",
+        returned="other",
         energy=((_TS, "18834.412"),),
-        minutes=_MINUTES,
+        minutes="refused_missing",
+        energy_minutes=_MINUTES,
+    ),
+    _case(
+        "the status of a plug that does not count what is fed in",
+        "gen2-switch",
+        f"{_PLUG}/status/switch:0",
+        json.dumps(_ONE_WAY).encode(),
+        power=((None, "47.6"),),
+        consumed="refused_missing",
+        returned="refused_missing",
+        energy=((None, "18834.412"),),
+        minutes="refused_missing",
+        energy_minutes=_MINUTES,
+    ),
+    _case(
+        "the status of a plug behind which panels feed in",
+        "gen2-switch",
+        f"{_PLUG}/status/switch:0",
+        json.dumps(_SUNNY).encode(),
+        power=((None, "-350.2"),),
+        consumed=((None, "18830.593"),),
+        returned=((None, "2003.907"),),
+        energy=((None, "20834.5"),),
+        minutes=((1795175880000, "0.0299"), (1795175940000, "0"), (1795176000000, "0")),
     ),
     _case(
         "minutes of old firmware, which begin somewhere",
@@ -212,17 +249,34 @@ CASES = (
         power=((None, "47.6"),),
     ),
     _case(
+        "a PM Mini that does not count what is fed in",
+        "gen2-pm1",
+        f"{_PLUG}/status/pm1:0",
+        json.dumps(_ONE_WAY).encode(),
+        energy=((None, "18834.412"),),
+        energy_minutes=_MINUTES,
+    ),
+    _case(
         "a PM Mini",
         "gen2-pm1",
         f"{_PLUG}/status/pm1:0",
         json.dumps(_SWITCH).encode(),
         power=((None, "47.6"),),
-        energy=((None, "18834.412"),),
+        consumed=((None, "18830.505"),),
         returned=((None, "3.907"),),
+        energy=((None, "18834.412"),),
         minutes=_MINUTES,
+        energy_minutes=_MINUTES,
     ),
     _case("phase 1", "gen1", f"shellies/{_OLD}/emeter/1/power", b"811.43", power=((None, "811.43"),)),
     _case("a register", "gen1", f"shellies/{_OLD}/emeter/0/total", b"73144.9", total=((None, "73144.9"),)),
+    _case(
+        "the energy fed in",
+        "gen1",
+        f"shellies/{_OLD}/emeter/0/total_returned",
+        b"1873.4",
+        returned=((None, "1873.4"),),
+    ),
     _case("watt-minutes", "gen1", f"shellies/{_OLD}/relay/0/energy", b"73143", energy=((None, "1219.05"),)),
     _case("no number", "gen1", f"shellies/{_OLD}/relay/0/power", b"overpower", power="refused_type"),
 )

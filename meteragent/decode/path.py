@@ -1,0 +1,85 @@
+"""Paths in a JSON document: from names to values, and whether there is a value at all.
+
+A path such as `ENERGY.Power` or `params."em:0".act_power` has names; `*` is the only object that has what
+follows. Any other path is a JMESPath expression, whose null is the same as a value that is absent.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from meteragent.decode.json import finder as expression_finder
+from meteragent.domain.errors import PayloadError
+
+ABSENT: Final = object()
+"""The value at a path that does not exist, as opposed to null."""
+
+Find = Callable[[Any], Any]
+_NAME = r'(?:[A-Za-z_][A-Za-z0-9_]*|"(?:[^"\\]|\\.)*")'
+_PATH = re.compile(rf"(?:{_NAME}|\*)(?:\.(?:{_NAME}|\*))*", re.ASCII)
+_PART = re.compile(rf"{_NAME}|\*", re.ASCII)
+_ANY = "*"
+
+
+def names_of(path: str) -> tuple[str, ...] | None:
+    """Return the names of a path; None if it is an expression of another form.
+
+    Raises ValueError if a quoted name is not JSON.
+    """
+    if not _PATH.fullmatch(path):
+        return None
+    return tuple(json.loads(part) if part.startswith('"') else part for part in _PART.findall(path))
+
+
+def words_in(path: str) -> tuple[str, ...]:
+    """Return the names that a path, or a JMESPath expression, may look up."""
+    return tuple(part.strip('"') for part in _PART.findall(path) if part != _ANY)
+
+
+def finder(path: str) -> Find:
+    """Make a function that returns the value at a path, or ABSENT; raises ValueError for an invalid path.
+
+    The function raises PayloadError if several objects have what follows a `*`, or if an expression does not
+    apply to the document.
+    """
+    names = names_of(path)
+    if names is None:
+        search = expression_finder(path)
+        return lambda document: ABSENT if (value := search(document)) is None else value
+    return finder_of(names)
+
+
+def finder_of(names: Sequence[str]) -> Find:
+    """Make a function that returns the value at names, each that of a key or `*`, or ABSENT."""
+    if _ANY in names:
+        place = names.index(_ANY)
+        return _any_child(finder_of(names[:place]), finder_of(names[place + 1 :]))
+    if len(names) == 1:
+        (only,) = names
+        return lambda document: document.get(only, ABSENT) if type(document) is dict else ABSENT
+
+    def find(document: Any) -> Any:
+        """Return the value at the names, or ABSENT."""
+        for name in names:
+            if type(document) is not dict:
+                return ABSENT
+            document = document.get(name, ABSENT)
+        return document
+
+    return find
+
+
+def _any_child(find_parent: Find, find: Find) -> Find:
+    """Make a function that finds a value in the only object below a parent that has it."""
+
+    def find_in_children(document: Any) -> Any:
+        """Return the value, or ABSENT; raises PayloadError if several objects have it."""
+        parent = find_parent(document)
+        children = parent.values() if type(parent) is dict else ()
+        values = [value for child in children if (value := find(child)) is not ABSENT]
+        if len(values) > 1:
+            raise PayloadError("refused_ambiguous")
+        return values[0] if values else ABSENT
+
+    return find_in_children

@@ -1,0 +1,111 @@
+"""Profiles as data: a TOML file that says what a family of devices sends, without code.
+
+A file is read into a `Profile`, or refused with all errors at once, each with its line, the value that was
+found and the value that is expected. docs/profiles.md is the page for those who write one.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from meteragent.decode.profile import Profile
+from meteragent.decode.profile_model import ProfileTable, QuantityTable, SourceTable
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, line_of, lines
+from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, value_text
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
+_TAKEN = ("number", "json")
+"""The names of the formats that any device may send."""
+
+
+def parse(text: str, name: str) -> Profile:
+    """Read a profile from the text of the file called `name`.toml; raises ConfigError with all errors."""
+    try:
+        document = tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise not_toml(error, text) from None
+    try:
+        table = ProfileTable.model_validate(document)
+    except ValidationError as error:
+        raise_all(_refusals(error.errors(include_url=False), document, text))
+        raise
+    raise_all(_misnamed(table.name, name, text))
+    return table.profile()
+
+
+def _misnamed(written: str, name: str, text: str) -> Iterator[ConfigError]:
+    """Yield the refusal of a name that is not that of the file, or not one of a profile."""
+    problem = None
+    if not _NAME.fullmatch(name) or name in _TAKEN:
+        problem = ConfigError(
+            "name", repr(name), "a file called by small letters, digits and -, such as my-meter.toml"
+        )
+    elif written != name:
+        problem = ConfigError("name", repr(written), f"{name!r}, as the file is called")
+    if problem is not None:
+        problem.line = line_of(("name",), lines(text))
+        yield problem
+
+
+def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
+    """Yield an error for each key that is unknown, missing or wrong; a misspelt key is not also missing."""
+    key_lines = lines(text)
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+    meant = {path: _meant(path, document) for path in unknown}
+    misspelt = {(*path[:-1], name) for path, name in meant.items()}
+    refused = set[Path]()
+    for detail in details:
+        path = _place(detail["loc"])
+        is_misspelt = detail["type"] == "missing" and detail["loc"] in misspelt
+        if not is_misspelt and path not in refused:
+            refused.add(path)
+            yield _refusal(detail, path, meant, key_lines)
+
+
+def _meant(path: Path, document: Any) -> str | None:
+    """Return the key that a misspelt key probably is: the nearest that its table lacks."""
+    for part in path[:-1]:
+        document = document[part]
+    names = [name for name in _keys(path) if name not in document]
+    return next(iter(difflib.get_close_matches(str(path[-1]), names, n=1)), None)
+
+
+def _refusal(
+    detail: ErrorDetails, path: Path, meant: Mapping[Path, str | None], key_lines: Mapping[Path, int]
+) -> ConfigError:
+    """Return the error of a key."""
+    if detail["type"] == "extra_forbidden":
+        nearest = meant[detail["loc"]]
+        expected = nearest or f"one of {', '.join(_keys(path))}"
+        error = ConfigError(key_text(path), "an unknown key", expected, meant=nearest)
+    elif detail["type"] == "missing":
+        error = ConfigError(key_text(path), "nothing", "a value: this key has no default")
+    else:
+        expected, nearest = expectation(detail)
+        key, separator, rest = expected.partition(": ")
+        if separator and key in QuantityTable.model_fields and path[:1] == ("quantity",):
+            path, expected = (*path, key), rest
+        value = "nothing" if isinstance(detail["input"], Mapping) else value_text(path[-1], detail["input"])
+        error = ConfigError(key_text(path), value, expected, meant=nearest)
+    error.line = line_of(path, key_lines)
+    return error
+
+
+def _place(place: Path) -> Path:
+    """Return the path of the key that pydantic's place belongs to, without its names of types."""
+    depth = {"quantity": 3, "source": 3}.get(str(place[0]), 1) if place else 0
+    return place[:depth]
+
+
+def _keys(path: Path) -> list[str]:
+    """Return the keys that the table around a path may have."""
+    table: dict[str, type[BaseModel]] = {"quantity": QuantityTable, "source": SourceTable}
+    model = table.get(str(path[0]), ProfileTable) if len(path) > 1 else ProfileTable
+    return list(model.model_fields)

@@ -1,0 +1,307 @@
+"""The models of a profile that is data: every key of its file, with its type and its default.
+
+docs/profiles.md is the page for those who write one.
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from meteragent.decode.json import compile_expression
+from meteragent.decode.path import finder, names_of, words_in
+from meteragent.decode.profile import Direction, Origin, Profile, Quantity
+from meteragent.decode.reader import Condition, Conditions, Message, Term, Value, bare_reader, document_reader
+from meteragent.domain.figures import parse_exact
+from meteragent.domain.grid import parse_duration
+from meteragent.domain.units import Kind
+
+ARRIVAL = "arrival"
+ON_CHANGE = "on change"
+_UNITS: dict[str, Fraction] = {
+    "W": Fraction(1),
+    "kW": Fraction(1000),
+    "mW": Fraction(1, 1000),
+    "Wh": Fraction(1),
+    "kWh": Fraction(1000),
+    "mWh": Fraction(1, 1000),
+    "Wmin": Fraction(1, 60),
+    "J": Fraction(1, 3600),
+}
+"""The number of W or Wh in each unit of a device."""
+_POWERS = ("W", "kW", "mW")
+
+
+def _duration(value: Any) -> int:
+    """Read a duration above 0."""
+    if not isinstance(value, str) or not (duration_ms := parse_duration(value)):
+        raise ValueError("a duration such as '10s' or '5min'")
+    return duration_ms
+
+
+def _period(value: Any) -> int:
+    """Read the time between powers; 0 if they are sent on change."""
+    return 0 if value == ON_CHANGE else _duration(value)
+
+
+def _path(value: Any) -> str:
+    """Check a path."""
+    if not isinstance(value, str):
+        raise ValueError("a path, as a text")  # noqa: TRY004  pydantic reports ValueError only
+    finder(value)
+    return value
+
+
+def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
+    """Read a path, a list of paths that are added, or a list of such lists."""
+    terms = value if isinstance(value, list) else [value]
+    sums = terms if terms and isinstance(terms[0], list) else [terms]
+    if not all(isinstance(paths, list) and paths for paths in sums):
+        raise ValueError("a path, a list of paths to add, or a list of such lists")
+    return tuple(tuple(_term(path) for path in paths) for paths in sums)
+
+
+def _term(value: Any) -> Term:
+    """Read a part of a sum: a path, before which a minus sign may stand."""
+    path = value.removeprefix("-") if isinstance(value, str) else value
+    return Term(_path(path), path != value)
+
+
+def _channel(value: Any) -> Any:
+    """Check the number of a channel, or `all`."""
+    if value != "all" and (type(value) is not int or value < 0):
+        raise ValueError("the number of the channel, from 0, or 'all' for the sum")
+    return value
+
+
+def _plain_path(value: str) -> str:
+    """Check a path that consists of names."""
+    if "*" in (names_of(value) or "*"):
+        raise ValueError("a path of names, such as 'params.ts'")
+    return value
+
+
+def _time(value: str) -> str | None:
+    """Read the path of the time; None if the time of arrival counts."""
+    return None if value == ARRIVAL else _plain_path(value)
+
+
+def _topic(value: str) -> str:
+    """Check a template of topics."""
+    if not value or value.startswith("/") or "#" in value or any(c in value for c in " \t\n"):
+        raise ValueError("a topic such as 'tele/{meter}/SENSOR', in which + is any segment")
+    return value
+
+
+def _prefix(value: str) -> str:
+    """Check an expression by which an object is found."""
+    compile_expression(value)
+    return value
+
+
+def _match(value: Any) -> tuple[Conditions, ...]:
+    """Read a table of conditions, or a list of tables of which one must hold."""
+    tables = value if isinstance(value, list) else [value]
+    if not all(isinstance(table, dict) for table in tables):
+        raise ValueError("a table of paths, or a list of such tables")
+    return tuple(
+        tuple((_path(path), _any_of(condition)) for path, condition in table.items()) for table in tables
+    )
+
+
+def _any_of(condition: Any) -> tuple[Condition, ...]:
+    """Read the conditions of one path."""
+    conditions = tuple(condition) if isinstance(condition, list) else (condition,)
+    if not conditions or not all(isinstance(value, bool | str | int | Decimal) for value in conditions):
+        raise ValueError(
+            "true (it is there), false (it is absent), the value it must equal, or a list of these"
+        )
+    return conditions
+
+
+_Number = Annotated[Fraction, BeforeValidator(parse_exact), Field(ge=0)]
+_Positive = Annotated[Fraction, BeforeValidator(parse_exact), Field(gt=0)]
+_Duration = Annotated[int, BeforeValidator(_duration)]
+_Path = Annotated[str, BeforeValidator(_path)]
+_Match = Annotated[tuple[Conditions, ...], BeforeValidator(_match)]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True
+    )
+
+
+class QuantityTable(_Table):
+    """One number of the messages: `[quantity.NAME]`."""
+
+    kind: Kind
+    """power, register, or interval_energy."""
+    unit: Literal["W", "kW", "mW", "Wh", "kWh", "mWh", "Wmin", "J"] | None = None
+    """The device's unit. Without it, the configuration states the unit."""
+    unit_at: _Path | None = None
+    """The path of a text that must equal `unit`; with any other text, the message is refused."""
+    value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
+    """The path of the number, or several that are added, or subtracted after a minus sign. Of several lists,
+    the first that has a value counts. Without this key, the payload is a bare number."""
+    channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
+    """If the value may be a list with a number for each channel: the channel, from 0, or all for the sum."""
+    text: bool = Field(default=False, strict=True)
+    """Whether a text that spells a number counts."""
+    match: _Match = ()
+    """Conditions in addition to those of the profile."""
+    interval: _Duration | None = None
+    """The time that an interval energy covers."""
+    step: _Positive | None = None
+    """The step in which an energy is counted, in Wh."""
+    counters: int = Field(default=1, ge=1, strict=True)
+    """How many counters are summed."""
+    direction: Direction | None = None
+    """import, export, net (import less export), or both (import and export counted together)."""
+    topic: _Text | None = None
+    """How the topic of a bare number ends."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """Refuse keys that do not fit one another."""
+        is_power = self.kind is Kind.POWER
+        if self.unit is not None and (self.unit in _POWERS) is not is_power:
+            units = [unit for unit in _UNITS if (unit in _POWERS) is is_power]
+            raise ValueError(f"unit: one of {', '.join(units)} for kind '{self.kind}'")
+        if (self.interval is not None) is not (self.kind is Kind.INTERVAL_ENERGY):
+            raise ValueError("interval: how long each number covers, for kind 'interval_energy' and no other")
+        if is_power and self.step is not None:
+            raise ValueError("step: none, because a power is not counted")
+        if is_power and self.counters != 1:
+            raise ValueError("counters: none, because a power is not counted")
+        if not self.value and (self.channel is not None or self.text or self.match or self.unit_at):
+            raise ValueError("value: the path of the number, which channel, text, match and unit_at refer to")
+        if self.unit_at is not None and self.unit is None:
+            raise ValueError("unit: what the text at unit_at must be")
+        return self
+
+    def quantity(self, message: Message) -> Quantity:
+        """Make the quantity of messages."""
+        scale = None if self.unit is None else _UNITS[self.unit]
+        is_power = self.kind is Kind.POWER
+        if not self.value:
+            read, timed = bare_reader(scale, is_power=is_power), False
+        else:
+            value = Value(self.value, self.match, self.channel, self.text, self.unit_at, self.unit)
+            read, timed = document_reader(message, value, scale, is_power=is_power), message.time is not None
+        return Quantity(
+            kind=self.kind,
+            scale=scale,
+            read=read,
+            interval_ms=self.interval,
+            timed=timed,
+            step_wh=self.step,
+            counters=self.counters,
+            direction=self.direction,
+            topic=self.topic,
+        )
+
+
+class SourceTable(_Table):
+    """Where the facts are from: `[[source]]`."""
+
+    address: _Text
+    """The address of the page, or the device and its firmware."""
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
+    """The day on which it was read or captured."""
+    facts: Literal["captured", "from documentation"]
+    """captured: real messages; from documentation: what their maker, or a program's source, says of them."""
+
+
+class ProfileTable(_Table):
+    """The whole file."""
+
+    name: str
+    """The profile's name, which is that of the file."""
+    title: _Text
+    """What the devices are, after `a` or `an`, or a name."""
+    topics: list[Annotated[_Text, AfterValidator(_topic)]] = Field(min_length=1)
+    """The usual topics, the most likely first. {meter} and {phase} are segments, + is any segment."""
+    match: _Match = ()
+    """What a message must have to be of this family: a table, or a list of tables of which one must hold."""
+    partial: _Match | None = None
+    """The messages that leave out what has not changed: one without the quantity is counted as `other`."""
+    time: Annotated[str | None, BeforeValidator(_time)]
+    """The path of the time, which is a Unix time or has a zone; or arrival."""
+    id: Annotated[str, AfterValidator(_plain_path)] | None = None
+    """The path of the text that names the meter."""
+    every: _Duration
+    """The usual time between messages."""
+    period: Annotated[int, BeforeValidator(_period)] | None = None
+    """The longest time between powers, or `on change`. Without it, source.every is required."""
+    hold: _Duration
+    """The longest time for which a power stands if no other follows."""
+    dead_band: _Number | None = None
+    """How far the power may be from the one sent last, in W. Without it, source.dead_band is required."""
+    quantum: _Positive = Fraction(1)
+    """The device's resolution, in W."""
+    identifies: _Text | None = None
+    """What {meter} in the topics is, if it names a device, a person or a contract and must not leave."""
+    dropped: list[_Text] = []
+    """The fields that identify a device, a person, a place or a contract."""
+    traps: list[_Text] = []
+    """What to know before trusting a number."""
+    others: Annotated[str, AfterValidator(_prefix)] | None = None
+    """The object of which source.value may name any field, with kind and unit from the configuration."""
+    source: list[SourceTable] = Field(min_length=1)
+    """Where the facts are from."""
+    quantity: dict[str, QuantityTable] = Field(min_length=1)
+    """The numbers, by name; the first of a kind is its default."""
+
+    def profile(self) -> Profile:
+        """Make the profile."""
+        message = Message(self.match, self.partial, self.time, self.id)
+        named = None if self.others is None else partial(_named, message, self.others)
+        return Profile(
+            name=self.name,
+            title=self.title,
+            topics=tuple(self.topics),
+            quantities={name: table.quantity(message) for name, table in self.quantity.items()},
+            every_ms=self.every,
+            hold_ms=self.hold,
+            period_ms=self.period,
+            named=named,
+            quantum_w=self.quantum,
+            dead_band_w=self.dead_band or Fraction(0),
+            dead_band_known=self.dead_band is not None,
+            identifies=self.identifies,
+            personal=tuple(self.dropped),
+            traps=tuple(self.traps),
+            fields=tuple(dict.fromkeys(self._words())),
+            origins=tuple(Origin(origin.address, origin.date, origin.facts) for origin in self.source),
+        )
+
+    def _words(self) -> Iterator[str]:
+        """Yield the names, and the texts that identify a kind of message, on which the profile depends."""
+        paths = [path for path in (self.time, self.id, self.others) if path is not None]
+        matches = (self.match, self.partial or (), *(table.match for table in self.quantity.values()))
+        for conditions in chain.from_iterable(matches):
+            paths += [path for path, _ in conditions]
+            yield from (value for _, values in conditions for value in values if isinstance(value, str))
+        for table in self.quantity.values():
+            paths += [term.path for terms in table.value for term in terms]
+            paths += [] if table.unit_at is None else [table.unit_at]
+        for path in paths:
+            yield from words_in(path)
+
+
+def _named(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
+    """Make the quantity of any field below a prefix; None if `path` is not a JMESPath expression."""
+    try:
+        compile_expression(path)
+        value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))
+        return Quantity(
+            kind, None, document_reader(message, value, None, is_power=False), timed=message.time is not None
+        )
+    except ValueError:
+        return None

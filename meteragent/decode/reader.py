@@ -1,0 +1,235 @@
+"""Readers of the payloads of a profile that is data: JSON documents, and bare numbers.
+
+Theory of operation
+-------------------
+A JSON payload becomes a number in this order:
+
+1. The document must be an object, and must match the profile's conditions and those of the quantity;
+   otherwise the message is counted as `other`.
+2. Of the alternatives for a quantity, the first that has one of its values counts. If there is none, the
+   message is refused, or counted as `other` if it is of a kind that leaves out what has not changed.
+3. All values of the alternative are added, and those with a minus sign subtracted. A value that is missing,
+   null, or not a number is refused: no part is replaced by 0.
+4. A power of 2^31 mW or more is refused. Devices whose firmware reads a negative number of 32 bits as a
+   positive one send such powers: 2^32 steps less the power, and a step is a milliwatt or more. No meter of a
+   home measures two megawatts. A wrap at 16 bits cannot be told from a power.
+5. The time is at its path. If the object that should hold the time is absent, the time of arrival counts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+from meteragent.decode import PayloadNumber
+from meteragent.decode.json import document_of, number_of, number_or_text, time_of
+from meteragent.decode.number import bare, total
+from meteragent.decode.path import ABSENT, Find, finder, finder_of, names_of
+from meteragent.domain.errors import PayloadError
+
+Read = Callable[[bytes], Sequence[PayloadNumber]]
+Condition = bool | str | Decimal | int
+"""The condition of a value: true: it is there; false: it is absent; or the value that it must equal."""
+Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
+"""The conditions of a message, all of which must hold: for each path, several of which one must hold."""
+
+_WRAP_W = Decimal(2) ** 31 / 1000
+_NO_VALUE = (b"unknown", b"unavailable", b"none")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What all quantities of a profile share: conditions, and the paths of time and id.
+
+    A message must meet one of the `match`, if there are any. A message that meets one of the `partial` may
+    lack a quantity, and is then counted as `other`.
+    """
+
+    match: tuple[Conditions, ...] = ()
+    partial: tuple[Conditions, ...] | None = None
+    time: str | None = None
+    id: str | None = None
+
+
+class Term(NamedTuple):
+    """A value of a sum: its path, and whether it is subtracted."""
+
+    path: str
+    is_negative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Where a quantity's number is: the sums of which the first that has a value counts.
+
+    `channel` is set if a value may be a list: the number of the channel, from 0, or `all` for the sum. A text
+    that spells a number is one only if `text`. `unit` is the unit that the text at `unit_path` must be.
+    """
+
+    sums: tuple[tuple[Term, ...], ...]
+    match: tuple[Conditions, ...] = ()
+    channel: int | Literal["all"] | None = None
+    text: bool = False
+    unit_path: str | None = None
+    unit: str | None = None
+
+
+def document_reader(message: Message, value: Value, scale: Fraction | None, *, is_power: bool) -> Read:
+    """Make the reader of a quantity in a JSON document; raises ValueError if a path is invalid.
+
+    `scale` is the number of W or Wh in the device's unit; None if it is unknown.
+    """
+    matches, is_the_quantitys = _matcher(message.match), _matcher(value.match)
+    is_partial = None if message.partial is None else _matcher(message.partial)
+    find_number, find_time = _sum_finder(value), _time_finder(message.time)
+    find_id = None if message.id is None else finder(message.id)
+    unit_matches = None if value.unit_path is None else _matcher((((value.unit_path, (value.unit or "",)),),))
+    limit = _limit(scale) if is_power else None
+
+    def read(payload: bytes) -> tuple[PayloadNumber]:
+        """Read the number with its time and id; raises PayloadError."""
+        document = document_of(payload)
+        if type(document) is not dict:
+            raise PayloadError("refused_type")
+        if not (matches(document) and is_the_quantitys(document)):
+            raise PayloadError("other")
+        number = find_number(document)
+        if number is None:
+            missing = is_partial is not None and is_partial(document)
+            raise PayloadError("other" if missing else "refused_missing")
+        if unit_matches is not None and not unit_matches(document):
+            raise PayloadError("refused_unit")
+        if limit is not None and number.copy_abs() >= limit:
+            raise PayloadError("refused_wrapped")
+        meter_id = None if find_id is None else find_id(document)
+        return (PayloadNumber(find_time(document), number, meter_id if isinstance(meter_id, str) else None),)
+
+    return read
+
+
+def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
+    """Make the reader of a payload that is one number; the words for an unknown state are no numbers."""
+    limit = _limit(scale) if is_power else None
+
+    def read(payload: bytes) -> Sequence[PayloadNumber]:
+        """Read the number; raises PayloadError."""
+        if payload.strip().lower() in _NO_VALUE:
+            raise PayloadError("refused_unavailable")
+        numbers = bare(payload)
+        if limit is not None and numbers[0].number.copy_abs() >= limit:
+            raise PayloadError("refused_wrapped")
+        return numbers
+
+    return read
+
+
+def _limit(scale: Fraction | None) -> Decimal | None:
+    """Return the smallest power that is refused, in the device's unit; None if the unit is unknown."""
+    return None if scale is None else _WRAP_W * scale.denominator / scale.numerator
+
+
+def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
+    """Make a function that returns whether a document meets one of several conditions, if there are any."""
+    compiled = [
+        [(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives
+    ]
+    if not compiled or not all(compiled):
+        return lambda _: True
+
+    def matches(document: Any) -> bool:
+        """Return whether all parts of one condition hold."""
+        for parts in compiled:
+            for find, holds in parts:
+                if not holds(find(document)):
+                    break
+            else:
+                return True
+        return False
+
+    return matches
+
+
+def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
+    """Make a function that returns whether a value, or its absence, meets one of several conditions."""
+    is_absent = any(condition is False for condition in conditions)
+    is_present = any(condition is True for condition in conditions)
+    texts = tuple(condition for condition in conditions if type(condition) is not bool)
+    if is_present:
+        return lambda value: is_absent or value is not ABSENT
+    if not is_absent:
+        return lambda value: value in texts and type(value) is not bool
+    return lambda value: value is ABSENT or (value in texts and type(value) is not bool)
+
+
+def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
+    """Make a function that returns the sum of the first alternative, or None if there is none."""
+    number: Callable[[Any], Decimal] = number_or_text if place.text else number_of
+    if place.channel is not None:
+        number = _channel(number, place.channel)
+    alternatives = [[(finder(path), is_negative) for path, is_negative in terms] for terms in place.sums]
+    if not any(is_negative or len(terms) > 1 for terms in alternatives for _, is_negative in terms):
+        return _first_finder([find for ((find, _),) in alternatives], number)
+
+    def find_sum(document: Any) -> Decimal | None:
+        """Return the sum of the first alternative that has a value; raises PayloadError."""
+        for terms in alternatives:
+            values = [(find(document), is_negative) for find, is_negative in terms]
+            if any(value is not ABSENT for value, _ in values):
+                return total(_signed(number, value, is_negative=is_negative) for value, is_negative in values)
+        return None
+
+    return find_sum
+
+
+def _first_finder(
+    finders: Sequence[Find], number: Callable[[Any], Decimal]
+) -> Callable[[Any], Decimal | None]:
+    """Make a function that returns the first value that is there, or None."""
+
+    def find_first(document: Any) -> Decimal | None:
+        """Return the number; raises PayloadError if it is not one."""
+        for find in finders:
+            value = find(document)
+            if value is not ABSENT:
+                return number(value)
+        return None
+
+    return find_first
+
+
+def _signed(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
+    """Return a part of a sum; raises PayloadError if it is missing or not a number."""
+    if value is ABSENT:
+        raise PayloadError("refused_missing")
+    return number(value).copy_negate() if is_negative else number(value)
+
+
+def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) -> Callable[[Any], Decimal]:
+    """Make a function that returns a channel's number, or the sum, from a list or a single number."""
+
+    def from_list(value: Any) -> Decimal:
+        """Return the number; raises PayloadError if there is no such channel."""
+        numbers = [number(element) for element in (value if type(value) is list else [value])]
+        if channel != "all":
+            numbers = numbers[channel : channel + 1]
+        if not numbers:
+            raise PayloadError("refused_missing")
+        return total(numbers)
+
+    return from_list
+
+
+def _time_finder(path: str | None) -> Callable[[Any], int | None]:
+    """Make a function that returns the time at a path; None if the object that should hold it is absent."""
+    if path is None:
+        return lambda _: None
+    *parents, name = names_of(path) or ()
+    find_parent = finder_of(parents) if parents else None
+
+    def find_time(document: Any) -> int | None:
+        """Return the time in ms; raises PayloadError if it is missing or not a time."""
+        holder = document if find_parent is None else find_parent(document)
+        return time_of(holder.get(name)) if type(holder) is dict else None
+
+    return find_time

@@ -73,7 +73,7 @@ async def _compare(clock: SteadyClock) -> None:
 
 
 class Agent:
-    """All streams of a configuration over one store."""
+    """All streams of a configuration, with one store."""
 
     def __init__(self, config: settings.Config, environment: Environment) -> None:
         self.counts = Counts()
@@ -98,7 +98,7 @@ class Agent:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:
                 # A separate task: when a task group fails, its parent cannot tell who cancelled it.
-                await asyncio.create_task(self._live(clock, links, address))
+                await asyncio.create_task(self._run_on_store(clock, links, address))
             except* ClockJumped:
                 pass
             finally:
@@ -128,7 +128,7 @@ class Agent:
             at_ms += max((window.ahead for window in windows if window.clock is Clock.EVENT), default=0)
             self._environment.restore_store(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
 
-    async def _live(
+    async def _run_on_store(
         self, clock: SteadyClock, links: list[parts.Links], address: page.Settings | None
     ) -> None:
         """Run on one open store; raises ClockJumped, perhaps in an exception group, if the clock jumped."""
@@ -157,10 +157,15 @@ class Agent:
             ]
             watch = Watch(self.counts, clock, thread, self._environment.notify, self.alarms)
             watch.streams += [unit.watch for unit in units]
-            serving = [watch.answer(), watch.tell(), _compare(clock), self._keep_totals(odometers, clock)]
+            service_tasks = [
+                watch.answer(),
+                watch.tell(),
+                _compare(clock),
+                self._keep_totals(odometers, clock),
+            ]
             if address is not None:
-                serving.append(self._keep_page(address, units, thread, clock, watch))
-            await self._serve(units, serving)
+                service_tasks.append(self._keep_page(address, units, thread, clock, watch))
+            await self._serve(units, service_tasks)
         finally:
             _log.info("totals: %s", self.counts.text())
             await thread.close()
@@ -241,23 +246,23 @@ class Agent:
         source_id, sink_id = parts.client_ids(store, name)
         return Unit(stream, links, runner, watch, listener, source_id, sink_id)
 
-    async def _serve(self, units: list[Unit], serving: list[Coroutine[Any, Any, None]]) -> None:
+    async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; when cancelled, end the runners and services, then drain and end the sinks."""
         async with asyncio.TaskGroup() as sinks:
-            sending = [sinks.create_task(self._keep_sink(unit)) for unit in units]
+            sink_tasks = [sinks.create_task(self._keep_sink(unit)) for unit in units]
             try:
                 async with asyncio.TaskGroup() as intake:
                     for unit in units:
                         intake.create_task(unit.runner.run())
                         intake.create_task(self._keep_source(unit))
-                    for service in serving:
+                    for service in service_tasks:
                         intake.create_task(service)
             except asyncio.CancelledError:
-                if not any(task.done() for task in sending):
+                if not any(task.done() for task in sink_tasks):
                     await self._drain(units)
                 raise
             finally:
-                for task in sending:
+                for task in sink_tasks:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
@@ -276,7 +281,7 @@ class Agent:
         await keep_connected(
             unit.links.source,
             unit.source_id,
-            unit.watch.serving("source", source.serve),
+            unit.watch.wrap_serve("source", source.serve),
             on_message=source.on_message,
             receive_maximum=source.receive_maximum,
             entropy=self._environment.entropy,
@@ -291,7 +296,7 @@ class Agent:
         await keep_connected(
             unit.links.sink,
             unit.sink_id,
-            unit.watch.serving("sink", unit.listener.alongside(sink.serve)),
+            unit.watch.wrap_serve("sink", unit.listener.alongside(sink.serve)),
             on_message=unit.listener.in_front_of(sink.on_message),
             on_delivered=sink.on_delivered,
             on_refused=sink.on_refused,
@@ -312,7 +317,7 @@ class Agent:
         watch: Watch,
     ) -> None:
         """Serve the local page and the routes for this machine's tools."""
-        watched = [
+        watched_streams = [
             WatchedStream(
                 unit.stream,
                 settings.others_per_day(self._config, unit.stream),
@@ -324,7 +329,7 @@ class Agent:
             )
             for unit in units
         ]
-        page_data = PageData(watched, thread, clock, self.counts, watch.problems)
+        page_data = PageData(watched_streams, thread, clock, self.counts, watch.problems)
         await page.serve(address, page_data.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str) -> Callable[[str], None]:
@@ -333,7 +338,7 @@ class Agent:
         def count(event: str) -> None:
             """Count an event, and note a lost connection."""
             if event == "lost":
-                unit.watch.lost(side)
+                unit.watch.note_lost(side)
             self.counts.add(f"{side}_lost" if event == "lost" else event)
 
         return count

@@ -49,16 +49,16 @@ class BootClock:
     """The time since the machine's start, which separates a jump of the wall clock from the passage of time.
 
     Both clocks count suspended time, and both follow corrections of the clock's rate, so their difference
-    changes only when the wall clock is set. Three kinds of steps are no jumps: a step before the first
+    changes only when the wall clock is set. Three kinds of steps are not jumps: a step before the first
     synchronisation (law 4), a step back, and a step forward to a time that the wall clock has already shown.
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Begin to compare the clocks; `synchronised` returns None if the system does not tell."""
+        """Start to compare the clocks; `synchronised` returns None if the system does not say."""
         self._boot_ms = boot_ms
-        self._ask = synchronised
+        self._query = synchronised
         self._synchronised: bool | None = False
-        self._asked_ms: int | None = None
+        self._query_ms: int | None = None
         self._ahead_ms: int | None = None
 
     def step_ms(self, wall_ms: int) -> int:
@@ -73,17 +73,17 @@ class BootClock:
         if newest_ms is None or ahead_ms > newest_ms:
             self._ahead_ms = ahead_ms
         step_ms = 0 if newest_ms is None else ahead_ms - newest_ms
-        self._ask_now_and_then(boot_ms, at_once=step_ms > STEP_MS)
+        self._query_if_due(boot_ms, at_once=step_ms > STEP_MS)
         if was_synchronised or self._synchronised is None:
             return step_ms if step_ms > (STEP_MS if was_synchronised else UNKNOWN_STEP_MS) else 0
         return 0
 
-    def _ask_now_and_then(self, boot_ms: int, *, at_once: bool) -> None:
+    def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
         """Ask whether the clock is synchronised, at most once per LOOK_S, until it is synchronised."""
         if self._synchronised:
             return
-        if at_once or self._asked_ms is None or boot_ms - self._asked_ms >= round(LOOK_S * 1000):
-            self._synchronised, self._asked_ms = self._ask(), boot_ms
+        if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
+            self._synchronised, self._query_ms = self._query(), boot_ms
 
 
 class SteadyClock:
@@ -120,7 +120,7 @@ class SteadyClock:
             if not self._is_behind:
                 self._counts.add("clock_waits")
                 _log.warning(
-                    "processing paused: the clock shows %s, the newest time known is %s: set the clock right",
+                    "processing paused: the clock shows %s, the newest known time is %s: set the clock",
                     iso_time(now_ms),
                     iso_time(self._newest_ms),
                 )
@@ -145,14 +145,14 @@ class CatchUp:
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """Begin after a stop: slots have closed up to `closed_ms`; `waits` is True if some may be overdue."""
+        """Start after a stop: slots have closed up to `closed_ms`; `waits` is True if some may be overdue."""
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms
         self._wait_ms = wait_ms
         self._waits = waits
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether slots close by the clock."""
         return not self._waits
 

@@ -13,9 +13,9 @@ from meteragent.domain.problem import Problem, problem
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
-LEAST = 5
-"""The smallest number of messages that indicates a problem; devices send an odd message now and then."""
-MOST = 100
+FEWEST = 5
+"""The smallest number of messages that indicates a problem; devices send an occasional odd message."""
+ENOUGH = 100
 """The number of messages that always indicates a problem."""
 SOON_MS = 60_000
 """How long all messages must have been refused, or all readings clamped, before this is a problem."""
@@ -56,32 +56,32 @@ class IntakeHealth:
     def __init__(self, counts: Counts, silence_ms: int | None, now_ms: int) -> None:
         self._counts = counts
         self._silence_ms = silence_ms
-        self._updated_ms = now_ms
+        self._update_ms = now_ms
         self._quiet_ms = self._refused_ms = self._clamped_ms = 0
-        self._since = Counts(counts)
-        self._refusing = self._clamping = False
-        self._decoded = self._in_range = self._accepted = self._usual = 0
+        self._counts_before = Counts(counts)
+        self._is_refusing = self._is_clamping = False
+        self._decoded_count = self._in_range_count = self._accepted_count = self._usual_count = 0
 
     def update(self, now_ms: int, *, connected: bool) -> None:
         """Compare the counters with the last update; time without a source connection is not silence."""
-        elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS) if connected else 0
-        self._updated_ms = now_ms
+        elapsed_ms = min(max(now_ms - self._update_ms, 0), STEP_MS) if connected else 0
+        self._update_ms = now_ms
         self._quiet_ms += elapsed_ms
-        self._refused_ms += elapsed_ms if self._refusing else 0
-        self._clamped_ms += elapsed_ms if self._clamping else 0
+        self._refused_ms += elapsed_ms if self._is_refusing else 0
+        self._clamped_ms += elapsed_ms if self._is_clamping else 0
         counts = self._counts
         decoded = counts["accepted"] + counts["early"]
-        if decoded != self._decoded:
-            self._usual = max(self._usual, self._unreadable())
-            self._decoded, self._quiet_ms = decoded, 0
-            self._since = Counts(counts)
-        self._refusing = any(counts[name] != self._since[name] for name in (*REFUSALS, "late"))
+        if decoded != self._decoded_count:
+            self._usual_count = max(self._usual_count, self._unreadable())
+            self._decoded_count, self._quiet_ms = decoded, 0
+            self._counts_before = Counts(counts)
+        self._is_refusing = any(counts[name] != self._counts_before[name] for name in (*REFUSALS, "late"))
         in_range = counts["accepted"] - counts["clamped"]
-        if in_range != self._in_range:
-            self._in_range, self._accepted = in_range, counts["accepted"]
-        self._clamping = counts["accepted"] != self._accepted
-        self._refused_ms = self._refused_ms if self._refusing else 0
-        self._clamped_ms = self._clamped_ms if self._clamping else 0
+        if in_range != self._in_range_count:
+            self._in_range_count, self._accepted_count = in_range, counts["accepted"]
+        self._is_clamping = counts["accepted"] != self._accepted_count
+        self._refused_ms = self._refused_ms if self._is_refusing else 0
+        self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
         """Yield the present problems: the cause if the counters show one, else the silence."""
@@ -90,35 +90,35 @@ class IntakeHealth:
             yield cause
         elif self._silence_ms is not None and self._quiet_ms > self._silence_ms:
             yield self._silence(stream, self._silence_ms)
-        clamped = self._counts["accepted"] - self._accepted
-        if clamped >= LEAST and self._clamped_ms >= SOON_MS:
-            yield problem("all_clamped", stream, count=clamped)
+        clamped_count = self._counts["accepted"] - self._accepted_count
+        if clamped_count >= FEWEST and self._clamped_ms >= SOON_MS:
+            yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
         """Return the problem that causes every message to be refused; None if the counters show none."""
         if self._refused_ms < SOON_MS:
             return None
-        counts = self._counts - self._since
-        if counts["refused_ahead"] >= LEAST and not counts["late"]:
+        counts = self._counts - self._counts_before
+        if counts["refused_ahead"] >= FEWEST and not counts["late"]:
             return problem("clock_behind", stream, count=counts["refused_ahead"])
-        if counts["late"] >= LEAST and not counts["refused_ahead"]:
+        if counts["late"] >= FEWEST and not counts["refused_ahead"]:
             return problem("all_late", stream, count=counts["late"])
         unreadable = self._unreadable()
-        threshold = max(LEAST, min(2 * self._usual + 1, MOST))
+        threshold = max(FEWEST, min(2 * self._usual_count + 1, ENOUGH))
         if unreadable >= threshold and not any(counts[name] for name in _READ):
-            return problem("wrong_profile", stream, count=unreadable, reasons=self._listed(_UNREADABLE))
+            return problem("wrong_profile", stream, count=unreadable, reasons=self._list(_UNREADABLE))
         return None
 
     def _silence(self, stream: str, limit_ms: int) -> Problem:
-        refusals = self._listed([*REFUSALS, *_NO_READING])
-        came = f"received instead: {refusals}" if refusals else "nothing was received"
-        return problem("no_readings", stream, limit=duration_text(limit_ms), came=came)
+        refusals = self._list([*REFUSALS, *_NO_READING])
+        arrivals = f"received instead: {refusals}" if refusals else "nothing was received"
+        return problem("no_readings", stream, limit=duration_text(limit_ms), came=arrivals)
 
     def _unreadable(self) -> int:
-        return sum(self._counts[name] - self._since[name] for name in _UNREADABLE)
+        return sum(self._counts[name] - self._counts_before[name] for name in _UNREADABLE)
 
-    def _listed(self, names: list[str]) -> str:
+    def _list(self, names: list[str]) -> str:
         """List the counters that have increased, the most frequent first."""
-        counts = self._counts - self._since
+        counts = self._counts - self._counts_before
         rows = sorted(((counts[name], name) for name in names if counts[name]), reverse=True)
         return ", ".join(f"{name} {count}" for count, name in rows)

@@ -102,7 +102,7 @@ def as_text(vitals: Vitals) -> str:
         lines.append("All is well.")
     for stream in vitals.streams:
         fleet = "" if stream.shard is None else f", shard {stream.shard}"
-        meters, messages = _counted(stream.meters, "meter"), _counted(stream.waiting, "message")
+        meters, messages = _count_of(stream.meters, "meter"), _count_of(stream.waiting, "message")
         lines.append(f"Stream {stream.name}{fleet}: {meters}, {messages} waiting to be sent")
     if names := _nonzero(vitals):
         lines.append("Since the start:")
@@ -110,7 +110,7 @@ def as_text(vitals: Vitals) -> str:
     return "\n".join(lines)
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -176,10 +176,10 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     yield "info", "the version", [({"version": vitals.version}, 1)]
     yield "healthy", "1: there is no problem", [({}, not vitals.problems)]
     problems = [({"code": item.code, "stream": item.stream or ""}, 1.0) for item in vitals.problems]
-    yield "problem", "1: a problem that needs a person; absent while all is well", problems
+    yield "problem", "1: a problem that needs attention; absent otherwise", problems
     yield (
         "stands",
-        "1: processing is paused, for want of a clock, of room, or of an erased log",
+        "1: processing is paused, because of the clock, the store's size, or a log that is not erased",
         [({}, vitals.stands is not None)],
     )
     yield "running_seconds", "since the start", [({}, vitals.running_s)]
@@ -193,7 +193,7 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     waiting = [({"stream": stream.name}, float(stream.waiting)) for stream in streams]
     yield "waiting_messages", "messages that have not been delivered", waiting
     lag = [({"stream": stream.name}, stream.lag_s) for stream in streams]
-    yield "lag_seconds", "for how long the first of them has been due", lag
+    yield "lag_seconds", "how long the first of them has been due", lag
     refused = [({"stream": stream.name}, float(stream.refused_topics)) for stream in streams]
     yield "refused_topics", "topics that the sink's broker refuses", refused
     yield (

@@ -1,4 +1,4 @@
-"""The detection of another agent that releases the same meters, before a meter's first window.
+"""Detection of another agent that releases the same meters, before a meter's first window opens.
 
 An agent publishes a retained descriptor on `<sink topic>/privacy` before its first record, with the mark of
 its store. So an agent whose store has never announced a topic listens on the topic before it opens a window:
@@ -39,13 +39,13 @@ def _now_s() -> float:
 class _Question:
     """A topic to listen on: the time of the question, and when the broker granted the subscription."""
 
-    asked_s: float
-    granted_s: float | None = None
-    refused: bool = False
+    question_s: float
+    grant_s: float | None = None
+    is_refused: bool = False
 
 
 class Listener:
-    """The listener to descriptors of other stores, for one stream, on the sink's connection."""
+    """The listener for descriptors of other stores, for one stream, on the sink's connection."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Listener:
         counts: Counts,
         alarms: Alarms,
     ) -> None:
-        """Begin without topics; descriptors from before `taken_over_ms` come from a predecessor."""
+        """Start without topics; descriptors from before `taken_over_ms` come from a predecessor."""
         self._stream = stream
         self._claim_key = claim_key
         self._taken_over_ms = taken_over_ms
@@ -64,29 +64,29 @@ class Listener:
         self._counts = counts
         self._alarms = alarms
         alarms.clear("other_agent", stream)  # raised by the listener of an earlier run
-        self._open: dict[str, _Question] = {}
-        self._clear: list[str] = []
-        self._foreign: set[str] = set()
+        self._questions: dict[str, _Question] = {}
+        self._clear_topics: list[str] = []
+        self._foreign_topics: set[str] = set()
         self._session: Session | None = None
         self._wake = asyncio.Event()
 
     def ask(self, sink_topics: Iterable[str]) -> None:
         """Find out whether any of these topics belongs to another store."""
-        self._open |= {name: _Question(_now_s()) for name in sink_topics}
+        self._questions |= {name: _Question(_now_s()) for name in sink_topics}
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that were found, since the last call, to belong to no other store.
+        """Return the topics that turned out, since the last call, to belong to no other store.
 
         A topic is clear if no descriptor arrived for `listen_s` after the broker granted the subscription. It
         is also clear, with a warning, if the broker refused the subscription or did not grant it within that
         time.
         """
         now_s = _now_s()
-        for name, question in list(self._open.items()):
-            since_s = question.asked_s if question.granted_s is None else question.granted_s
-            if question.refused or now_s >= since_s + self._listen_s:
-                if question.granted_s is None:
+        for name, question in list(self._questions.items()):
+            since_s = question.question_s if question.grant_s is None else question.grant_s
+            if question.is_refused or now_s >= since_s + self._listen_s:
+                if question.grant_s is None:
                     self._counts.add("unchecked")
                     _log.warning(
                         "stream %s: cannot find out whether another agent releases a meter:"
@@ -94,24 +94,24 @@ class Listener:
                         self._stream,
                     )
                 self._settle(name)
-                self._clear.append(name)
-        sink_topics, self._clear = self._clear, []
+                self._clear_topics.append(name)
+        sink_topics, self._clear_topics = self._clear_topics, []
         return sink_topics
 
     def hear(self, topic: str, payload: bytes) -> None:
         """Process a message from the sink's connection: a descriptor shows which store owns its topic."""
         name = topic.removesuffix(_SUFFIX)
-        if name == topic or name not in self._open:
+        if name == topic or name not in self._questions:
             return
         is_foreign = self._is_foreign(name, payload)
         if is_foreign is None:
             return
         self._settle(name)
         if not is_foreign:
-            self._clear.append(name)
+            self._clear_topics.append(name)
             return
-        self._foreign.add(name)
-        self._alarms.raise_("other_agent", self._stream, meters=len(self._foreign))
+        self._foreign_topics.add(name)
+        self._alarms.raise_("other_agent", self._stream, meters=len(self._foreign_topics))
         _log.error(
             "stream %s: another agent releases a meter, so its windows do not open here: stop one of them",
             self._stream,
@@ -122,13 +122,13 @@ class Listener:
 
         async def serve_and_listen(session: Session) -> None:
             """Run both until the session ends."""
-            listening = asyncio.ensure_future(self._serve(session))
+            listen_task = asyncio.ensure_future(self._serve(session))
             try:
                 await serve(session)
-                await listening
+                await listen_task
             finally:
-                listening.cancel()
-                await asyncio.wait({listening})
+                listen_task.cancel()
+                await asyncio.wait({listen_task})
 
         return serve_and_listen
 
@@ -143,18 +143,18 @@ class Listener:
         return hear_first
 
     async def _serve(self, session: Session) -> None:
-        """Subscribe to the topics that are asked about; on a new connection, to all open ones."""
+        """Subscribe to the topics in question; on a new connection, to all of them again."""
         self._session = session
-        for question in self._open.values():
-            question.granted_s = None
+        for question in self._questions.values():
+            question.grant_s = None
         while True:
             self._wake.clear()
-            waiting = [
-                item for item in self._open.items() if item[1].granted_s is None and not item[1].refused
+            items = [
+                item for item in self._questions.items() if item[1].grant_s is None and not item[1].is_refused
             ]
-            for start in range(0, len(waiting), AT_ONCE):
+            for start in range(0, len(items), AT_ONCE):
                 await asyncio.gather(
-                    *(self._subscribe(session, *item) for item in waiting[start : start + AT_ONCE])
+                    *(self._subscribe(session, *item) for item in items[start : start + AT_ONCE])
                 )
             await self._wake.wait()
 
@@ -162,16 +162,16 @@ class Listener:
         try:
             await session.subscribe(name + _SUFFIX)
         except SubscriptionRefused:
-            question.refused = True
+            question.is_refused = True
         except LinkError:
             return  # the connection has ended, or there is no answer: `clear` ends the wait
         else:
-            question.granted_s = _now_s()
+            question.grant_s = _now_s()
 
     def _settle(self, name: str) -> None:
         """Stop listening on a topic."""
-        question = self._open.pop(name)
-        if self._session is not None and question.granted_s is not None:
+        question = self._questions.pop(name)
+        if self._session is not None and question.grant_s is not None:
             with suppress(LinkError):
                 self._session.unsubscribe(name + _SUFFIX)
 

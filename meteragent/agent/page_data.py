@@ -40,7 +40,7 @@ from meteragent.wire import descriptor
 
 _EVER_MS = 2**62
 _RECORDS = 4000
-"""The largest number of records of which the history is made: 30 days of half hours are 1,440."""
+"""The largest number of records that the history uses: 30 days of half hours are 1,440."""
 _OVERLAP_MS = 60_000
 """How far back deliveries are read again: a delivery has the time of its commit, which is written later."""
 _EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
@@ -77,61 +77,68 @@ class PageData:
 
     def __init__(
         self,
-        watched: Sequence[WatchedStream],
+        watched_streams: Sequence[WatchedStream],
         thread: StoreThread,
         clock: SteadyClock,
         counts: Counts,
         problems: Callable[[], Awaitable[Sequence[Problem]]],
     ) -> None:
-        self._watched = {item.stream.name: item for item in watched}
+        self._streams = {item.stream.name: item for item in watched_streams}
         self._thread = thread
         self._clock = clock
         self._last_rows: dict[str, tuple[int, outbox.DeliveredRow | None]] = {}
         self.view = View(
-            [self._stream(item) for item in watched],
+            [self._stream(item) for item in watched_streams],
             self._glance,
-            self._left,
+            self._payloads,
             counts,
             problems,
             self._history,
         )
 
-    def _stream(self, watched: WatchedStream) -> StreamView:
-        stream = watched.stream
+    def _stream(self, watched_stream: WatchedStream) -> StreamView:
+        stream = watched_stream.stream
 
-        terms = settings.terms(stream, watched.others_per_day)
-        topic_of = partial(_topic, watched)
-        return StreamView(stream.name, terms, partial(self._promises, watched), topic_of, watched.meters)
+        terms = settings.terms(stream, watched_stream.others_per_day)
+        topic_of = partial(_topic, watched_stream)
+        return StreamView(
+            stream.name, terms, partial(self._promises, watched_stream), topic_of, watched_stream.meters
+        )
 
-    def _promises(self, watched: WatchedStream) -> Promises:
-        promise = guarantee.of(watched.stream, others=watched.others_per_day)
+    def _promises(self, watched_stream: WatchedStream) -> Promises:
+        promise = guarantee.of(watched_stream.stream, others=watched_stream.others_per_day)
         variants = {
-            name: _with_preset(watched.stream, name) for name in _EXAMPLES if name != promise.terms.preset
+            name: _with_preset(watched_stream.stream, name)
+            for name in _EXAMPLES
+            if name != promise.terms.preset
         }
         streams = {name: stream for name, stream in variants.items() if stream is not None}
         presets = {
-            name: guarantee.of(stream, others=watched.others_per_day) for name, stream in streams.items()
+            name: guarantee.of(stream, others=watched_stream.others_per_day)
+            for name, stream in streams.items()
         }
-        streams[OWN] = watched.stream
+        streams[OWN] = watched_stream.stream
         schedules = {
-            name: settings.schedule(stream, watched.others_per_day) for name, stream in streams.items()
+            name: settings.schedule(stream, watched_stream.others_per_day) for name, stream in streams.items()
         }
         return Promises(promise, presets, schedules)
 
     async def _glance(self, name: str, meter: str) -> Glance:
-        watched, now_ms = self._watched[name], self._clock.now_ms()
+        watched_stream, now_ms = self._streams[name], self._clock.now_ms()
         newest_ms = self._clock.newest_ms
         since_ms, cached_row = self._last_rows.get(name, (0, None))
         epsilons, newest_row, waiting, due_ms = await self._thread.call(
             _read_state, self._thread.store.connection, name, meter, newest_ms, since_ms
         )
-        allowance = await self._allowance(watched.stream, meter, newest_ms)
+        allowance = await self._allowance(watched_stream.stream, meter, newest_ms)
         row = newest_row or cached_row
         self._last_rows[name] = newest_ms - _OVERLAP_MS, row
         lag_ms = None if due_ms is None else newest_ms - due_ms
         message = None if row is None else Message(row.topic, row.payload, row.delivered_ms)
-        sides = watched.connected("source"), watched.connected("sink")
-        return Glance(now_ms, epsilons, message, waiting, lag_ms, *sides, watched.upcoming(meter), allowance)
+        sides = watched_stream.connected("source"), watched_stream.connected("sink")
+        return Glance(
+            now_ms, epsilons, message, waiting, lag_ms, *sides, watched_stream.upcoming(meter), allowance
+        )
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
         """Return what a stream's budget allows a meter in the present period; None without a budget."""
@@ -144,19 +151,21 @@ class PageData:
         return Allowance(limit, spent, start_ms, start_ms + per_ms)
 
     async def _history(self, name: str, meter: str) -> History:
-        """Return what left of a meter; the arithmetic runs in a thread of its own."""
+        """Return the history of a meter's records, computed in a separate thread."""
         from meteragent.agent import page_history  # noqa: PLC0415  only an open page needs the receiving side
 
-        watched, connection = self._watched[name], self._thread.store.connection
-        topic = _topic(watched, meter)
+        watched_stream, connection = self._streams[name], self._thread.store.connection
+        topic = _topic(watched_stream, meter)
         records = await self._thread.call(outbox.latest, connection, name, topic, _RECORDS)
         privacy_topic, _ = descriptor.topics(topic, "")
         descriptors = await self._thread.call(outbox.descriptors_of, connection, name, topic, privacy_topic)
-        schedule = settings.schedule(watched.stream, watched.others_per_day)
-        released = page_history.Released(records, descriptors, schedule)
-        return await asyncio.to_thread(page_history.of, released, self._clock.newest_ms, watched.tariffs)
+        schedule = settings.schedule(watched_stream.stream, watched_stream.others_per_day)
+        topic_records = page_history.TopicRecords(records, descriptors, schedule)
+        return await asyncio.to_thread(
+            page_history.of, topic_records, self._clock.newest_ms, watched_stream.tariffs
+        )
 
-    async def _left(self, name: str, topic: str, limit: int) -> list[bytes]:
+    async def _payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
         return await self._thread.call(outbox.latest, self._thread.store.connection, name, topic, limit)
 
 
@@ -177,11 +186,11 @@ def routes(watch: Watch) -> tuple[Route, ...]:
     return Route("/healthz", healthz, open=True), Route("/metrics", figures)
 
 
-def _topic(watched: WatchedStream, meter: str) -> str:
-    """Return the topic on which a meter's records leave."""
-    key = watched.pseudonym_key
+def _topic(watched_stream: WatchedStream, meter: str) -> str:
+    """Return the topic on which a meter's records are published."""
+    key = watched_stream.pseudonym_key
     public_id = meter if key is None else identity.pseudonym(key, meter)
-    return identity.render(watched.stream.sink.topic, public_id)
+    return identity.render(watched_stream.stream.sink.topic, public_id)
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:

@@ -1,4 +1,4 @@
-"""What left of one meter, for the local page: energy by day, closed windows of bands, and their costs.
+"""The released records of one meter, for the local page: energy by day, closed windows of bands, their costs.
 
 Everything follows from released records and their descriptors, so nothing raw is read. Records whose
 descriptor is not kept, or that contradict the newest ones, are left out.
@@ -28,17 +28,17 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.wire.descriptor import describe
 
 DAYS = 30
-"""How many days are shown."""
+"""The number of days that are shown."""
 WINDOWS = 12
-"""How many closed windows of bands are shown."""
+"""The number of closed windows of bands that are shown."""
 _LONGEST_DAY_MS = 25 * HOUR_MS
 
 
-class Released(NamedTuple):
+class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's present schedule.
 
     The outbox drops a descriptor some time after it left, which may be before the window closes. So a missing
-    descriptor is made again from the schedule; if the configuration has changed, its id is another.
+    descriptor is made again from the schedule; if the configuration has changed, its id differs.
     """
 
     records: Sequence[bytes]
@@ -46,23 +46,23 @@ class Released(NamedTuple):
     schedule: Schedule
 
 
-def of(released: Released, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
-    """Return a meter's history from what was released on its topic.
+def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
+    """Return a meter's history from the records and descriptors of its topic.
 
     A period is a local day, or a window whose slots are longer than a day. Days and windows with a missing
     record are left out. `tariffs` price the windows of bands.
     """
-    series = _series(released)
+    series = _series(topic_records)
     if series is None:
         return History("UTC", (), ())
     zone = series.terms(series.records[-1]).timezone or "UTC"
     return History(zone, tuple(_periods(series, zone, now_ms)), tuple(_windows(series, tariffs)))
 
 
-def _series(released: Released) -> Series | None:
+def _series(topic_records: TopicRecords) -> Series | None:
     """Return the series of the newest records that agree with each other; None if there are none."""
-    records = [Record.parse(load(payload)) for payload in released.records]
-    by_id = _descriptors(released, records)
+    records = [Record.parse(load(payload)) for payload in topic_records.records]
+    by_id = _descriptors(topic_records, records)
     known_records = [record for record in records if record.descriptor in by_id]
     if not known_records:
         return None
@@ -80,12 +80,12 @@ def _series(released: Released) -> Series | None:
     return None
 
 
-def _descriptors(released: Released, records: Iterable[Record]) -> dict[str, Descriptor]:
+def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict[str, Descriptor]:
     """Return the descriptors that were released, and those that the schedule gives for the other records."""
-    by_id = {descriptor.id: descriptor for descriptor in map(Descriptor.parse, released.descriptors)}
-    schedule = released.schedule
-    missing = {r.descriptor: r for r in records if r.descriptor not in by_id}
-    for record in missing.values():
+    by_id = {descriptor.id: descriptor for descriptor in map(Descriptor.parse, topic_records.descriptors)}
+    schedule = topic_records.schedule
+    missing_records = {r.descriptor: r for r in records if r.descriptor not in by_id}
+    for record in missing_records.values():
         start_ms = schedule.grid.start_ms(record.time_ms)
         message = describe(schedule.terms(start_ms)).message(record.meter, start_ms)
         descriptor = Descriptor.parse(message)

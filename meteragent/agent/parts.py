@@ -20,7 +20,7 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""The time within which agents answer a start of Home Assistant, each after another delay."""
+"""The time within which agents answer a start of Home Assistant, each after a different delay."""
 
 
 class Links(NamedTuple):
@@ -76,10 +76,10 @@ def source(
     The bound of MQTT 3.1.1 does not apply if `source.inflight` is set: the operator knows the broker's limit.
     """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
-    capped = "inflight" not in stream.source.model_fields_set
+    is_capped = "inflight" not in stream.source.model_fields_set
     prices = price_topic(stream)
     filters = (topic_filter,) if prices is None else (topic_filter, prices)
-    return Source(filters, inflight, max_payload, now_ms, counts, capped=capped)
+    return Source(filters, inflight, max_payload, now_ms, counts, is_capped=is_capped)
 
 
 def price_topic(stream: settings.Stream) -> str | None:
@@ -102,7 +102,7 @@ def role(stream: settings.Stream, side: str) -> str:
 
 
 def login_hint(side: str, endpoint: Endpoint) -> str:
-    """Return advice for a broker that refuses the user name and password of a source or sink."""
+    """Return the hint that is logged if a broker refuses the user name and password of a source or sink."""
     verb = "set" if endpoint.username is None else "check"
     return f"{verb} {side}.username and {side}.password_file"
 
@@ -118,7 +118,7 @@ def has_event_clock(config: settings.Config) -> bool:
     return any(stream.window.clock is Clock.EVENT for stream in config.stream)
 
 
-def _charged_ms(config: settings.Config, store: Store) -> list[int]:
+def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
     """Return the earliest times at which meters may be charged: for a new window, or for an open peak."""
     states = [state for stream in config.stream for state in store.snapshot(stream.name).states.values()]
     return [
@@ -139,7 +139,7 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     }
     if odometers:
         longest_ms = max(budget.period_ms for budget in budgets.values() if budget)
-        from_ms = 0 if has_event_clock(config) else min([store.clock_ms, *_charged_ms(config, store)])
+        from_ms = 0 if has_event_clock(config) else min([store.clock_ms, *_charge_start_ms(config, store)])
         for meter, day_ms, epsilon in ledger.recent(store.connection, longest_ms, from_ms):
             for odometer in odometers.values():
                 odometer.restore(meter, day_ms, epsilon)

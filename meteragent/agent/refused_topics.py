@@ -32,18 +32,18 @@ class Refusals:
     """The sink topics that the broker of one stream refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Begin without refused topics; a topic with more segments than a sink topic is below one."""
+        """Start without refused topics; a topic with more segments than these is below a sink topic."""
         self._segments = sink_topic_segments
-        self._held: dict[str, int] = {}
-        self._suspected: set[str] = set()
+        self._held_bytes: dict[str, int] = {}
+        self._suspects: set[str] = set()
         self._due_trials: set[str] = set()
         self._trials: dict[str, int] = {}
-        self._taken: set[str] = set()
+        self._accepted_trials: set[str] = set()
         self._try_s = inf
         self._recount = False
-        self._abrupt = 0
-        self._connected_s = -inf
-        self._refused: dict[str, float] = {}
+        self._abrupt_ends = 0
+        self._connection_s = -inf
+        self._refusal_times_s: dict[str, float] = {}
         self._strikes: Counter[str] = Counter()
 
     def topic_of(self, topic: str) -> str:
@@ -51,68 +51,68 @@ class Refusals:
         return topic if topic.count("/") < self._segments else "/".join(topic.split("/")[: self._segments])
 
     @property
-    def held(self) -> Collection[str]:
+    def held_topics(self) -> Collection[str]:
         """The topics whose messages wait."""
-        return self._held.keys()
+        return self._held_bytes.keys()
 
     @property
     def waiting_bytes(self) -> int:
         """The size of the due messages that wait for these topics, in bytes as counted by the outbox."""
-        return sum(self._held.values())
+        return sum(self._held_bytes.values())
 
     @property
-    def alone(self) -> bool:
+    def one_by_one(self) -> bool:
         """Whether messages must be sent one by one, so that the end of a connection reveals its cause."""
-        return self._abrupt >= ABRUPT or not self._suspected.isdisjoint(self._trials)
+        return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
 
-    def passes(self, topic: str, row: int, size_bytes: int) -> bool:
+    def may_send(self, topic: str, row: int, size_bytes: int) -> bool:
         """Return whether a message may be sent: its topic is not held, or it is the message of a trial."""
-        if topic not in self._held:
+        if topic not in self._held_bytes:
             return True
         if topic in self._due_trials:
             self._due_trials.discard(topic)
             self._trials[topic] = row
             return True
-        self._held[topic] += size_bytes
+        self._held_bytes[topic] += size_bytes
         return False
 
     def on_refused(self, topic: str, now_s: float) -> None:
         """Hold a topic after the broker has refused one of its messages."""
-        self._refused[topic] = now_s
+        self._refusal_times_s[topic] = now_s
         self._trials.pop(topic, None)
-        if topic not in self._held:
-            self._held[topic] = 0
+        if topic not in self._held_bytes:
+            self._held_bytes[topic] = 0
             self._try_s = min(self._try_s, now_s + TRY_S)
             self._recount = True
 
     def on_accepted(self, topic: str, row: int) -> bool:
-        """Note that the broker has accepted a message; return whether it counts as delivered (rule 4)."""
+        """Record that the broker has accepted a message; return whether it counts as delivered (rule 4)."""
         self._strikes.pop(topic, None)
-        if topic not in self._held:
+        if topic not in self._held_bytes:
             return True
         if self._trials.get(topic) != row:
             return False
         del self._trials[topic]
-        self._taken.add(topic)
+        self._accepted_trials.add(topic)
         return True
 
     def update(self, now_s: float) -> bool:
-        """Free the topics whose trial succeeded, and begin the trials that are due.
+        """Free the topics whose trial succeeded, and start the trials that are due.
 
         Return whether the outbox must be read from the beginning, which also recounts waiting messages.
         """
-        from_start = bool(self._taken) or self._recount
-        for topic in self._taken:
-            del self._held[topic]
-        self._suspected -= self._taken
-        self._taken.clear()
+        from_start = bool(self._accepted_trials) or self._recount
+        for topic in self._accepted_trials:
+            del self._held_bytes[topic]
+        self._suspects -= self._accepted_trials
+        self._accepted_trials.clear()
         if now_s >= self._try_s:
             self._due_trials, self._try_s, from_start = (
-                self._held.keys() - self._trials.keys(),
+                self._held_bytes.keys() - self._trials.keys(),
                 now_s + TRY_S,
                 True,
             )
-        if not self._held:
+        if not self._held_bytes:
             self._try_s = inf
         if from_start:
             self.recount()
@@ -120,7 +120,7 @@ class Refusals:
 
     def recount(self) -> None:
         """Restart the count of waiting bytes, because the outbox is read from the beginning."""
-        self._held = dict.fromkeys(self._held, 0)
+        self._held_bytes = dict.fromkeys(self._held_bytes, 0)
         self._recount = False
 
     def next_s(self) -> float:
@@ -128,32 +128,32 @@ class Refusals:
         return self._try_s
 
     def on_connected(self, now_s: float) -> None:
-        """Begin a connection, on which the topics that were refused with a reason code are tried at once."""
-        self._connected_s = now_s
-        self._refused.clear()
+        """Start a connection, on which the topics that were refused with a reason code are tried at once."""
+        self._connection_s = now_s
+        self._refusal_times_s.clear()
         self._trials.clear()
-        self._due_trials = self._held.keys() - self._suspected - self._taken
+        self._due_trials = self._held_bytes.keys() - self._suspects - self._accepted_trials
 
-    def on_ended(self, topics: Collection[str], published_s: float, now_s: float) -> None:
-        """Note the end of a connection with messages of `topics` in flight.
+    def on_ended(self, topics: Collection[str], publish_s: float, now_s: float) -> None:
+        """Record the end of a connection with messages of `topics` in flight.
 
-        The last message was published at `published_s`.
+        The last message was published at `publish_s`.
         """
-        self._suspected |= {topic for topic, at_s in self._refused.items() if now_s - at_s <= PROMPT_S}
-        if now_s - self._connected_s > STABLE_S:
-            self._abrupt = 0
-        if not topics or now_s - published_s > PROMPT_S or not self._suspected.isdisjoint(self._trials):
+        self._suspects |= {topic for topic, at_s in self._refusal_times_s.items() if now_s - at_s <= PROMPT_S}
+        if now_s - self._connection_s > STABLE_S:
+            self._abrupt_ends = 0
+        if not topics or now_s - publish_s > PROMPT_S or not self._suspects.isdisjoint(self._trials):
             return  # a connection ended by a trial reveals nothing new
-        was_alone = self.alone
-        self._abrupt += 1
-        if was_alone and len(topics) == 1:
+        was_one_by_one = self.one_by_one
+        self._abrupt_ends += 1
+        if was_one_by_one and len(topics) == 1:
             [topic] = topics
             self._strikes[topic] += 1
             if self._strikes[topic] >= STRIKES:
                 del self._strikes[topic]
-                self._suspected.add(topic)
+                self._suspects.add(topic)
                 self.on_refused(topic, now_s)
 
     def on_idle(self) -> None:
-        """Note that all messages that were due have been sent and answered."""
-        self._abrupt = 0
+        """Record that all messages that were due have been sent and answered."""
+        self._abrupt_ends = 0

@@ -2,18 +2,17 @@
 
     wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
-Theory of operation
--------------------
-A runner takes these steps in turn, with at most one commit in progress. So a record can leave, and a message
-can be acknowledged, only after its transaction (law 2). While a transaction is written and its part of the
-log is erased, the next batch grows: commits group by themselves. The store has one thread, so an fsync blocks
-nothing else.
+Theory of operation ------------------- A runner takes these steps in turn, with at most one commit in
+progress. So a record can leave, and a message can be acknowledged, only after its transaction (law 2). While
+a transaction is written and its part of the log is erased, the next batch grows, so commits grow with the
+load. The store has one thread, so an fsync blocks nothing else.
 
 These times, all on the wall clock, drive a round of `Runner.run`:
 
-    now             windows and slots open up to this time
-    closing         slots close up to this time: `now`, except while `catch_up` runs (`CatchUp`)
-    opened, closed  `now` and `closing` of the last round; at a start, the stream's time at the stop
+    now           windows and slots open up to this time
+    closing       slots close up to this time: `now`, except while `catch_up` runs (`CatchUp`)
+    last_now, last_closing
+                  `now` and `closing` of the last round; at a start, the stream's time at the stop
 
 If much time has passed since the last round, after an outage or a suspension of the machine, the runner
 catches up window by window, so that no transaction holds a year of records. If messages wait as well, or
@@ -65,7 +64,7 @@ class StoreThread:
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """Begin to use an open store; if it is full, messages of streams that are not listed are dropped."""
+        """Take an open store; if it is full, messages of streams that are not listed are dropped."""
         self.store = store
         self._streams = streams
         self._counts = counts
@@ -76,7 +75,7 @@ class StoreThread:
         self._bytes: int | None = None
         self._writing_bytes = 0
         self._refused_bytes: dict[str, int] = {}
-        self._erasing: asyncio.Future[None] | None = None
+        self._erasure: asyncio.Future[None] | None = None
         self._is_unerased = False
         self._unerased_since_s: float | None = None
 
@@ -88,7 +87,7 @@ class StoreThread:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     async def persist(
-        self, commit: Commit, delivered: Sequence[int], budget: Budget | None
+        self, commit: Commit, row_ids: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
         """Write a commit and mark the delivered rows in one transaction, fsynced on return; return new rows.
 
@@ -97,9 +96,9 @@ class StoreThread:
         size_bytes = outbox.commit_bytes(commit)
         self._writing_bytes += size_bytes
         try:
-            writing = self._begin(transaction.commit, self.store, commit, delivered, budget, self._keep_ms)
-            self._erasing = self._begin(self._erase_log)
-            rows, self._bytes = await writing
+            write_task = self._begin(transaction.commit, self.store, commit, row_ids, budget, self._keep_ms)
+            self._erasure = self._begin(self._erase_log)
+            rows, self._bytes = await write_task
         finally:
             self._writing_bytes -= size_bytes
         if rows:
@@ -116,12 +115,12 @@ class StoreThread:
         If another reader of the file prevents this, the erasure is tried again and the time is noted
         (`unerased_s`).
         """
-        if self._is_unerased and (self._erasing is None or self._erasing.done()):
-            self._erasing = self._begin(self._erase_log)
-        erasing = self._erasing
-        if erasing is not None:
-            await asyncio.wait({erasing})  # a cancelled caller must not cancel the erasure
-            erasing.result()
+        if self._is_unerased and (self._erasure is None or self._erasure.done()):
+            self._erasure = self._begin(self._erase_log)
+        erasure = self._erasure
+        if erasure is not None:
+            await asyncio.wait({erasure})  # a cancelled caller must not cancel the erasure
+            erasure.result()
         if not self._is_unerased:
             self._unerased_since_s = None
         elif self._unerased_since_s is None:
@@ -142,7 +141,7 @@ class StoreThread:
         return has_space
 
     def note_refused(self, stream: str, waiting_bytes: int) -> bool:
-        """Note the size of messages for a stream's refused topics; return whether the total is too large."""
+        """Record the size of messages for a stream's refused topics; return whether the total is too high."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
@@ -157,12 +156,12 @@ class StoreThread:
             """Return the latest descriptor of each topic."""
             return await self.call(outbox.descriptors, self.store.connection, stream)
 
-        async def running() -> set[str]:
+        async def open_topics() -> set[str]:
             """Return the topics of the open windows."""
             states = (await self.call(self.store.snapshot, stream)).states.values()
             return {window.topic for state in states for window in state.windows}
 
-        return OutboxReader(pending, descriptors, running)
+        return OutboxReader(pending, descriptors, open_topics)
 
     async def close(self) -> None:
         """Close the store and end its thread; raises StoreError, for example if the last erasure failed."""
@@ -218,24 +217,24 @@ class Runner:
 
     async def run(self) -> None:
         """Run until cancelled; any exception must end the process."""
-        opened_ms = closed_ms = self.resume_ms
+        last_now_ms = last_closing_ms = self.resume_ms
         while True:
             # Read this before the time, so that catch_up never starts too early.
             subscribed = self.source.subscribed.is_set()
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
-            steps = self._steps(opened_ms, now_ms)
+            steps = self._steps(last_now_ms, now_ms)
             # Slots that fell due since the last round stay open until the waiting messages are fed.
-            messages_first = closed_ms < opened_ms or bool(steps and self.source.batches)
+            messages_first = last_closing_ms < last_now_ms or bool(steps and self.source.batches)
             for step_ms in steps:
-                await self._feed([], step_ms, closed_ms if messages_first else min(closing_ms, step_ms))
-            if messages_first and closing_ms > closed_ms:
-                await self._close_after(now_ms, closed_ms, closing_ms)
-            if self._may_wait(opened_ms, now_ms, closing_ms):
+                await self._feed([], step_ms, last_closing_ms if messages_first else min(closing_ms, step_ms))
+            if messages_first and closing_ms > last_closing_ms:
+                await self._close_after(now_ms, last_closing_ms, closing_ms)
+            if self._may_wait(last_now_ms, now_ms, closing_ms):
                 await asyncio.sleep(min(self._pause_s(), self.flush_policy.flush_ms / 1000))
                 continue
             await self._feed(self.source.batch(now_ms), now_ms, closing_ms)
-            opened_ms, closed_ms = now_ms, closing_ms
+            last_now_ms, last_closing_ms = now_ms, closing_ms
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
@@ -246,7 +245,7 @@ class Runner:
         """
         if (
             self.viewers
-            or not 0 < self.source.waiting <= self.source.waiting_max
+            or not 0 < self.source.backlog <= self.source.backlog_max
             or now_ms - fed_ms >= self.flush_policy.flush_ms
         ):
             return False
@@ -254,11 +253,11 @@ class Runner:
         due_ms = self.flush_policy.boundary_ms(fed_ms + 1)
         return now_ms < (due_ms if deadline_ms is None else min(due_ms, deadline_ms))
 
-    async def _close_after(self, now_ms: int, closed_ms: int, closing_ms: int) -> None:
+    async def _close_after(self, now_ms: int, last_closing_ms: int, closing_ms: int) -> None:
         """Feed the waiting messages, then close the slots that fell due while no slot closed."""
         for _ in range(self.source.batches):
-            await self._feed(self.source.batch(now_ms), now_ms, closed_ms)
-        for step_ms in self._steps(closed_ms, closing_ms):
+            await self._feed(self.source.batch(now_ms), now_ms, last_closing_ms)
+        for step_ms in self._steps(last_closing_ms, closing_ms):
             await self._feed([], now_ms, step_ms)
 
     def _steps(self, from_ms: int, to_ms: int) -> range:
@@ -268,7 +267,7 @@ class Runner:
     async def _feed(self, batch: Sequence[Message], now_ms: int, closing_ms: int) -> None:
         self.heartbeat()
         self.clock.check()
-        self.pipeline.withhold(self.sink.refusals.held if self._refused_full() else ())
+        self.pipeline.withhold(self.sink.refusals.held_topics if self._has_too_many_refused() else ())
         observer = self.viewers.observer(self.pipeline.name) if self.viewers else None
         if self.listener is not None:
             self.pipeline.clear(self.listener.clear())
@@ -280,15 +279,15 @@ class Runner:
             self.viewers.released(self.pipeline.name, effects.commit.outgoing)
         self.source.acknowledge(effects.acknowledge)
 
-    def _refused_full(self) -> bool:
-        """Return whether the messages for refused topics of all streams take more than their part."""
+    def _has_too_many_refused(self) -> bool:
+        """Return whether the messages for refused topics of all streams take more than their share."""
         return self.store.note_refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
 
     async def _commit(self, effects: Effects) -> None:
-        delivered = sorted(self.sink.confirmed)
-        if effects.commit or delivered:
-            rows = await self.store.persist(effects.commit, delivered, self.budget)
-            self.sink.written(delivered)
+        row_ids = sorted(self.sink.unmarked_ids)
+        if effects.commit or row_ids:
+            rows = await self.store.persist(effects.commit, row_ids, self.budget)
+            self.sink.note_marked(row_ids)
             if rows:
                 self.sink.take(rows)
 
@@ -315,15 +314,15 @@ class Runner:
 
     async def flush(self) -> None:
         """Mark delivered rows without a commit of the core: at a stop, or to make room."""
-        delivered = sorted(self.sink.confirmed)
-        if delivered:
-            await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
-            self.sink.written(delivered)
+        row_ids = sorted(self.sink.unmarked_ids)
+        if row_ids:
+            await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), row_ids, None)
+            self.sink.note_marked(row_ids)
 
     def _pause_s(self) -> float:
         """Return how long to wait for the next deadline, in seconds."""
         now_ms = self.clock.now_ms()  # read again, because the last batch took time
-        deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.over)
+        deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.is_over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]
         if now_ms is None or not times_ms:
             return POLL_S

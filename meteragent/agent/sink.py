@@ -5,10 +5,10 @@ Theory of operation
 A row goes through these stages:
 
     outbox      on disk, by (due time, id)
-    queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by `_look`
-                from the outbox
+    queue       the next rows, in memory (`SendQueue`): filled by `take` right after a commit, and by
+                `_read_outbox`
     in flight   published, not yet answered; at most the broker's Receive Maximum
-    confirmed   answered, not yet marked in the outbox: the next commit marks the row (`written`)
+    confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
 
 After a crash or on a new connection, all rows that are not marked are sent again from the outbox. So a record
 may be sent twice but is never lost, and its bytes are always the same. `idle` is set when all rows that are
@@ -60,12 +60,12 @@ class OutboxReader(NamedTuple):
 
     pending      returns the first rows due by a time, up to a number, after a position (due time, id)
     descriptors  returns the latest descriptor of each topic
-    running      returns the topics of the open windows
+    open_topics  returns the topics of the open windows
     """
 
     pending: Callable[[int, int, tuple[float, float]], Awaitable[list[WaitingRow]]]
     descriptors: Callable[[], Awaitable[list[Descriptor]]]
-    running: Callable[[], Awaitable[set[str]]]
+    open_topics: Callable[[], Awaitable[set[str]]]
 
 
 class Presence(NamedTuple):
@@ -113,13 +113,13 @@ class SendQueue:
             del self._rows[FETCH:]
             self.end = _ORDER(self._rows[-1])
 
-    def read(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
+    def merge(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
         """Add the rows that were read from the outbox up to `end`; rows committed during the read stay."""
         by_id = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
         self._rows = sorted(by_id.values(), key=_ORDER)
 
-    def due(self, now_ms: int) -> list[WaitingRow]:
+    def pop_due(self, now_ms: int) -> list[WaitingRow]:
         """Remove the rows that are due, and return them."""
         count = bisect_right(self._rows, now_ms, key=attrgetter("due_ms"))
         rows = self._rows[:count]
@@ -153,24 +153,24 @@ class Sink:
         presence: Presence = Presence(),  # noqa: B008 -- it is frozen
         refusals: Refusals | None = None,
     ) -> None:
-        """Prepare to send; without `refusals` it is assumed that sink topics have three segments."""
+        """Prepare to send; without `refusals`, sink topics are assumed to have three segments."""
         self.presence = presence
         self._outbox = reader
         self._now_ms = now_ms
         self._counts = counts
         self._queue = SendQueue()
-        self._looked_s = -math.inf
+        self._read_s = -math.inf
         self._from_start = True
         self._wake = asyncio.Event()
-        self._freed = asyncio.Event()
+        self._room = asyncio.Event()
         self._in_flight: dict[int, Flight] = {}
-        self._published_s = -math.inf
+        self._publish_s = -math.inf
         self.refusals = refusals or Refusals(3)
-        self._confirmed: set[int] = set()
+        self._unmarked_ids: set[int] = set()
         self._last_ms = _NEVER_MS
         self._session: Session | None = None
         self._status_s = 0.0
-        self._introduce_s: float | None = None
+        self._introduction_s: float | None = None
         self.idle = asyncio.Event()
 
     def wake(self) -> None:
@@ -180,7 +180,7 @@ class Sink:
         self._wake.set()
 
     def _read_again(self) -> None:
-        self._looked_s, self._from_start = -math.inf, True
+        self._read_s, self._from_start = -math.inf, True
         self.refusals.recount()
 
     def finish(self) -> None:
@@ -195,71 +195,71 @@ class Sink:
         self._wake.set()
 
     @property
-    def confirmed(self) -> frozenset[int]:
-        """The rows that are delivered and not yet marked as delivered in the outbox.
+    def unmarked_ids(self) -> frozenset[int]:
+        """The ids of the rows that are delivered and not yet marked as delivered in the outbox.
 
-        Rows stay in this set until `written` is called, because a cancelled commit may not have marked them.
-        A row may be marked twice.
+        Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
+        their rows. A row may be marked twice.
         """
-        return frozenset(self._confirmed)
+        return frozenset(self._unmarked_ids)
 
-    def written(self, delivered: Iterable[int]) -> None:
-        """Note that these rows are marked in the outbox and will not be read again."""
-        self._confirmed.difference_update(delivered)
+    def note_marked(self, row_ids: Iterable[int]) -> None:
+        """Forget the ids of rows that are marked in the outbox, which will not be read again."""
+        self._unmarked_ids.difference_update(row_ids)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
-        """Note that the broker has confirmed a publication."""
+        """Record that the broker has confirmed a publication."""
         row, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
         if self.refusals.on_accepted(topic, row) and row:
-            self._confirmed.add(row)
+            self._unmarked_ids.add(row)
             self._counts.add("delivered")
-        self._answered()
+        self._on_answer()
 
     def on_refused(self, packet_id: int, reason: int) -> None:
-        """Note that the broker has refused a publication, and hold its topic; other topics continue."""
+        """Record that the broker has refused a publication, and hold its topic; other topics continue."""
         _, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
-        if topic not in self.refusals.held:
+        if topic not in self.refusals.held_topics:
             _log.warning(
                 "the sink's broker refuses a topic (reason 0x%02x): messages wait until it accepts the topic",
                 reason,
             )
         self.refusals.on_refused(topic, _now_s())
-        self._answered()
+        self._on_answer()
 
-    def _answered(self) -> None:
-        self._freed.set()
+    def _on_answer(self) -> None:
+        self._room.set()
         if not self._in_flight:
             self._wake.set()  # the sink may be idle now
 
     def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
-        """Note a start of Home Assistant; acknowledge and ignore all other messages."""
+        """Record a start of Home Assistant; acknowledge and ignore all other messages."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
         discovery = self.presence.discovery
         if discovery is None or topic != discovery.birth or payload != ONLINE or retain:
             return
-        if self._introduce_s is None:
-            self._introduce_s = _now_s() + self.presence.delay_s
+        if self._introduction_s is None:
+            self._introduction_s = _now_s() + self.presence.delay_s
             self._wake.set()
 
     async def serve(self, session: Session) -> None:
         """Send on a new connection: descriptors, then all rows that are not confirmed (rule 3)."""
         self._session = session
         self._in_flight.clear()
-        self._status_s, self._introduce_s = _now_s(), None
+        self._status_s, self._introduction_s = _now_s(), None
         self.refusals.on_connected(_now_s())
         try:
             await self._listen(session)
             await self._send(session)
         finally:
             topics = {flight.topic for flight in self._in_flight.values()}
-            self.refusals.on_ended(topics, self._published_s, _now_s())
+            self.refusals.on_ended(topics, self._publish_s, _now_s())
 
     async def _send(self, session: Session) -> None:
         await self._announce_due(session)
         for descriptor in await self._outbox.descriptors():
             flight = Flight(0, self.refusals.topic_of(descriptor.topic))
-            if flight.topic not in self.refusals.held:
+            if flight.topic not in self.refusals.held_topics:
                 for topic in descriptor_topics(descriptor.topic, descriptor.id):
                     await self._publish(session, flight, topic, descriptor.payload, retain=True)
         await self._introduce_all(session)
@@ -278,13 +278,13 @@ class Sink:
                 await self._wait(self._queue.next_ms)
             for row in rows:
                 topic = self.refusals.topic_of(row.topic)
-                if self.refusals.passes(topic, row.id, row.size_bytes):
+                if self.refusals.may_send(topic, row.id, row.size_bytes):
                     await self._introduce_new(session, row)
                     await self._publish(session, Flight(row.id, topic), row.topic, row.payload, row.retain)
 
     async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:
         """Publish a retained status or device, unless the broker refuses its topic."""
-        if self.refusals.passes(topic, 0, 0):
+        if self.refusals.may_send(topic, 0, 0):
             await self._publish(session, Flight(0, topic), topic, payload, retain=True)
 
     async def _publish(
@@ -292,7 +292,7 @@ class Sink:
     ) -> None:
         """Publish a message as soon as the broker accepts another one."""
         await self._wait_for_room(session)
-        self._published_s = _now_s()
+        self._publish_s = _now_s()
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
@@ -311,16 +311,16 @@ class Sink:
             if now_ms is not None:
                 self._status_s = now_s + status.PERIOD_S
                 await self._publish_presence(session, self.presence.status, status.online(now_ms))
-        if self._introduce_s is not None and now_s >= self._introduce_s:
-            self._introduce_s = None
+        if self._introduction_s is not None and now_s >= self._introduction_s:
+            self._introduction_s = None
             await self._introduce_all(session)
 
     async def _introduce_all(self, session: Session) -> None:
         """Announce the devices of meters with open windows, so that deleted devices do not come back."""
         if self.presence.discovery is not None:
-            running = await self._outbox.running()
+            open_topics = await self._outbox.open_topics()
             for descriptor in await self._outbox.descriptors():
-                if descriptor.topic in running:
+                if descriptor.topic in open_topics:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
     async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
@@ -342,42 +342,42 @@ class Sink:
             return []
         now_ms = min(now_ms, self._last_ms)
         queue = self._queue
-        rows = queue.due(now_ms)
-        if not rows and (queue.end < (now_ms, _LAST_ID) or _now_s() >= self._looked_s + POLL_S):
-            await self._look(now_ms)
-            rows = queue.due(now_ms)
+        rows = queue.pop_due(now_ms)
+        if not rows and (queue.end < (now_ms, _LAST_ID) or _now_s() >= self._read_s + POLL_S):
+            await self._read_outbox(now_ms)
+            rows = queue.pop_due(now_ms)
         return rows
 
-    async def _look(self, now_ms: int) -> None:
+    async def _read_outbox(self, now_ms: int) -> None:
         """Read rows from the outbox that come after the queue and are due, or will be soon.
 
         Rows in flight are left out, and so are rows that are confirmed and not yet marked.
         """
-        self._looked_s = _now_s()
-        until_ms, limit = now_ms + round(2000 * POLL_S), FETCH + len(self._in_flight) + len(self._confirmed)
+        self._read_s = _now_s()
+        until_ms, row_count = now_ms + round(2000 * POLL_S), len(self._in_flight) + len(self._unmarked_ids)
         from_start, self._from_start = self._from_start, False
         position = _BEGINNING if from_start else self._queue.end
         if until_ms < position[0]:
             return  # the clock was set back, and all due rows are in the queue
-        rows = await self._outbox.pending(until_ms, limit, position)
+        rows = await self._outbox.pending(until_ms, FETCH + row_count, position)
         if self._from_start or (self._queue.end != position and not from_start):
-            self._looked_s = -math.inf
+            self._read_s = -math.inf
             return  # the queue became shorter during the read, and the rows in between were not read
-        sent_ids = self._confirmed.union(flight.row for flight in self._in_flight.values())
-        end = _ORDER(rows[-1]) if len(rows) >= limit else (until_ms, _LAST_ID)
-        self._queue.read((row for row in rows if row.id not in sent_ids), end)
+        excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
+        end = _ORDER(rows[-1]) if len(rows) >= FETCH + row_count else (until_ms, _LAST_ID)
+        self._queue.merge((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
         """Wait until another message may be in flight, and the clock has not been set back (rule 2)."""
         while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
-            self._freed.clear()
+            self._room.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._freed.wait()
+                    await self._room.wait()
 
     def _in_flight_max(self, session: Session) -> int:
         """Return how many messages may be in flight at once."""
-        return 1 if self.refusals.alone else session.inflight
+        return 1 if self.refusals.one_by_one else session.inflight
 
     async def _wait(self, next_ms: int | None) -> None:
         """Wait for a wake-up, or until the next row, status or trial is due."""
@@ -387,8 +387,8 @@ class Sink:
             pause_s = (next_ms - now_ms) / 1000
         if self.presence.status is not None and now_ms is not None:
             pause_s = min(pause_s, self._status_s - now_s)
-        if self._introduce_s is not None:
-            pause_s = min(pause_s, self._introduce_s - now_s)
+        if self._introduction_s is not None:
+            pause_s = min(pause_s, self._introduction_s - now_s)
         pause_s = min(pause_s, self.refusals.next_s() - now_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(pause_s, 0)):

@@ -45,7 +45,7 @@ from meteragent.mqtt import Token as MqttToken
 
 BATCH = 1000
 """The largest number of messages in one batch, so that a commit stays short."""
-HELD_3_1_1 = 16
+HELD_MAX_3_1_1 = 16
 """The largest number of held messages over MQTT 3.1.1: by default mosquitto stops at 20 unacknowledged."""
 PACKET_IDS = 65_535
 """The largest number of unacknowledged messages that any broker can send: each has a 16-bit id."""
@@ -58,7 +58,7 @@ PROMPT_S = 0.5
 """The time within which a broker that waits for an acknowledgement answers one with a message."""
 SILENCE_MAX_S = 900.0
 """The longest silence before a test: the default of `hold`, after which no reading counts."""
-HELD_SURELY = 3
+HELD_UNTESTED = 3
 """A number of unacknowledged messages that every broker sends; homes with few meters are never tested."""
 
 _log = logging.getLogger("meteragent")
@@ -78,9 +78,9 @@ class InflightLimitProbe:
     """The measurement of how many unacknowledged messages a connection's broker sends before it waits.
 
     Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
-    default 10 to 32) that they do not state; if more readings stand than such a limit allows, nothing arrives
-    until a slot closes. So after a silence the oldest message is acknowledged early (a crash may then lose
-    it), unless twice as many messages have been held at once before. A broker that waits sends the next
+    default 10 to 32) that they do not state; if more readings are held than such a limit allows, nothing
+    arrives until a slot closes. So after a silence the oldest message is acknowledged early (a crash may then
+    lose it), unless twice as many messages have been held at once before. A broker that waits sends the next
     message at once. Whenever no message follows, the silence before the next test doubles. `limit` is None
     until the broker's limit is known, and then half of that limit, so that messages keep coming.
     """
@@ -89,49 +89,49 @@ class InflightLimitProbe:
         self.limit: int | None = None
         self._newest_s = 0.0
         self._silence_s = SILENCES_S[0]
-        self._tested_s: float | None = None
-        self._answered: list[int] = []
-        self._tested_count = 0
+        self._test_s: float | None = None
+        self._answer_counts: list[int] = []
+        self._test_count = 0
         self._peak = 0
 
     def note_held(self, count: int) -> None:
-        """Note how many messages were held at once."""
+        """Record how many messages were held at once."""
         self._peak = max(self._peak, count)
 
     def note_arrival(self, now_s: float) -> None:
-        """Note that a QoS 1 message has arrived, which may be the answer to a test."""
+        """Record that a QoS 1 message has arrived, which may be the answer to a test."""
         self._newest_s = now_s
-        if self._tested_s is None:
+        if self._test_s is None:
             return
-        if now_s - self._tested_s > PROMPT_S:
-            self._unanswered()
+        if now_s - self._test_s > PROMPT_S:
+            self._end_without_answer()
             return
-        self._tested_s = None
-        self._answered.append(self._tested_count)
-        if len(self._answered) == len(SILENCES_S):
-            self.limit = min(self._answered) // 2
+        self._test_s = None
+        self._answer_counts.append(self._test_count)
+        if len(self._answer_counts) == len(SILENCES_S):
+            self.limit = min(self._answer_counts) // 2
             _log.warning(
                 "the source's broker stops at %d unacknowledged messages: the agent holds half as many",
-                min(self._answered),
+                min(self._answer_counts),
             )
 
     def begin_test(self, count: int, now_s: float) -> bool:
         """Begin a test if one is due; return whether to acknowledge one of the held messages."""
-        if self._tested_s is not None and now_s - self._tested_s > PROMPT_S:
-            self._unanswered()
-        if self.limit is not None or self._tested_s is not None or count <= HELD_SURELY:
+        if self._test_s is not None and now_s - self._test_s > PROMPT_S:
+            self._end_without_answer()
+        if self.limit is not None or self._test_s is not None or count <= HELD_UNTESTED:
             return False
         if 2 * count <= self._peak:
             return False
-        silence_s = SILENCES_S[len(self._answered)] if self._answered else self._silence_s
+        silence_s = SILENCES_S[len(self._answer_counts)] if self._answer_counts else self._silence_s
         if now_s - self._newest_s < silence_s:
             return False
-        self._tested_s, self._tested_count = now_s, count
+        self._test_s, self._test_count = now_s, count
         return True
 
-    def _unanswered(self) -> None:
-        self._tested_s = None
-        self._answered.clear()
+    def _end_without_answer(self) -> None:
+        self._test_s = None
+        self._answer_counts.clear()
         self._silence_s = min(2 * self._silence_s, SILENCE_MAX_S)
 
 
@@ -146,48 +146,49 @@ class Source:
         now_ms: Callable[[], int | None],
         counts: Counts,
         *,
-        capped: bool = True,
+        is_capped: bool = True,
     ) -> None:
         """Prepare to subscribe to one or more topic filters.
 
-        `now_ms` stamps arrivals; it returns None while there is no clock. With `capped`, at most HELD_3_1_1
-        messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute `receive_maximum` is the
-        number of unacknowledged messages that the broker may send: held messages, and some waiting ones.
+        `now_ms` stamps arrivals; it returns None while there is no clock. With `is_capped`, at most
+        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute `receive_maximum`
+        is the number of unacknowledged messages that the broker may send: held messages, and some waiting
+        ones.
         """
         self.subscribed = asyncio.Event()
         self._filters = (topic_filters,) if isinstance(topic_filters, str) else tuple(topic_filters)
         self._inflight = inflight
-        self._capped = capped
+        self._is_capped = is_capped
         self.receive_maximum = min(2 * inflight, inflight + BATCH, PACKET_IDS)
         self._max_payload = max_payload
         self._now_ms = now_ms
         self._counts = counts
-        self._waiting: deque[tuple[Message, int | None]] = deque()
-        self._arrived = asyncio.Event()
+        self._backlog: deque[tuple[Message, int | None]] = deque()
+        self._arrival = asyncio.Event()
         self._session: Session | None = None
         self._epoch = 0
-        self._held: dict[_Delivery, None] = {}
+        self._held_deliveries: dict[_Delivery, None] = {}
         self._probe = InflightLimitProbe()
 
     async def serve(self, session: Session) -> None:
         """Begin an epoch on a new connection, drop the tokens of the last one, and subscribe."""
         self._session = session
         self._epoch += 1
-        self._held.clear()
+        self._held_deliveries.clear()
         self._probe = InflightLimitProbe()
         for topic_filter in self._filters:
             await session.subscribe(topic_filter)
         self.subscribed.set()
-        self._arrived.set()
+        self._arrival.set()
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None) -> None:
         """Queue a message; raises LinkError if more messages wait than the protocol allows (rule 3)."""
-        waiting = len(self._waiting)
-        if waiting >= self.receive_maximum:
+        backlog = len(self._backlog)
+        if backlog >= self.receive_maximum:
             if qos == 0:
                 self._counts.add("shed")
                 return
-            if waiting >= self.receive_maximum + PACKET_IDS:
+            if backlog >= self.receive_maximum + PACKET_IDS:
                 raise LinkError("the broker sends more messages than Receive Maximum allows")
         delivery = None
         if token is not None:
@@ -195,51 +196,51 @@ class Source:
             self._probe.note_arrival(asyncio.get_running_loop().time())
         received_ms = self._now_ms()
         payload = payload[: self._max_payload + 1]
-        self._waiting.append((Message(topic, payload, retain, received_ms or 0, delivery), received_ms))
-        self._arrived.set()
-        if waiting + 1 >= self.receive_maximum + 2 * BATCH and self._session is not None:
+        self._backlog.append((Message(topic, payload, retain, received_ms or 0, delivery), received_ms))
+        self._arrival.set()
+        if backlog + 1 >= self.receive_maximum + 2 * BATCH and self._session is not None:
             self._session.pause(reading=False)
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for messages or the subscription, for at most `timeout_s`."""
-        if not self._waiting:
+        if not self._backlog:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    await self._arrived.wait()
-        self._arrived.clear()
+                    await self._arrival.wait()
+        self._arrival.clear()
 
     @property
-    def waiting(self) -> int:
+    def backlog(self) -> int:
         """The number of messages that wait for the core."""
-        return len(self._waiting)
+        return len(self._backlog)
 
     @property
-    def waiting_max(self) -> int:
+    def backlog_max(self) -> int:
         """The number of waiting messages beyond which the broker may soon stop sending."""
         return min(self._bound() // 2, BATCH)
 
     @property
     def batches(self) -> int:
         """The number of batches that wait."""
-        return -(-len(self._waiting) // BATCH)
+        return -(-len(self._backlog) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
         """Return the next messages in order of arrival, and hold them.
 
         A message that arrived without a clock is stamped with the time of the next message, or `now_ms`.
         """
-        if any(received_ms is None for _, received_ms in islice(self._waiting, BATCH)):
+        if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH)):
             self._stamp(now_ms)
-        batch = list(islice(self._waiting, BATCH))
+        batch = list(islice(self._backlog, BATCH))
         for _ in batch:
-            self._waiting.popleft()
-        if batch and self._session is not None and len(self._waiting) < self.receive_maximum:
+            self._backlog.popleft()
+        if batch and self._session is not None and len(self._backlog) < self.receive_maximum:
             self._session.pause(reading=True)
         messages = [message for message, _ in batch]
         for message in messages:
             if message.token is not None and message.token.epoch == self._epoch:
-                self._held[message.token] = None
-        self._probe.note_held(len(self._held))
+                self._held_deliveries[message.token] = None
+        self._probe.note_held(len(self._held_deliveries))
         return messages
 
     def _stamp(self, now_ms: int) -> None:
@@ -247,11 +248,11 @@ class Source:
 
         Stamped with the present, an older reading would count as newer than a reading that arrived later.
         """
-        stamped: deque[tuple[Message, int | None]] = deque()
-        for message, received_ms in reversed(self._waiting):
+        messages: deque[tuple[Message, int | None]] = deque()
+        for message, received_ms in reversed(self._backlog):
             now_ms = now_ms if received_ms is None else received_ms
-            stamped.appendleft((message._replace(received_ms=now_ms), now_ms))
-        self._waiting = stamped
+            messages.appendleft((message._replace(received_ms=now_ms), now_ms))
+        self._backlog = messages
 
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
         """Acknowledge the messages whose tokens the core has returned; only after the commit (rule 1).
@@ -260,14 +261,16 @@ class Source:
         """
         deliveries = [token for token in tokens if token is not None]
         for delivery in deliveries:
-            self._held.pop(delivery, None)
-        excess = len(self._held) - self._bound()
-        if excess <= 0 and not self._waiting:
-            excess = int(self._probe.begin_test(len(self._held), asyncio.get_running_loop().time()))
+            self._held_deliveries.pop(delivery, None)
+        excess = len(self._held_deliveries) - self._bound()
+        if excess <= 0 and not self._backlog:
+            excess = int(
+                self._probe.begin_test(len(self._held_deliveries), asyncio.get_running_loop().time())
+            )
         if excess > 0:
-            oldest = list(islice(self._held, excess))
+            oldest = list(islice(self._held_deliveries, excess))
             for delivery in oldest:
-                del self._held[delivery]
+                del self._held_deliveries[delivery]
             self._counts.add("acked_open", excess)
             deliveries += oldest
         if self._session is not None:
@@ -276,5 +279,5 @@ class Source:
     def _bound(self) -> int:
         """Return how many messages may be held (rule 2)."""
         is_mqtt_5 = self._session is None or self._session.version == _MQTT_5
-        bound = self._inflight if is_mqtt_5 or not self._capped else min(self._inflight, HELD_3_1_1)
+        bound = self._inflight if is_mqtt_5 or not self._is_capped else min(self._inflight, HELD_MAX_3_1_1)
         return bound if self._probe.limit is None else min(bound, self._probe.limit)

@@ -66,7 +66,7 @@ class StreamWatch:
         self._clock = clock
 
     def heartbeat(self) -> None:
-        """Note a round of the runner."""
+        """Record a round of the runner."""
         self.heartbeat_s = _now_s()
         self._intake_health.update(self._clock.newest_ms, connected=self.up["source"])
 
@@ -75,17 +75,17 @@ class StreamWatch:
         if self.up["source"] and not (self.shard is not None and not self._pipeline.meters()):
             yield from self._intake_health.problems(self.name)
 
-    def lost(self, side: str) -> None:
-        """Note that a connection is lost."""
+    def note_lost(self, side: str) -> None:
+        """Record that a connection is lost."""
         self.up[side] = False
 
-    def serving(
+    def wrap_serve(
         self, side: str, serve: Callable[[Session], Awaitable[None]]
     ) -> Callable[[Session], Awaitable[None]]:
         """Return a `serve` that also notes that a connection has begun."""
 
         async def serve_and_note(session: Session) -> None:
-            """Note the connection, then serve it."""
+            """Record the connection, then serve it."""
             self.up[side] = True
             await serve(session)
 
@@ -94,24 +94,24 @@ class StreamWatch:
     async def vitals(self, thread: StoreThread, now_ms: int | None) -> StreamVitals:
         """Return the vitals of the stream; reads the store."""
         public_ids = self._pipeline.public_ids()
-        confirmed = self._sink.confirmed
-        waiting, first_ms = await thread.call(_waiting, thread, self.name, confirmed)
+        unmarked_ids = self._sink.unmarked_ids
+        waiting, first_ms = await thread.call(_waiting, thread, self.name, unmarked_ids)
         lag_s = max(now_ms - first_ms, 0) / 1000 if now_ms is not None and first_ms is not None else 0.0
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
             epsilons = await thread.call(_spent, thread, public_ids, floor(now_ms, DAY_MS))
         ups = self.up["source"], self.up["sink"]
-        refused_topics = len(self._sink.refusals.held)
+        refused_topics = len(self._sink.refusals.held_topics)
         meters = len(public_ids)
         return StreamVitals(self.name, *ups, waiting, lag_s, meters, epsilons, self.shard, refused_topics)
 
 
-def _waiting(thread: StoreThread, stream: str, confirmed: frozenset[int]) -> tuple[int, int | None]:
+def _waiting(thread: StoreThread, stream: str, unmarked_ids: frozenset[int]) -> tuple[int, int | None]:
     """Return how many messages wait, and when the first was due; confirmed messages do not count."""
     connection = thread.store.connection
-    rows = outbox.pending(connection, stream, 2**62, len(confirmed) + 1)
-    first_ms = next((row.due_ms for row in rows if row.id not in confirmed), None)
-    return max(outbox.depth(connection, stream) - len(confirmed), 0), first_ms
+    rows = outbox.pending(connection, stream, 2**62, len(unmarked_ids) + 1)
+    first_ms = next((row.due_ms for row in rows if row.id not in unmarked_ids), None)
+    return max(outbox.depth(connection, stream) - len(unmarked_ids), 0), first_ms
 
 
 def _spent(thread: StoreThread, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
@@ -141,18 +141,18 @@ class Watch:
         now_ms = self._clock.now_ms()
         has_space = await self._thread.has_space()
         unerased_s = self._thread.unerased_s
-        paused = "no clock" if now_ms is None else None if has_space else "no room in the store"
-        if paused is None and unerased_s >= UNERASED_MAX_S:
-            paused = "the log is not erased"
+        pause_reason = "no clock" if now_ms is None else None if has_space else "no room in the store"
+        if pause_reason is None and unerased_s >= UNERASED_MAX_S:
+            pause_reason = "the log is not erased"
         problems = (problem for stream in self.streams for problem in stream.problems())
         return Vitals(
             version=__version__,
             running_s=_now_s() - self._began_s,
             store_bytes=self._thread.store.path.stat().st_size,
-            stands=paused,
+            stands=pause_reason,
             counts=dict(self._counts),
             streams=tuple([await stream.vitals(self._thread, now_ms) for stream in self.streams]),
-            raised=self._alarms.active + tuple(problems if paused is None else ()),
+            raised=self._alarms.active + tuple(problems if pause_reason is None else ()),
             unerased_s=unerased_s,
         )
 
@@ -164,9 +164,9 @@ class Watch:
         """Answer connections to the socket, until cancelled."""
         path = socket_path(self._thread.store.path)
         path.unlink(missing_ok=True)  # a crashed run may have left it, and the store's lock is ours now
-        with _bound_socket(path) as bound:
+        with _bind_socket(path) as server_socket:
             path.chmod(0o600)
-            server = await asyncio.start_unix_server(self._answer, sock=bound)
+            server = await asyncio.start_unix_server(self._answer, sock=server_socket)
             try:
                 await server.serve_forever()
             finally:
@@ -197,18 +197,18 @@ class Watch:
         return _now_s() - min((stream.heartbeat_s for stream in self.streams), default=_now_s())
 
 
-def _bound_socket(path: Path) -> socket.socket:
+def _bind_socket(path: Path) -> socket.socket:
     """Bind a socket to a path of any length.
 
     An address has at most 108 bytes, so it names the folder by its descriptor.
     """
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        bound.bind(f"/proc/self/fd/{folder}/{path.name}")
+        server_socket.bind(f"/proc/self/fd/{folder}/{path.name}")
     finally:
         os.close(folder)
-    return bound
+    return server_socket
 
 
 def ask(store: Path) -> str | None:

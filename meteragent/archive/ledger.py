@@ -119,7 +119,8 @@ class Ledger:
         """Keep runs out of the ledger while it is read; write nothing, and tolerate a missing ledger.
 
         Raises:
-            ArchiveInUse: a run on this machine holds the lock. ArchiveError: the folder cannot be read.
+            ArchiveInUse: a run on this machine holds the lock.
+            ArchiveError: the folder cannot be read.
         """
         with ExitStack() as stack:
             try:

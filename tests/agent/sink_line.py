@@ -64,9 +64,9 @@ class Line:
 
     def mark(self) -> list[int]:
         """Write down what was delivered, as the runner does; returns the rows."""
-        rows = sorted(self.sink.confirmed)
+        rows = sorted(self.sink.unmarked_ids)
         persist(self.store, Commit("main", NOW_MS), delivered=rows)
-        self.sink.written(rows)
+        self.sink.note_marked(rows)
         return rows
 
     @asynccontextmanager

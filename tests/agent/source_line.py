@@ -22,7 +22,7 @@ class Line:
         capped: bool = True,
     ) -> None:
         self.counts = Counts()
-        self.source = Source("in/+", inflight, MAX_PAYLOAD, now_ms, self.counts, capped=capped)
+        self.source = Source("in/+", inflight, MAX_PAYLOAD, now_ms, self.counts, is_capped=capped)
         self.session = FakeSession()
 
     async def connect(self, version: int = 5) -> FakeSession:

@@ -78,9 +78,7 @@ def test_a_clock_that_waits_is_counted_and_said_once_each_time(caplog: pytest.Lo
             clock.now_ms()
     assert counts["clock_waits"] == 2
     shown, newest = iso_time(NOW_MS - 60_000), iso_time(NOW_MS)
-    text = (
-        f"processing paused: the clock shows {shown}, the newest time known is {newest}: set the clock right"
-    )
+    text = f"processing paused: the clock shows {shown}, the newest known time is {newest}: set the clock"
     assert [record.getMessage() for record in caplog.records] == [text] * 2
 
 
@@ -101,7 +99,7 @@ def test_the_steady_clock_never_runs_backwards(times_ms: list[int]) -> None:
 def test_where_nothing_can_have_fallen_due_slots_close_by_the_clock() -> None:
     """At a first start there is nothing to wait for, subscribed or not."""
     catch_up = CatchUp(5, 100, waits=False)
-    assert catch_up.over
+    assert catch_up.is_over
     assert catch_up.closing_ms(1000, subscribed=False) == 1000
 
 
@@ -113,9 +111,9 @@ def test_what_fell_due_waits_for_catch_up_since_the_subscription() -> None:
     assert catch_up.closing_ms(2000, subscribed=True) == 5
     assert catch_up.ends_ms == 2100
     assert catch_up.closing_ms(2099, subscribed=True) == 5
-    assert not catch_up.over
+    assert not catch_up.is_over
     assert catch_up.closing_ms(2100, subscribed=True) == 2100
-    assert catch_up.over
+    assert catch_up.is_over
 
 
 def test_without_catch_up_slots_close_at_the_subscription() -> None:
@@ -130,7 +128,7 @@ def test_a_stream_that_stood_still_waits_again() -> None:
     catch_up = CatchUp(5, 100, waits=False)
     catch_up.closing_ms(1000, subscribed=True)
     catch_up.restart()
-    assert not catch_up.over
+    assert not catch_up.is_over
     assert catch_up.closing_ms(9000, subscribed=True) == 1000
     assert catch_up.closing_ms(9100, subscribed=True) == 9100
 

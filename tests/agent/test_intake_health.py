@@ -8,7 +8,7 @@ import pytest
 
 from meteragent import config
 from meteragent.agent import intake_health, metrics, watch
-from meteragent.agent.intake_health import LEAST, MOST, SOON_MS, IntakeHealth, silence_ms
+from meteragent.agent.intake_health import ENOUGH, FEWEST, SOON_MS, IntakeHealth, silence_ms
 from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
@@ -192,10 +192,10 @@ def told(listening: IntakeHealth) -> list[str]:
     "name", sorted(set(REFUSALS) - {"refused_ahead", "refused_meters", "refused_unavailable"})
 )
 def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
-    """Whatever makes a payload unreadable counts; it takes as many as `LEAST` and as long as `SOON_MS`."""
+    """Whatever makes a payload unreadable counts; it takes as many as `FEWEST` and as long as `SOON_MS`."""
     assert told(heard(*[{name: 1}] * 7)) == ["wrong_profile"]
-    assert told(heard({name: LEAST - 1}, *[{}] * 9)) == []
-    assert told(heard(*[{name: LEAST}] * (SOON_MS // 10_000))) == []
+    assert told(heard({name: FEWEST - 1}, *[{}] * 9)) == []
+    assert told(heard(*[{name: FEWEST}] * (SOON_MS // 10_000))) == []
 
 
 @pytest.mark.parametrize("name", ["accepted", "early", "late", "duplicate", "refused_ahead"])
@@ -205,12 +205,12 @@ def test_what_was_understood_acquits_the_profile(name: str) -> None:
 
 
 def test_what_usually_comes_between_is_no_sign() -> None:
-    """Where ten odd messages come between two readings, it takes more than twenty, and never over `MOST`."""
+    """Where ten odd messages come between two readings, more than twenty are a sign, and always `ENOUGH`."""
     usual = [{"refused_missing": 10}, {"accepted": 1}]
     assert told(heard(*usual, *[{"refused_missing": 2}] * 10)) == []
     assert told(heard(*usual, *[{"refused_missing": 3}] * 7)) == ["wrong_profile"]
     flood = [{"refused_missing": 10_000}, {"accepted": 1}]
-    assert told(heard(*flood, {"refused_missing": MOST}, *[{}] * 6)) == ["wrong_profile"]
+    assert told(heard(*flood, {"refused_missing": ENOUGH}, *[{}] * 6)) == ["wrong_profile"]
 
 
 def test_a_long_silence_does_not_hasten_it() -> None:

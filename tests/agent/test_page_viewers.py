@@ -2,7 +2,7 @@
 
 import pytest
 
-from meteragent.agent.page.viewers import VIEWERS, WAITING, Full, News, Viewers
+from meteragent.agent.page.viewers import VIEWERS, WAITING, News, TooManyViewers, Viewers
 from meteragent.domain.commit import Outgoing
 
 NOTHING = News([], [], 0, {})
@@ -74,7 +74,7 @@ def test_viewers_are_bounded() -> None:
     """One page more than may be open is refused, until one is closed."""
     viewers = Viewers()
     first, *_ = [viewers.enter("main", "m", "private/m") for _ in range(VIEWERS)]
-    with pytest.raises(Full):
+    with pytest.raises(TooManyViewers):
         viewers.enter("main", "m", "private/m")
     viewers.leave(first)
     viewers.enter("main", "m", "private/m")
@@ -95,4 +95,4 @@ async def test_a_viewer_waits_for_news() -> None:
     viewer.take()
     viewers.end()
     await viewer.wait(60)
-    assert viewer.over
+    assert viewer.is_over

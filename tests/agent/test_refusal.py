@@ -81,8 +81,8 @@ async def test_a_refused_topic_holds_back_its_own_meter_only(line: Line) -> None
         assert session.published.empty()
     assert broker.took == payloads("g", 1, 2, 3)
     assert broker.refused == payloads("b", 1, 2)
-    assert set(line.sink.refusals.held) == {BAD}
-    assert len(line.sink.confirmed) == 3
+    assert set(line.sink.refusals.held_topics) == {BAD}
+    assert len(line.sink.unmarked_ids) == 3
     line.mark()
     assert line.sink.refusals.waiting_bytes == _waiting_bytes(line)
 
@@ -120,7 +120,7 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
         await idle(line)
         assert session.published.empty()
     assert broker.took == payloads("b", 1, 2, 3, 4)
-    assert not line.sink.refusals.held
+    assert not line.sink.refusals.held_topics
 
 
 async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ async def test_what_overtook_a_refused_record_leaves_again(
         broker.one(first)
         broker.refuses.clear()
         broker.one(second)
-        assert not line.sink.confirmed
+        assert not line.sink.unmarked_ids
         clock_s[0] += refusal.PROMPT_S + 1
     async with line.connected() as session:
         broker = Broker(line, session)
@@ -231,7 +231,7 @@ async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> N
     for _ in range(ABRUPT + STRIKES):
         took += await _closing(line, {BAD})
     assert took == [b"g1"]
-    assert set(line.sink.refusals.held) == {BAD}
+    assert set(line.sink.refusals.held_topics) == {BAD}
     took += await _closing(line, {BAD})
     assert took == [b"g1", *payloads("o", 1, 2), b"g2"]
     line.commit(b"b3", topic=BAD)
@@ -252,7 +252,7 @@ async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPa
     assert await _closing(line, {BAD}) == [b"g1"]
     clock_s[0] += TRY_S
     assert await _closing(line, set()) == payloads("b", 1, 2)
-    assert not line.sink.refusals.held
+    assert not line.sink.refusals.held_topics
 
 
 async def test_a_broker_that_refuses_and_closes_is_not_asked_again_at_once(line: Line) -> None:
@@ -281,7 +281,7 @@ def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:
         refusals.on_ended({BAD, GOOD}, 100.0 * at, 100.0 * at)
         refusals.on_ended({BAD}, 100.0 * at, 100.0 * at)
         refusals.on_idle()
-    assert not refusals.held
+    assert not refusals.held_topics
 
 
 events = st.lists(
@@ -296,14 +296,14 @@ def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: lis
     trials: dict[str, int] = {}
     for what, number in plan:
         topic, row, now_s = "abc"[number], row + 1, now_s + TRY_S / 3
-        held = topic in refusals.held
+        held = topic in refusals.held_topics
         if what == "pass":
-            if refusals.passes(topic, row, 1) and held:
+            if refusals.may_send(topic, row, 1) and held:
                 assert topic not in trials
                 trials[topic] = row
         elif what == "refuse":
             refusals.on_refused(topic, now_s)
-            assert topic in refusals.held
+            assert topic in refusals.held_topics
             trials.pop(topic, None)
         elif what == "take":
             if held and number != 2:
@@ -311,7 +311,7 @@ def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: lis
             elif held and topic in trials:
                 assert refusals.on_accepted(topic, trials.pop(topic))
                 refusals.update(now_s)
-                assert topic not in refusals.held
+                assert topic not in refusals.held_topics
         elif what == "turn":
             refusals.update(now_s)
         else:

@@ -122,7 +122,7 @@ async def test_what_waits_for_refused_topics_may_take_a_tenth_of_the_store(tmp_p
             assert not line.store.note_refused("another stream", 6000)
             await line.pass_to(START_MS + LENGTH_MS)
             assert line.opened == 4
-            assert not line.sink.refusals.passes(topic, 1, 4000)
+            assert not line.sink.refusals.may_send(topic, 1, 4000)
             await line.pass_to(START_MS + 2 * LENGTH_MS)
             assert line.opened == 5
             assert line.counts["withheld"] == 1
@@ -172,7 +172,7 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
         [row] = await line.store.persist(commit, [], None)
         line.sink.take([row])
         async with line.delivering():
-            await line.until(lambda: row.id in line.sink.confirmed)
+            await line.until(lambda: row.id in line.sink.unmarked_ids)
         busy = threading.Event()
         other = asyncio.ensure_future(line.store.call(busy.wait))
         stopped = asyncio.create_task(line.runner._commit(Effects(Commit("main", START_MS + 1))))

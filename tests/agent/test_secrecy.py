@@ -20,7 +20,7 @@ DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
 ASK = f"""
 import asyncio, os
 from pathlib import Path
-from meteragent.agent.watch import _bound_socket, ask
+from meteragent.agent.watch import _bind_socket, ask
 from meteragent.cli.secrecy import forbid_dumps
 if os.geteuid() == 0:
     os.setgroups([])
@@ -28,7 +28,7 @@ if os.geteuid() == 0:
     os.setuid({NOBODY})
 forbid_dumps()
 print(os.stat("/proc/self/fd").st_uid)
-with _bound_socket(Path("db.health")) as listening:
+with _bind_socket(Path("db.health")) as listening:
     async def answer(_, writer):
         writer.write(b"well")
         writer.close()

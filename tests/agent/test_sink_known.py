@@ -42,10 +42,10 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
         until_ms, found = now_ms + 3, sorted(waiting, key=lambda one: (one.due_ms, one.id))
         rows = [one for one in found if one.due_ms <= until_ms][:page]
         end = (rows[-1].due_ms, rows[-1].id) if len(rows) == page else (until_ms, EVER)
-        known.read(rows, end)
+        known.merge(rows, end)
 
     def leave() -> None:
-        rows = known.due(now_ms)
+        rows = known.pop_due(now_ms)
         assert rows == sorted(waiting, key=lambda one: (one.due_ms, one.id))[: len(rows)]
         assert all(one.due_ms <= now_ms for one in rows)
         for one in rows:

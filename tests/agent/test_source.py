@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meteragent.agent.source import BATCH, HELD_3_1_1, PACKET_IDS
+from meteragent.agent.source import BATCH, HELD_MAX_3_1_1, PACKET_IDS
 from meteragent.domain.errors import LinkError
 from meteragent.domain.reading import Token
 from tests.agent.source_line import MAX_PAYLOAD, NOW_MS, Line
@@ -113,7 +113,7 @@ async def test_over_mqtt_3_1_1_fewer_are_held() -> None:
 
     Who writes `source.inflight` knows the limit: then that many are.
     """
-    for inflight, capped, held in ((1000, True, HELD_3_1_1), (3, True, 3), (30, False, 30)):
+    for inflight, capped, held in ((1000, True, HELD_MAX_3_1_1), (3, True, 3), (30, False, 30)):
         line = Line(inflight, capped=capped)
         await line.connect(version=4)
         line.send(*(b"%d" % n for n in range(40)))

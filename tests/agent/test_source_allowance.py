@@ -3,7 +3,7 @@
 import pytest
 
 from meteragent.agent import source
-from meteragent.agent.source import HELD_SURELY, PROMPT_S, SILENCES_S, InflightLimitProbe
+from meteragent.agent.source import HELD_UNTESTED, PROMPT_S, SILENCES_S, InflightLimitProbe
 from tests.agent.source_line import Line
 
 
@@ -64,7 +64,7 @@ def test_a_broker_that_does_not_wait_is_believed(meters: int, every_s: float) ->
     broker = Capped(1000, meters, every_s)
     broker.run(20 * meters)
     assert broker.probe.limit is None
-    assert broker.early <= (10 if meters > HELD_SURELY else 0)
+    assert broker.early <= (10 if meters > HELD_UNTESTED else 0)
 
 
 async def test_a_broker_that_has_let_out_twice_as_many_is_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def charges_later(patch: pytest.MonkeyPatch) -> None:
 
 def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
     """What a lost connection had not confirmed is not sent again."""
-    serve, look = Sink.serve, Sink._look
+    serve, look = Sink.serve, Sink._read_outbox
     dropped: set[int] = set()
 
     async def dropping(self: Sink, session: Any) -> None:
@@ -115,7 +115,7 @@ def drops_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
         self._queue._rows = [row for row in self._queue._rows if row.id not in dropped]
 
     patch.setattr(Sink, "serve", dropping)
-    patch.setattr(Sink, "_look", looking)
+    patch.setattr(Sink, "_read_outbox", looking)
 
 
 def sends_other_bytes_again(patch: pytest.MonkeyPatch) -> None:
@@ -237,14 +237,14 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
     taken: defaultdict[Sink, set[int]] = defaultdict(set)
 
     async def taking(self: Runner, effects: Effects) -> None:
-        taken[self.sink] |= self.sink.confirmed
+        taken[self.sink] |= self.sink.unmarked_ids
         await commit(self, effects)
 
     async def flush(self: Runner) -> None:
-        delivered = sorted(self.sink.confirmed - taken[self.sink])
+        delivered = sorted(self.sink.unmarked_ids - taken[self.sink])
         if delivered:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), delivered, None)
-            self.sink.written(delivered)
+            self.sink.note_marked(delivered)
 
     patch.setattr(Runner, "_commit", taking)
     patch.setattr(Runner, "flush", flush)

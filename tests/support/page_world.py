@@ -94,7 +94,7 @@ class PageWorld:
         return self.history[-limit:]
 
     async def _past(self, _stream: str, _meter: str) -> page.History:
-        released = page_history.Released(self.history, [], config.schedule(self.stream))
+        released = page_history.TopicRecords(self.history, [], config.schedule(self.stream))
         return page_history.of(released, self.now_ms, self.tariffs)
 
     async def _problems(self) -> Sequence[Problem]:

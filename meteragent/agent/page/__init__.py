@@ -1,12 +1,10 @@
 """The local page: measured and sent values side by side, for the people at the device.
 
-Theory of operation
--------------------
-An open page holds one stream of server-sent events, for one meter. Only while it does, the runner passes the
-meter's accepted readings on (`Viewers`): into a bounded queue and from there into the browser. So the raw
-trace begins when the page is opened, exists only in the browser, and is gone when the page is closed. Private
-records are passed on after they are committed. The browser simulates other presets and attackers with example
-noise, which is never stored, charged or sent.
+Theory of operation ------------------- An open page holds one stream of server-sent events, for one meter.
+Only then does the runner pass on the meter's accepted readings (`Viewers`), into a bounded queue and from
+there to the browser. So the raw trace begins when the page is opened, exists only in the browser, and is gone
+when the page is closed. Private records are passed on after they are committed. The browser simulates other
+presets and attackers with example noise, which is never stored, charged or sent.
 
 Rules
 1. While no page is open, the cost is one test of emptiness for each batch, and no timer runs.

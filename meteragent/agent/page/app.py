@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from meteragent.agent.page import serialise
 from meteragent.agent.page.guard import COOKIE, LOGIN, Guard, Keys
 from meteragent.agent.page.view import Promises, Route, Settings, StreamView, View
-from meteragent.agent.page.viewers import Full, Viewer, Viewers
+from meteragent.agent.page.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
 
 GATHER_S = 0.2
@@ -31,7 +31,7 @@ BODY_LIMIT = 1024
 BODY_S = 10.0
 """The largest login in bytes, and the time within which it must arrive."""
 HISTORY = 200
-"""How many earlier records an opened page shows."""
+"""The number of earlier records that a newly opened page shows."""
 
 _EVENTS = "text/event-stream"
 _STATIC = Path(__file__).parent / "static"
@@ -41,18 +41,21 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 def application(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> ASGIApp:
     """Build the application: the page and the routes, behind the guard."""
     keys = Keys(settings.token)
-    paths = [*_Page(view, viewers, keys).routes, *(At(route.path, _plain(route, keys)) for route in routes)]
+    paths = [
+        *_Page(view, viewers, keys).routes,
+        *(At(route.path, _endpoint(route, keys)) for route in routes),
+    ]
     return Guard(Router(paths, redirect_slashes=False), settings, keys, routes)
 
 
-def _plain(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of a route, which answers without a body to requests without the token."""
 
     async def answer(request: Request) -> Response:
         """Answer a request."""
         status, kind, body = await route.answer()
         if not keys.has_token(request):
-            return PlainTextResponse("Send the token for more.\n", status)
+            return PlainTextResponse("Send the token to see more.\n", status)
         return Response(body, status, media_type=kind)
 
     return answer
@@ -97,7 +100,7 @@ class _Page:
     async def _enter(self, request: Request) -> Response:
         """Check a token, and answer with its cookie, or with the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
-        if not self._keys.fits(form.get("token", [""])[0].encode()):
+        if not self._keys.matches(form.get("token", [""])[0].encode()):
             return self._html("login.html", 403, wrong=self._texts["login.wrong"])
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, self._keys.cookie, httponly=True, samesite="strict", path="/")
@@ -108,10 +111,12 @@ class _Page:
 
     async def _facts(self, _: Request) -> Response:
         """Answer with the facts; the first time, the promises are computed in a thread."""
-        facts = serialise.facts(self._view.streams, await self._promised(), await self._view.problems())
+        facts = serialise.facts(
+            self._view.streams, await self._stream_promises(), await self._view.problems()
+        )
         return Response(facts, media_type="application/json")
 
-    async def _promised(self) -> list[Promises]:
+    async def _stream_promises(self) -> list[Promises]:
         """Return the promises of each stream, which are computed once."""
         if self._promises is None:
             streams = self._view.streams
@@ -137,14 +142,14 @@ class _Page:
         return stream, meter
 
     async def _history(self, request: Request) -> Response:
-        """Answer with what left of a meter; one request at a time, because the arithmetic takes a while."""
+        """Answer with a meter's history; one request at a time, because the arithmetic takes a while."""
         choice = self._choose(request)
         if isinstance(choice, Response):
             return choice
         stream, meter = choice
         async with self._history_lock:
-            past = await self._view.history(stream.name, meter)
-        return Response(serialise.history(past), media_type="application/json")
+            history = await self._view.history(stream.name, meter)
+        return Response(serialise.history(history), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         """Answer with the events of a meter."""
@@ -153,9 +158,9 @@ class _Page:
             return choice
         stream, meter = choice
         try:
-            schedules = (await self._promised())[self._view.streams.index(stream)].schedules
+            schedules = (await self._stream_promises())[self._view.streams.index(stream)].schedules
             viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedules)
-        except Full:
+        except TooManyViewers:
             return Response(serialise.event("full", {}), media_type=_EVENTS)
         return _Stream(self._viewers, viewer, self._stream_events(stream, viewer))
 
@@ -166,7 +171,7 @@ class _Page:
         loop = asyncio.get_running_loop()
         glance_at = loop.time()
         meters: list[str] = []
-        while not viewer.over:
+        while not viewer.is_over:
             if loop.time() >= glance_at:
                 glance_at = loop.time() + GLANCE_S
                 meters, previous_meters = serialise.meters(stream), meters
@@ -176,7 +181,7 @@ class _Page:
                 change = {} if meters == previous_meters else {"meters": meters}
                 yield serialise.event("glance", glance | change)
             await viewer.wait(glance_at - loop.time())
-            if not viewer.over:
+            if not viewer.is_over:
                 await asyncio.sleep(GATHER_S)
             news = viewer.take()
             if news.readings or news.records:
@@ -186,8 +191,8 @@ class _Page:
         """Answer with an HTML file whose texts are filled in."""
         texts = {**self._texts, **further_texts}
         text = (_STATIC / name).read_text(encoding="utf-8")
-        filled = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
-        return Response(filled, status, media_type="text/html")
+        page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
+        return Response(page, status, media_type="text/html")
 
 
 class _Stream(StreamingResponse):

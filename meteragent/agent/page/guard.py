@@ -8,8 +8,8 @@ The page shows raw readings, so every request passes these checks, in this order
    or none; a page of another origin may only navigate to the front page, as a new document.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure` has no
-   meaning over plain HTTP, so anyone who reads the network reads the page: outside a trusted network, use a
-   tunnel or TLS.
+   meaning over plain HTTP, so anyone who can read the network's traffic can read the page: outside a trusted
+   network, use a tunnel or TLS.
 
 Routes for this machine's tools are answered on the loopback interface only. A proxy on this machine uses the
 same interface, so if a token is set these routes require it, as `Authorization: Bearer`. Without the token an
@@ -56,24 +56,26 @@ class Keys:
         self.cookie = hmac.new(secrets.token_bytes(32), token or b"", hashlib.sha256).hexdigest()
 
     @property
-    def needed(self) -> bool:
+    def is_set(self) -> bool:
         """Whether a token is set."""
         return self._token is not None
 
-    def fits(self, token: bytes) -> bool:
+    def matches(self, token: bytes) -> bool:
         """Return whether a token is the configured one."""
         return self._token is not None and hmac.compare_digest(token, self._token)
 
     def has_token(self, request: Request) -> bool:
         """Return whether a request carries the token as a bearer token, or needs none."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        bears = scheme.lower() == "bearer" and self.fits(token.strip().encode("utf-8", "replace"))
-        return not self.needed or bears
+        has_bearer_token = scheme.lower() == "bearer" and self.matches(
+            token.strip().encode("utf-8", "replace")
+        )
+        return not self.is_set or has_bearer_token
 
-    def knows(self, request: Request) -> bool:
+    def lets_in(self, request: Request) -> bool:
         """Return whether a request may see the page."""
         cookie = request.cookies.get(COOKIE, "").encode("utf-8", "replace")
-        return not self.needed or hmac.compare_digest(cookie, self.cookie.encode())
+        return not self.is_set or hmac.compare_digest(cookie, self.cookie.encode())
 
 
 class Guard:
@@ -114,7 +116,7 @@ class Guard:
         path = request.url.path
         if path in self._local:
             return self._local_refusal(request, self._local[path])
-        if path in OPEN or self._keys.knows(request):
+        if path in OPEN or self._keys.lets_in(request):
             return None
         if path == "/":
             return RedirectResponse(LOGIN, 303)
@@ -137,7 +139,7 @@ def _name(host: str) -> str:
 
 
 def _is_own(request: Request, host: str) -> bool:
-    """Return whether a request comes from a page of this origin, or from no page."""
+    """Return whether a request comes from a page of this origin, or not from a page."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

@@ -1,4 +1,4 @@
-"""The use in each slot while a page is open: the core's arithmetic without noise, in memory only.
+"""The consumption in each slot while a page is open: the core's arithmetic without noise, in memory only.
 
 The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). This module adds
 them to windows of the same class without noise. So a mean is the private number without its noise, and the
@@ -43,25 +43,25 @@ class SlotMeans:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._windows: list[Window] = []
-        self._since_ms = self._covered_ms = 0
-        self._closed: list[SlotMean] = []
+        self._start_ms = self._end_ms = 0
+        self._closed_means: list[SlotMean] = []
 
     def add(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Add the next stretch of time: a value, a register's use, or a gap."""
-        # Begin again at the first stretch, and after a time that was dropped.
-        if not self._windows or start_ms != self._covered_ms:
-            self._since_ms, self._windows = start_ms, []
+        # Start again at the first stretch, and after a time that was dropped.
+        if not self._windows or start_ms != self._end_ms:
+            self._start_ms, self._windows = start_ms, []
             self._open(self._schedule.grid.start_ms(start_ms))
         while self._windows[-1].end_ms < end_ms:
             self._open(self._windows[-1].end_ms)
         for window in self._windows:
             window.add(start_ms, end_ms, value)
-        self._covered_ms = end_ms
+        self._end_ms = end_ms
         self._close()
 
     def take(self) -> list[SlotMean]:
         """Return the means of the slots that have closed since the last call, and of the open slots."""
-        means, self._closed = self._closed, []
+        means, self._closed_means = self._closed_means, []
         slots = ((window, index) for window in self._windows for index in window.slots)
         return means + [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
 
@@ -77,17 +77,17 @@ class SlotMeans:
     def _close(self) -> None:
         """Keep the means of the slots that have ended, and drop the windows that have ended."""
         for window in self._windows:
-            for index in [i for i in window.slots if window.slot_end_ms(i) <= self._covered_ms]:
+            for index in [i for i in window.slots if window.slot_end_ms(i) <= self._end_ms]:
                 if (mean := self._mean(window, index)) is not None:
-                    self._closed.append(mean)
+                    self._closed_means.append(mean)
                 del window.slots[index]
         self._windows = [window for window in self._windows if window.slots] or self._windows[-1:]
-        del self._closed[:-_CLOSED]
+        del self._closed_means[:-_CLOSED]
 
     def _mean(self, window: Window, index: int) -> SlotMean | None:
         """Return the mean over the observed part of a slot; None if no part was observed."""
         terms = window.terms
-        observed_ms = _overlap_ms(window, index, self._since_ms, self._covered_ms)
+        observed_ms = _overlap_ms(window, index, self._start_ms, self._end_ms)
         if observed_ms == 0:
             return None
         is_peak = terms.space is Space.PEAK
@@ -107,8 +107,8 @@ def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
     return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
 
 
-def _power(terms: Terms, accumulator: int, seen_ms: int) -> float:
+def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:
     """Return a slot's accumulator, without noise, as mean power over the time that was seen."""
     if terms.kind is Kind.POWER:
-        return accumulator / seen_ms / MICRO
-    return accumulator / terms.interval_ms / MICRO * HOUR_MS / seen_ms
+        return accumulator / observed_ms / MICRO
+    return accumulator / terms.interval_ms / MICRO * HOUR_MS / observed_ms

@@ -59,8 +59,8 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of `check`, and the numbers for drawing, in W or kW and milliseconds.
 
     `per_power` is one W or kW over a slot in the unit of the records, 1 for powers; of an amount, at the
-    largest price. `said` holds the
-    sentences of `check`, and the table of success limits whose first row is the header.
+    largest price. `said` holds the sentences of `check`, and the table of success limits whose first row is
+    the header.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -132,23 +132,24 @@ def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | No
     """Return a budget's limit and remainder as levels at the radius, and how many windows still open."""
     if allowance is None:
         return None
-    left = max(allowance.limit - allowance.spent, Fraction(0))
+    rest = max(allowance.limit - allowance.spent, Fraction(0))
     return {
         "limit": float(allowance.limit * terms.radius_w),
-        "left": float(left * terms.radius_w),
-        "windows": left // terms.epsilon_per_w,
+        "left": float(rest * terms.radius_w),
+        "windows": rest // terms.epsilon_per_w,
         "start_ms": allowance.start_ms,
         "end_ms": allowance.end_ms,
     }
 
 
-def history(past: History) -> bytes:
-    """Encode what left of a meter; an energy in kWh is [value, low, high]."""
+def history(meter_history: History) -> bytes:
+    """Encode a meter's history; an energy in kWh is [value, low, high]."""
     document = {
-        "zone": past.zone,
-        "periods": [period._asdict() for period in past.periods],
+        "zone": meter_history.zone,
+        "periods": [period._asdict() for period in meter_history.periods],
         "windows": [
-            window._asdict() | {"costs": window.costs and window.costs._asdict()} for window in past.windows
+            window._asdict() | {"costs": window.costs and window.costs._asdict()}
+            for window in meter_history.windows
         ],
     }
     return json.dumps(document).encode()

@@ -133,7 +133,7 @@ class BandWindow(NamedTuple):
 
 
 class History(NamedTuple):
-    """What left of one meter: periods and windows in order of time; days are those of `zone`."""
+    """The released energies of one meter: periods and windows in order of time; days are those of `zone`."""
 
     zone: str
     periods: Sequence[Period]
@@ -172,8 +172,8 @@ class View:
     """The data that the page may use.
 
     `glance` returns the state of a meter of a stream. `sent` returns the payloads of the latest records on a
-    topic of a stream, up to a limit, in order. `problems` returns the present problems. `history` returns
-    what left of a meter of a stream.
+    topic of a stream, up to a limit, in order. `problems` returns the present problems. `history` returns the
+    history of a meter of a stream.
     """
 
     streams: Sequence[StreamView]

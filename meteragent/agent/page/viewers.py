@@ -33,7 +33,7 @@ class News(NamedTuple):
     means: dict[str, list[SlotMean]]
 
 
-class Full(Exception):
+class TooManyViewers(Exception):
     """Too many open pages."""
 
 
@@ -44,7 +44,7 @@ class Viewer:
         self.stream = stream
         self.meter = meter
         self.topic = topic
-        self.over = False
+        self.is_over = False
         self._means = {name: SlotMeans(schedule) for name, schedule in schedules.items()}
         self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING)
         self._records: deque[bytes] = deque(maxlen=WAITING)
@@ -70,7 +70,7 @@ class Viewer:
 
     def end(self) -> None:
         """End the viewer, because the server is stopping."""
-        self.over = True
+        self.is_over = True
         self._wake.set()
 
     async def wait(self, timeout_s: float) -> None:
@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; false while no page is open, when readings need not be passed on."""
+    """The open pages; false while no page is open, because readings need not be passed on then."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
@@ -102,12 +102,12 @@ class Viewers:
     def enter(
         self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
     ) -> Viewer:
-        """Add a viewer of a meter whose records are sent on `topic`; raises Full if there are too many.
+        """Add a viewer of a meter whose records are sent on `topic`, or raise TooManyViewers.
 
         The viewer receives the means of the meter's slots under each of the schedules.
         """
         if len(self._open) >= VIEWERS:
-            raise Full
+            raise TooManyViewers
         self._open.append(Viewer(stream, meter, topic, schedules or {}))
         return self._open[-1]
 

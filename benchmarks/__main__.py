@@ -1,8 +1,8 @@
 """Run all benchmarks, or the named ones, one after the other.
 
 `python -m benchmarks [--rounds N] [--out FILE] [PROGRAM …]`. If a program fails, the others still run, and
-the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that it has no rows of
-former programs. With names, only the rows of these programs are replaced.
+the exit code is 1. Without names all programs run, and FILE is replaced at the end, so that no rows of
+earlier programs remain. With names, only the rows of these programs are replaced.
 """
 
 import argparse
@@ -42,8 +42,8 @@ def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:
         print(f"\n== {name}", flush=True)
         failures.append(run(name, rounds, out))
         print(f"== {name}: {time.monotonic() - program_began_s:.0f} s", flush=True)
-    took = f"{rounds} rounds, {time.monotonic() - began_s:.0f} s in all"
-    print(f"\n{took}", *(f"FAILED: {failure}" for failure in failures if failure), sep="\n")
+    summary = f"{rounds} rounds, {time.monotonic() - began_s:.0f} s in all"
+    print(f"\n{summary}", *(f"FAILED: {failure}" for failure in failures if failure), sep="\n")
     return [failure for failure in failures if failure]
 
 
@@ -59,13 +59,13 @@ def main() -> None:
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     with tempfile.TemporaryDirectory() as folder:
-        fresh = Path(folder) / "results.json"
-        merged = options.out is not None and options.names
+        new_path = Path(folder) / "results.json"
+        is_merge = options.out is not None and options.names
         failures = run_all(
-            options.names or PROGRAMS, options.rounds, options.out.resolve() if merged else fresh
+            options.names or PROGRAMS, options.rounds, options.out.resolve() if is_merge else new_path
         )
-        if options.out is not None and not options.names and fresh.exists():
-            options.out.write_text(fresh.read_text())
+        if options.out is not None and not options.names and new_path.exists():
+            options.out.write_text(new_path.read_text())
     sys.exit(bool(failures))
 
 

@@ -9,7 +9,7 @@ CPU time and memory are those of the contestant.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
 one of 180 readings opens a window, and the others, which are measured here, are decoded, counted and
-committed. Time is taken from the payloads, so that it can run faster.
+committed. The time comes from the payloads, so that it can run faster than real time.
 """
 
 import asyncio
@@ -18,8 +18,16 @@ from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any, TypeVar
 
-from benchmarks.contestants import Contestant, Standing, agent, bridge, forwarder, in_c, mosquitto_version
-from benchmarks.harness import ROUNDS, Result, compared, report
+from benchmarks.contestants import (
+    Contestant,
+    RunningContestant,
+    agent,
+    bridge,
+    forwarder,
+    in_c,
+    mosquitto_version,
+)
+from benchmarks.harness import ROUNDS, Result, compare, report
 from benchmarks.wire import ClosedLoop, Paced
 
 METERS, OUTSTANDING, PACE_PER_S = 20, 1000, 500
@@ -50,40 +58,40 @@ class Rate:
     memory_mb: float
 
 
-async def rate(standing: Standing, qos: int) -> Rate:
+async def rate(running: RunningContestant, qos: int) -> Rate:
     """Measure how many records a second pass, in a closed loop."""
     load = ClosedLoop(METERS, qos)
-    await load.connect(standing.source_port, standing.sink_port)
+    await load.connect(running.source_port, running.sink_port)
     await load.begin(OUTSTANDING)
     await asyncio.sleep(WARM_S)
-    start_cpu_s, start_count, began_s = standing.cpu_s, load.received, asyncio.get_running_loop().time()
+    start_cpu_s, start_count, began_s = running.cpu_s, load.record_count, asyncio.get_running_loop().time()
     await asyncio.sleep(SECONDS)
-    records, took_s = load.received - start_count, asyncio.get_running_loop().time() - began_s
-    cpu_s, memory_mb = standing.cpu_s - start_cpu_s, standing.memory_mb
+    records, duration_s = load.record_count - start_count, asyncio.get_running_loop().time() - began_s
+    cpu_s, memory_mb = running.cpu_s - start_cpu_s, running.memory_mb
     load.close()
-    return Rate(records / took_s, cpu_s / max(records, 1) * 100_000, memory_mb)
+    return Rate(records / duration_s, cpu_s / max(records, 1) * 100_000, memory_mb)
 
 
-async def latency_s(standing: Standing, qos: int) -> tuple[float, float]:
+async def latency_s(running: RunningContestant, qos: int) -> tuple[float, float]:
     """Return the median and the 99th percentile of the time from a reading to its record, in s."""
-    load = Paced(METERS, qos, behind=standing.behind)
-    await load.connect(standing.source_port, standing.sink_port)
+    load = Paced(METERS, qos, behind=running.behind)
+    await load.connect(running.source_port, running.sink_port)
     await load.run(PACE_PER_S, WARM_S + LATENCY_S)
     load.close()
-    if load.received < load.reading_count - standing.behind * METERS:
+    if load.record_count < load.reading_count - running.behind * METERS:
         raise AssertionError("the contestant lost records")
     cuts = quantiles(load.latencies_s[round(WARM_S * PACE_PER_S) :], n=100)
     return cuts[49], cuts[98]
 
 
-async def ordinary_cpu_s(standing: Standing, qos: int) -> float:
-    """Return the CPU time of a reading that opens no window, in s; all windows are open beforehand."""
+async def ordinary_cpu_s(running: RunningContestant, qos: int) -> float:
+    """Return the CPU time of a reading that opens no window, in s; all windows are already open."""
     load = Paced(ORDINARY_METERS, qos, BEFORE_A_WINDOW_S, ORDINARY_STEP_S)
-    await load.connect(standing.source_port, standing.sink_port)
+    await load.connect(running.source_port, running.sink_port)
     await load.run(ORDINARY_PER_S, WARM_S)
-    start_cpu_s, start_count = standing.cpu_s, load.reading_count
+    start_cpu_s, start_count = running.cpu_s, load.reading_count
     await load.run(ORDINARY_PER_S, ORDINARY_S)
-    cpu_s, readings = standing.cpu_s - start_cpu_s, load.reading_count - start_count
+    cpu_s, readings = running.cpu_s - start_cpu_s, load.reading_count - start_count
     load.close()
     return cpu_s / readings
 
@@ -96,10 +104,10 @@ def contestants() -> dict[str, Contestant]:
     return peers | ({} if c_forwarder is None else {"C": c_forwarder}) | {"bridge": bridge}
 
 
-def interleaved(
+def measure_interleaved(
     peers: dict[str, Contestant],
     qos: int,
-    measure: Callable[[Standing, int], Coroutine[Any, Any, Measured]],
+    measure: Callable[[RunningContestant, int], Coroutine[Any, Any, Measured]],
 ) -> list[dict[str, Measured]]:
     """Measure all contestants in every round; each round begins with another contestant."""
     rounds: list[dict[str, Measured]] = []
@@ -107,8 +115,8 @@ def interleaved(
     for count in range(ROUNDS):
         rounds.append({})
         for name in names[count % len(names) :] + names[: count % len(names)]:
-            with peers[name](qos) as standing:
-                rounds[-1][name] = asyncio.run(measure(standing, qos))
+            with peers[name](qos) as running:
+                rounds[-1][name] = asyncio.run(measure(running, qos))
     return rounds
 
 
@@ -118,19 +126,19 @@ def throughput(qos: int, rounds: Rounds[Rate]) -> list[Result]:
     for name in rounds[0]:
         if name == "agent":
             continue
-        pairs = [(measured["agent"], measured[name]) for measured in rounds]
+        pairs = [(times_by_name["agent"], times_by_name[name]) for times_by_name in rounds]
         goal = GOALS.get(name) if qos else None
         row_name = f"records a second, QoS {qos}, closed loop of 1,000"
         per_s = [(ours.per_s, theirs.per_s) for ours, theirs in pairs]
         results.append(
-            compared(row_name, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", more=True, goal=goal)
+            compare(row_name, NAMES[name], per_s, "{:,.0f} and {:,.0f} a second", more=True, goal=goal)
         )
         cpu_s = [(ours.cpu_s, theirs.cpu_s) for ours, theirs in pairs]
         text = "{:.2f} and {:.2f} CPU s for 100,000"
-        results.append(compared(f"CPU time a record, QoS {qos}", NAMES[name], cpu_s, text))
+        results.append(compare(f"CPU time a record, QoS {qos}", NAMES[name], cpu_s, text))
         memory_mb = [(ours.memory_mb, theirs.memory_mb) for ours, theirs in pairs]
         text = "{:.1f} and {:.1f} MB"
-        results.append(compared(f"memory after the load, QoS {qos}", NAMES[name], memory_mb, text))
+        results.append(compare(f"memory after the load, QoS {qos}", NAMES[name], memory_mb, text))
     return results
 
 
@@ -141,12 +149,14 @@ def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
         for name in rounds[0]:
             if name == "agent":
                 continue
-            took_ms = [(1000 * times_s["agent"][index], 1000 * times_s[name][index]) for times_s in rounds]
+            durations_ms = [
+                (1000 * times_s["agent"][index], 1000 * times_s[name][index]) for times_s in rounds
+            ]
             results.append(
-                compared(
+                compare(
                     f"latency at 500/s, {statistic}, + {ADDED_MS} ms allowed",
                     NAMES[name],
-                    took_ms,
+                    durations_ms,
                     "{:.1f} and {:.1f} ms",
                     goal=goal if name == "gmqtt" else None,
                     allow=lambda theirs_ms: theirs_ms + ADDED_MS,
@@ -158,17 +168,20 @@ def delay(rounds: Rounds[tuple[float, float]]) -> list[Result]:
 def ordinary() -> Result:
     """Compare a reading that opens no window with a forwarded message."""
     sides = {"agent": agent(length="30min"), "gmqtt": forwarder("gmqtt")}
-    rounds = interleaved(sides, 1, ordinary_cpu_s)
-    took_us = [(1e6 * times_s["agent"], 1e6 * times_s["gmqtt"]) for times_s in rounds]
+    rounds = measure_interleaved(sides, 1, ordinary_cpu_s)
+    durations_us = [(1e6 * times_s["agent"], 1e6 * times_s["gmqtt"]) for times_s in rounds]
     text = "{:.0f} and {:.0f} us of CPU, 1,000 a second"
-    return compared("CPU time of a reading that opens nothing, QoS 1", NAMES["gmqtt"], took_us, text)
+    return compare("CPU time of a reading that opens nothing, QoS 1", NAMES["gmqtt"], durations_us, text)
 
 
 def main() -> None:
     """Run this program."""
     peers = contestants()
-    results = [*throughput(1, interleaved(peers, 1, rate)), *throughput(0, interleaved(peers, 0, rate))]
-    results += delay(interleaved({name: peers[name] for name in LATENCY_OF}, 1, latency_s))
+    results = [
+        *throughput(1, measure_interleaved(peers, 1, rate)),
+        *throughput(0, measure_interleaved(peers, 0, rate)),
+    ]
+    results += delay(measure_interleaved({name: peers[name] for name in LATENCY_OF}, 1, latency_s))
     results.append(ordinary())
     report(results, ["gmqtt", "aiomqtt", "paho-mqtt"], {"mosquitto": mosquitto_version()})
 

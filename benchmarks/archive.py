@@ -27,7 +27,7 @@ def spark() -> Iterator[Any]:
     """Yield `meteragent.spark.sanitise_archive` with a session on two cores; None without Spark."""
     sql, java = harness.peer("pyspark.sql"), system_parts.find("java")
     if java is None:
-        harness.absent("java", f"was not found: version {system_parts.JAVA_MIN} or newer")
+        harness.report_missing("java", f"was not found: version {system_parts.JAVA_MIN} or newer")
     if sql is None or java is None:
         yield None
         return

@@ -165,14 +165,14 @@ def growth(
         make(path, size)
     per_row_ns, memory = [], []
     for _ in range(rounds):
-        took_s = [harness.seconds(partial(ours, folder, path), 1) for path in paths]
-        small_ns, large_ns = (1e9 * s / size for s, size in zip(took_s, sizes, strict=True))
+        durations_s = [harness.seconds(partial(ours, folder, path), 1) for path in paths]
+        small_ns, large_ns = (1e9 * s / size for s, size in zip(durations_s, sizes, strict=True))
         per_row_ns.append((large_ns, small_ns))
         memory.append(peak_mib(folder, paths[-1]))
     for path in paths:
         path.unlink()
     return [
-        harness.compared(
+        harness.compare(
             f"archive, {name}: a reading of {sizes[1]:,}",
             f"of {sizes[0]:,} x {harness.GROWTH}",
             per_row_ns,
@@ -218,12 +218,12 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
         warm_up()
     clock, cpu_s = [], []
     for _ in range(harness.ROUNDS):
-        (theirs_s, theirs_cpu_s), (took_s, took_cpu_s) = _took_s(in_process), _took_s(by_spark)
-        clock.append((WINDOWS / took_s, WINDOWS / theirs_s))
-        cpu_s.append((took_cpu_s, theirs_cpu_s))
+        (theirs_s, theirs_cpu_s), (duration_s, cpu_duration_s) = _took_s(in_process), _took_s(by_spark)
+        clock.append((WINDOWS / duration_s, WINDOWS / theirs_s))
+        cpu_s.append((cpu_duration_s, theirs_cpu_s))
     of_cpu = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
     text = f"{{:,.0f}} and {{:,.0f}} rows a second; {of_cpu}; its start, which takes seconds, is not counted"
-    return harness.compared("archive, wide: Spark on two cores", "one process", clock, text, more=True)
+    return harness.compare("archive, wide: Spark on two cores", "one process", clock, text, more=True)
 
 
 def _took_s(run: Callable[[], None]) -> tuple[float, float]:

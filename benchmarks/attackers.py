@@ -31,9 +31,9 @@ def observe(scene: Scene, seed: int) -> tuple[Integers, Integers]:
     return mechanism.release(scene.points[classes, 0], bits=SeededBits(seed)), scene.labels[classes]
 
 
-def discriminants(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
+def discriminants(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
     """Return our discriminant and scikit-learn's, each as a call that answers the queries."""
-    library, (windows, labels), look = peer("sklearn.discriminant_analysis"), learnt, Features()._features  # noqa: SLF001
+    library, (windows, labels), look = peer("sklearn.discriminant_analysis"), training, Features()._features  # noqa: SLF001
 
     def ours() -> Floats:
         """Learn with our attacker and answer."""
@@ -49,9 +49,9 @@ def discriminants(learnt: tuple[Integers, Integers], queries: Integers) -> tuple
     return ours, theirs
 
 
-def votes(learnt: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
+def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
     """Return our vote of neighbours and scikit-learn's, each as a call that answers the queries."""
-    library, (windows, labels) = peer("sklearn.neighbors"), learnt
+    library, (windows, labels) = peer("sklearn.neighbors"), training
 
     def ours() -> Floats:
         """Learn with our attacker and answer."""
@@ -78,10 +78,10 @@ def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
 def main() -> None:
     """Run this program."""
     scene = programmes(PROGRAMMES, SLOTS, 0)
-    learnt, (queries, _) = observe(scene, 1), observe(scene, 2)
+    training, (queries, _) = observe(scene, 1), observe(scene, 2)
     rows = []
     if peer("sklearn") is not None:
-        features, nearest = discriminants(learnt, queries), votes(learnt, queries)
+        features, nearest = discriminants(training, queries), votes(training, queries)
         rows = [
             row("attacker: features", "scikit-learn's linear discriminant", features),
             row("attacker: 15 neighbours", "scikit-learn's KNeighborsClassifier", nearest),

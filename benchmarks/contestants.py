@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import absent
+from benchmarks.harness import report_missing
 from tests.commands import system_parts
 from tests.support.broker import Broker, mosquitto_program
 
@@ -47,7 +47,7 @@ path = "{folder}/db"
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunningContestant:
     """A running contestant: the ports of its readings and records, its process, and its start times.
 
     The record of a reading leaves when `behind` further readings of its meter have arrived.
@@ -89,7 +89,7 @@ class Standing:
         return int(kib) * 1024 / 1e6
 
 
-Contestant = Callable[[int], AbstractContextManager[Standing]]
+Contestant = Callable[[int], AbstractContextManager[RunningContestant]]
 """Runs a contestant at a QoS until the block ends; it is subscribed when the block begins."""
 
 
@@ -103,15 +103,15 @@ def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() if log is None else log.open("w+b") as end:
-        running = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=environment)
+        local_broker = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=environment)
         try:
-            yield running.pid
+            yield local_broker.pid
         finally:
-            if running.poll() is not None:
+            if local_broker.poll() is not None:
                 end.seek(0)
                 print(*command, "has ended:", end.read()[-2000:].decode(errors="replace"), file=sys.stderr)
-            running.kill()
-            running.wait()
+            local_broker.kill()
+            local_broker.wait()
 
 
 @contextmanager
@@ -126,8 +126,8 @@ def broker(**settings: str | int) -> Iterator[Broker]:
     }
     folder = Path(tempfile.mkdtemp())
     try:
-        with Broker(program, folder, settings=defaults | settings) as running:
-            yield running
+        with Broker(program, folder, settings=defaults | settings) as local_broker:
+            yield local_broker
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -140,10 +140,10 @@ def mosquitto_version() -> str:
     return usage.split()[2]
 
 
-def await_subscription(running: Broker) -> None:
+def await_subscription(local_broker: Broker) -> None:
     """Wait until a client has subscribed to readings; raises TimeoutError."""
     until_s = time.monotonic() + READY_S
-    while SUBSCRIBED not in (running.folder / "log").read_bytes():
+    while SUBSCRIBED not in (local_broker.folder / "log").read_bytes():
         if time.monotonic() > until_s:
             raise TimeoutError("no client has subscribed")
         time.sleep(0.002)
@@ -153,18 +153,20 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
     """Return the agent with a new store on the project's disk."""
 
     @contextmanager
-    def stand(_: int) -> Iterator[Standing]:
+    def stand(_: int) -> Iterator[RunningContestant]:
         """Run the agent."""
         with ExitStack() as stack:
-            running = stack.enter_context(broker())
+            local_broker = stack.enter_context(broker())
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ROOT)))
             path = folder / "bench.toml"
-            text = CONFIG.format(port=running.port, folder=folder, length=length, clock=clock)
+            text = CONFIG.format(port=local_broker.port, folder=folder, length=length, clock=clock)
             path.write_text(text)
             began_s = time.monotonic()
             pid = stack.enter_context(process(sys.executable, "-m", "meteragent", "run", path))
-            await_subscription(running)
-            yield Standing(running.port, running.port, pid, folder, began_s, time.monotonic(), behind=1)
+            await_subscription(local_broker)
+            yield RunningContestant(
+                local_broker.port, local_broker.port, pid, folder, began_s, time.monotonic(), behind=1
+            )
 
     return stand
 
@@ -173,16 +175,18 @@ def forwarder(name: str) -> Contestant:
     """Return one of `benchmarks.forwarders`."""
 
     @contextmanager
-    def stand(qos: int) -> Iterator[Standing]:
+    def stand(qos: int) -> Iterator[RunningContestant]:
         """Run the forwarder."""
-        with broker() as running:
-            port = str(running.port)
+        with broker() as local_broker:
+            port = str(local_broker.port)
             command = (sys.executable, "-m", "benchmarks.forwarders", name, port, port, str(qos))
             began_s = time.monotonic()
             with process(*command) as pid:
-                await_subscription(running)
+                await_subscription(local_broker)
                 now_s = time.monotonic()
-                yield Standing(running.port, running.port, pid, running.folder, began_s, now_s)
+                yield RunningContestant(
+                    local_broker.port, local_broker.port, pid, local_broker.folder, began_s, now_s
+                )
 
     return stand
 
@@ -192,17 +196,19 @@ def in_c() -> Contestant | None:
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
         reason = f"is NOT BUILT: one of {', '.join(TO_BUILD)} is missing and cannot be installed"
-        absent("libmosquitto in C", reason)
+        report_missing("libmosquitto in C", reason)
         return None
 
     @contextmanager
-    def stand(qos: int) -> Iterator[Standing]:
+    def stand(qos: int) -> Iterator[RunningContestant]:
         """Run the program."""
         with ExitStack() as stack:
-            running = stack.enter_context(broker())
-            pid = stack.enter_context(process(program, str(running.port), str(running.port), str(qos)))
-            await_subscription(running)
-            yield Standing(running.port, running.port, pid, running.folder)
+            local_broker = stack.enter_context(broker())
+            pid = stack.enter_context(
+                process(program, str(local_broker.port), str(local_broker.port), str(qos))
+            )
+            await_subscription(local_broker)
+            yield RunningContestant(local_broker.port, local_broker.port, pid, local_broker.folder)
 
     return stand
 
@@ -236,7 +242,7 @@ def _compiled(program: Path, *flags: str) -> bool:
 
 
 @contextmanager
-def bridge(qos: int) -> Iterator[Standing]:
+def bridge(qos: int) -> Iterator[RunningContestant]:
     """Run mosquitto's bridge: a second broker that fetches the topics under their new names."""
     with broker() as source:
         settings: dict[str, str | int] = {
@@ -247,4 +253,4 @@ def bridge(qos: int) -> Iterator[Standing]:
         }
         with broker(**settings) as sink:
             await_subscription(source)
-            yield Standing(source.port, sink.port, sink.pid, sink.folder)
+            yield RunningContestant(source.port, sink.port, sink.pid, sink.folder)

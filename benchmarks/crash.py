@@ -19,46 +19,46 @@ from benchmarks.contestants import ROOT
 from benchmarks.line import BATCH, NOW_MS, SLOT_MS, Line, open_store
 
 FOREVER, LIMIT_S = 1_000_000, 60.0
-COMMITTING_S, BETWEEN_S, LEAST_BYTES = 0.2, 0.003, 100_000
+COMMIT_S, BETWEEN_S, MIN_LOG_BYTES = 0.2, 0.003, 100_000
 
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
     """Run a process that makes `commits` commits; it has released when the block begins."""
     command = [sys.executable, "-m", "benchmarks.crash", str(path), str(meters), str(commits)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert running.stdout is not None
-            if not running.stdout.readline():
+            assert process.stdout is not None
+            if not process.stdout.readline():
                 raise AssertionError("the process did not open the store and release")
-            yield running
+            yield process
         finally:
-            running.kill()
+            process.kill()
 
 
-def killed(path: Path, meters: int) -> int:
+def kill_in_commit(path: Path, meters: int) -> int:
     """Kill a process in the middle of a commit; return the bytes of log that it leaves."""
     log = Path(f"{path}-wal")
-    with _process(path, meters, FOREVER) as running:
-        time.sleep(COMMITTING_S)
+    with _process(path, meters, FOREVER) as process:
+        time.sleep(COMMIT_S)
         while True:
-            running.send_signal(signal.SIGSTOP)
-            _, status = os.waitpid(running.pid, os.WUNTRACED)
+            process.send_signal(signal.SIGSTOP)
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
                 raise AssertionError("the process ended before it was killed")
-            if log.stat().st_size >= LEAST_BYTES:
+            if log.stat().st_size >= MIN_LOG_BYTES:
                 return log.stat().st_size  # the end of the block kills the process
-            running.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
             time.sleep(BETWEEN_S)
 
 
-def recovered_s(path: Path, meters: int) -> float:
+def recovery_s(path: Path, meters: int) -> float:
     """Return the time from the start of the next process to its first release, in s."""
     began_s = time.perf_counter()
-    with _process(path, meters, 1) as running:
-        took_s = time.perf_counter() - began_s
-        running.wait(LIMIT_S)
-    return took_s
+    with _process(path, meters, 1) as process:
+        duration_s = time.perf_counter() - began_s
+        process.wait(LIMIT_S)
+    return duration_s
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.harness import ROUNDS, Result, compared
+from benchmarks.harness import ROUNDS, Result, compare
 from benchmarks.line import BATCH, Line, open_store
 from meteragent.store.file import connect
 
@@ -41,7 +41,7 @@ class Recorder:
         return self.connection.executemany(sql, row_list)
 
 
-def recorded(path: Path, meters: int) -> list[tuple[str, Any]]:
+def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
     """Return the statements of releases, commit by commit; leave the store before them at `path`."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
@@ -55,25 +55,25 @@ def recorded(path: Path, meters: int) -> list[tuple[str, Any]]:
         return recorder.statements
 
 
-def replayed_s(path: Path, statements: list[tuple[str, Any]]) -> float:
+def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
     """Return the CPU time of SQLite for a release, in s."""
     connection = connect(Path(shutil.copy(path, path.with_suffix(".copy"))))
     began_s = time.process_time()
     for sql, values in statements:
         connection.execute(sql, values).fetchall()
-    took_s = time.process_time() - began_s
+    duration_s = time.process_time() - began_s
     connection.close()
-    return took_s / (BATCHES * BATCH)
+    return duration_s / (BATCHES * BATCH)
 
 
 def floor(folder: Path, small: int, large: int) -> Result:
     """Compare the cost of a release in SQLite alone with `large` and with `small` numbers of meters."""
-    statements = {meters: recorded(folder / f"floor{meters}", meters) for meters in (large, small)}
+    statements = {meters: record_statements(folder / f"floor{meters}", meters) for meters in (large, small)}
     costs_us = []
     for _ in range(ROUNDS):
         large_s, small_s = (
-            replayed_s(folder / f"floor{meters}", statements[meters]) for meters in (large, small)
+            replay_s(folder / f"floor{meters}", statements[meters]) for meters in (large, small)
         )
         costs_us.append((1e6 * large_s, 1e6 * small_s))
     name = f"CPU a release, SQLite alone, {large:,} meters"
-    return compared(name, f"{small:,} meters", costs_us, "{:.1f} and {:.1f} us of CPU")
+    return compare(name, f"{small:,} meters", costs_us, "{:.1f} and {:.1f} us of CPU")

@@ -26,7 +26,7 @@ from benchmarks.contestants import (
     forwarder,
     process,
 )
-from benchmarks.harness import ROUNDS, Result, compared, report
+from benchmarks.harness import ROUNDS, Result, compare, report
 from benchmarks.wire import Paced
 
 LIMITS_MB = {100: 60, 10_000: 150}
@@ -79,9 +79,9 @@ def forget_libraries() -> None:
 def _memory_mb(meters: int) -> tuple[float, float]:
     """Return the peak resident memory, and the part of it that is mapped files, in MB."""
     per_s = DENSE_PER_S if meters > SPARSE_PER_S else SPARSE_PER_S
-    with agent()(1) as standing:
-        asyncio.run(_readings(Paced(meters, 1), standing.source_port, per_s))
-        return standing.most_memory_mb, standing.files_memory_mb
+    with agent()(1) as running:
+        asyncio.run(_readings(Paced(meters, 1), running.source_port, per_s))
+        return running.most_memory_mb, running.files_memory_mb
 
 
 def parts() -> Result:
@@ -113,21 +113,21 @@ async def _readings(load: Paced, port: int, per_s: int) -> None:
 def start() -> Result:
     """Compare the time from the start of the process to its subscription with the gmqtt forwarder's."""
     sides = agent(), forwarder("gmqtt")
-    took_s = []
+    durations_s = []
     for _ in range(ROUNDS):
         ours_s, theirs_s = map(_until_subscribed_s, sides)
-        took_s.append((ours_s, theirs_s))
+        durations_s.append((ours_s, theirs_s))
     name = "time to the first subscription"
-    return compared(name, "gmqtt, two connections", took_s, "{:.2f} and {:.2f} s")
+    return compare(name, "gmqtt, two connections", durations_s, "{:.2f} and {:.2f} s")
 
 
 def _until_subscribed_s(contestant: Contestant) -> float:
-    with contestant(1) as standing:
-        return standing.subscribed_s - standing.began_s
+    with contestant(1) as running:
+        return running.subscribed_s - running.began_s
 
 
-def imported() -> Result:
-    """Count the modules that an agent has imported after a release; none may be off its path."""
+def count_imports() -> Result:
+    """Count the modules that an agent has imported after a release; none of them may be forbidden."""
     with ExitStack() as stack:
         running = stack.enter_context(broker())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -144,14 +144,14 @@ def imported() -> Result:
     return Result("modules not imported", ", ".join(FORBIDDEN), (float(not forbidden),), 1.0, note)
 
 
-def installed() -> Result:
+def disk_space() -> Result:
     """Compare the disk space of the agent and all its dependencies with numpy's alone."""
-    packages, listed = {"meteragent"}, set[str]()
-    while unlisted := packages - listed:
-        for name in unlisted:
-            listed.add(name)
+    packages, dependencies = {"meteragent"}, set[str]()
+    while missing_names := packages - dependencies:
+        for name in missing_names:
+            dependencies.add(name)
             packages |= set(_requirements(name))
-    sizes = {name: _size_mb(name) for name in listed - {"meteragent"}}
+    sizes = {name: _size_mb(name) for name in dependencies - {"meteragent"}}
     ours = (
         sum(path.stat().st_size for path in (ROOT / "meteragent").rglob("*") if path.suffix != ".pyc") / 1e6
     )
@@ -181,7 +181,7 @@ def main() -> None:
     """Run this program."""
     with agent()(1):
         pass  # caches the bytecode
-    results = [*memory(), parts(), start(), installed(), imported()]
+    results = [*memory(), parts(), start(), disk_space(), count_imports()]
     report(results, ["numpy", "pydantic", "gmqtt"])
 
 

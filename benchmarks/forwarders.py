@@ -15,7 +15,7 @@ import gmqtt
 NODELAY = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 
 
-def onward(topic: str) -> str:
+def sink_topic(topic: str) -> str:
     """Return the topic under which a message is forwarded."""
     return topic.replace("meters/", "private/", 1)
 
@@ -28,7 +28,7 @@ async def with_gmqtt(source_port: int, sink_port: int, qos: int) -> None:
 
     async def pass_on(_: object, topic: str, payload: bytes, *__: object) -> int:
         """Forward a message."""
-        sink.publish(onward(topic), payload, qos=qos)
+        sink.publish(sink_topic(topic), payload, qos=qos)
         return 0
 
     source.on_message = pass_on
@@ -46,7 +46,7 @@ async def with_aiomqtt(source_port: int, sink_port: int, qos: int) -> None:
     ):
         await source.subscribe("meters/+/power", qos=qos)
         async for message in source.messages:
-            await sink.publish(onward(str(message.topic)), message.payload, qos=qos)
+            await sink.publish(sink_topic(str(message.topic)), message.payload, qos=qos)
 
 
 FORWARDERS: dict[str, Callable[[int, int, int], Awaitable[None]]] = {

@@ -2,7 +2,7 @@
 
 Times alone mean little on a shared machine. Therefore every round runs every contestant once, and the rounds
 begin with different contestants. A ratio is taken within a round, where all contestants meet the same
-conditions. The median over the rounds is reported with the least and the greatest ratio. A higher ratio is
+conditions. The median over the rounds is reported with the smallest and the largest ratio. A higher ratio is
 better: for memory, added latency and growth a ratio is limit / measured, and its goal is 1.
 """
 
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the greatest ratio."""
+        """The smallest and the largest ratio."""
         return min(self.ratios), max(self.ratios)
 
     def as_json(self, versions: dict[str, str]) -> dict[str, Any]:
@@ -96,15 +96,15 @@ def seconds(call: Callable[[], object], times: int) -> float:
     return (time.process_time() - start) / times
 
 
-def times_in_a_slice(call: Callable[[], object]) -> int:
+def calls_per_slice(call: Callable[[], object]) -> int:
     """Return the number of calls that fit into a slice; the measurement also warms the call up."""
     times = 1
-    while (took := seconds(call, times) * times) < SLICE_S / 4:
+    while (duration_s := seconds(call, times) * times) < SLICE_S / 4:
         times *= 2
-    return max(1, round(SLICE_S / took * times))
+    return max(1, round(SLICE_S / duration_s * times))
 
 
-def a_slice(call: Callable[[], object] | float, times: int) -> float:
+def slice_s(call: Callable[[], object] | float, times: int) -> float:
     """Return the CPU time of one call in s, averaged over `times`, or `call` itself if it is a limit in s.
 
     A short call is first made once: the system reclaims memory from a process that waits, and the first call
@@ -120,18 +120,18 @@ def a_slice(call: Callable[[], object] | float, times: int) -> float:
 def run(rows: Sequence[Row]) -> list[Result]:
     """Measure all rows, interleaved; ours and theirs take turns to begin."""
     calls = [(row.ours, row.theirs) for row in rows]
-    times = [tuple(times_in_a_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
+    times = [tuple(calls_per_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     row_times_s: list[list[tuple[float, float]]] = [[] for _ in rows]
-    for turn in range(ROUNDS):
-        for pair, counts, took in zip(calls, times, row_times_s, strict=True):
+    for round_index in range(ROUNDS):
+        for pair, counts, durations_s in zip(calls, times, row_times_s, strict=True):
             sides = [*zip(pair, counts, strict=True)]
-            ordered = [a_slice(*side) for side in (sides if turn % 2 else reversed(sides))]
-            ours, theirs = ordered if turn % 2 else reversed(ordered)
-            took.append((ours, theirs))
-    return [_result(row, took) for row, took in zip(rows, row_times_s, strict=True)]
+            sides_in_order = [slice_s(*side) for side in (sides if round_index % 2 else reversed(sides))]
+            ours, theirs = sides_in_order if round_index % 2 else reversed(sides_in_order)
+            durations_s.append((ours, theirs))
+    return [_result(row, durations_s) for row, durations_s in zip(rows, row_times_s, strict=True)]
 
 
-def compared(
+def compare(
     name: str,
     against: str,
     pairs: Sequence[tuple[float, float]],
@@ -150,9 +150,12 @@ def compared(
     return Result(name, against, ratios, goal, note)
 
 
-def _result(row: Row, took: Sequence[tuple[float, float]]) -> Result:
+def _result(row: Row, durations_s: Sequence[tuple[float, float]]) -> Result:
     """Return the ratios of work per second, with the medians as a note."""
-    rates = [tuple(work / took_s for work, took_s in zip(row.work, pair, strict=True)) for pair in took]
+    rates = [
+        tuple(work / duration_s for work, duration_s in zip(row.work, pair, strict=True))
+        for pair in durations_s
+    ]
     ours, theirs = (rate(statistics.median(values)) for values in zip(*rates, strict=True))
     rates_text = [f"{ours} and {theirs} {row.unit} per CPU-second"] if row.unit else []
     note = "; ".join([*rates_text, *([row.note] if row.note else [])])
@@ -180,11 +183,11 @@ def peer(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        absent(module.partition(".")[0], f"cannot be imported ({error})")
+        report_missing(module.partition(".")[0], f"cannot be imported ({error})")
         return None
 
 
-def absent(name: str, reason: str) -> None:
+def report_missing(name: str, reason: str) -> None:
     """Report a missing peer; `report` then exits with 1."""
     _missing_peers.append(name)
     print(f"NOT RUN: {name} {reason}", file=sys.stderr)
@@ -226,15 +229,15 @@ def disk() -> str:
 
 def fsync_s() -> float:
     """Return the median time to write and sync 4 KiB on the project's file system, in s."""
-    took_s = []
+    durations_s = []
     with tempfile.TemporaryFile(dir=ROOT) as file:
         for _ in range(FSYNCS):
             began_s = time.perf_counter()
             file.write(bytes(4096))
             file.flush()
             os.fsync(file.fileno())
-            took_s.append(time.perf_counter() - began_s)
-    return statistics.median(took_s)
+            durations_s.append(time.perf_counter() - began_s)
+    return statistics.median(durations_s)
 
 
 def _version(package: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import ROUNDS, Result, Row, compared, peer, report, run
+from benchmarks.harness import ROUNDS, Result, Row, compare, peer, report, run
 from meteragent.privacy.bits import Bits, SystemBits, UnsignedArray
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.mechanism.number import Laplace, TruncatedGeometric
@@ -115,7 +115,7 @@ def cases() -> Iterator[Case]:
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
-    """Return a call for floating-point noise of the same shape, and its number of readings."""
+    """Return a call that draws floating-point noise of the same shape, and its number of readings."""
     generator, shape = np.random.default_rng(), (case.count, case.n)
     if case.kind == "truncated geometric":
         return lambda: np.clip(VALUE + generator.laplace(0, SCALE, shape), 0, HIGH), case.count * case.n
@@ -123,7 +123,7 @@ def with_numpy(case: Case) -> tuple[Call, int]:
 
 
 def with_opendp(case: Case) -> tuple[Call, int]:
-    """Return a call for OpenDP's discrete noise on a vector of integers, and its number of readings."""
+    """Return a call that adds OpenDP's discrete noise to a vector of integers, and its number of readings."""
     dp = peer("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i32")), dp.l1_distance(T="i32")
@@ -135,7 +135,7 @@ def with_opendp(case: Case) -> tuple[Call, int]:
 
 
 def with_diffprivlib(case: Case) -> tuple[Call, int]:
-    """Return a call for diffprivlib's discrete noise, which takes one number at a time."""
+    """Return a call that adds diffprivlib's discrete noise, which takes one number at a time."""
     library = peer("diffprivlib.mechanisms")
     values = [VALUE] * min(case.count * case.n, PEER_COUNT)
     if case.kind == "truncated geometric":
@@ -153,7 +153,7 @@ PEERS = {
 """The function that makes a peer's call, the module that it needs, and the peer's name in a row."""
 
 
-def beside(case: Case, name: str) -> Row:
+def compare_with_peer(case: Case, name: str) -> Row:
     """Return a row that compares a case with a peer."""
     make, _, against = PEERS[name]
     theirs, count = make(case)
@@ -176,15 +176,15 @@ def random_bytes(case: Case) -> Result:
     """Compare the random bytes per reading with the entropy of the law."""
     calls, bytes_pairs = max(1, LEAST_SAMPLE // (case.count * case.n)), []
     for _ in range(ROUNDS):
-        counted, entropy, values = CountedBits(), 0.0, case.values
+        counted_bits, entropy, values = CountedBits(), 0.0, case.values
         for _ in range(calls):
-            released = case.mechanism.release(values, bits=counted)
-            entropy -= float(case.mechanism.log_mass(released, case.point).sum())
+            releases = case.mechanism.release(values, bits=counted_bits)
+            entropy -= float(case.mechanism.log_mass(releases, case.point).sum())
         drawn_bytes, entropy_bytes = (
-            total / (calls * values.size) for total in (counted.byte_count, entropy / math.log(256))
+            total / (calls * values.size) for total in (counted_bits.byte_count, entropy / math.log(256))
         )
         bytes_pairs.append((drawn_bytes, entropy_bytes))
-    return compared(case.name, ENTROPY, bytes_pairs, "{:.2f} random bytes a reading, {:.2f} at least")
+    return compare(case.name, ENTROPY, bytes_pairs, "{:.2f} random bytes a reading, {:.2f} at least")
 
 
 def secrets() -> Iterator[Row]:
@@ -221,7 +221,7 @@ def generator() -> Row:
 def main() -> None:
     """Run this program."""
     peers = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
-    rows = [beside(case, name) for case in cases() for name in peers]
+    rows = [compare_with_peer(case, name) for case in cases() for name in peers]
     results = run([*rows, *secrets(), generator()])
     report([*results, *map(random_bytes, cases())], ["numpy", "opendp", "diffprivlib"])
 

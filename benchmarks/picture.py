@@ -14,9 +14,9 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from benchmarks.table import RESULTS, met, number, published
+from benchmarks.table import RESULTS, meets_goal, number, published_rows
 
-MET, MISSED, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
+COLOUR_MET, COLOUR_MISSED, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
 WIDTH_IN, ROW_IN, EDGES_IN, DPI = 5.2, 0.52, 1.1, 200
 LEAST, MOST = 0.1, 10.0
 """The ends of the scale, as multiples of the goal; rows beyond them are drawn at the end."""
@@ -29,15 +29,15 @@ def place(value: float) -> float:
 
 def mark(axes: Axes, y: int, row: dict[str, Any]) -> None:
     """Draw one row: its name above, its mark on the scale, its figures at the right."""
-    colour, shape = (MET, "o") if met(row) else (MISSED, "s")
+    colour, shape = (COLOUR_MET, "o") if meets_goal(row) else (COLOUR_MISSED, "s")
     low, middle, high = (
         place(ratio / row["goal"]) for ratio in (row["spread"][0], row["ratio"], row["spread"][1])
     )
     axes.plot([LEAST, MOST], [y, y], color=PALE, lw=0.8, zorder=1)
     axes.plot([low, high], [y, y], color=colour, lw=4, alpha=0.45, solid_capstyle="butt", zorder=2)
-    face = colour if met(row) else "white"
+    face = colour if meets_goal(row) else "white"
     axes.plot([middle], [y], shape, ms=8, mec=colour, mfc=face, mew=2, zorder=3)
-    text = f"{number(row['ratio'])}, goal {number(row['goal'])}" + ("" if met(row) else ": missed")
+    text = f"{number(row['ratio'])}, goal {number(row['goal'])}" + ("" if meets_goal(row) else ": missed")
     text_options: dict[str, Any] = {
         "va": "bottom",
         "zorder": 4,
@@ -67,9 +67,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axes.xaxis.tick_top()
     for side in ("left", "right", "bottom"):
         axes.spines[side].set_visible(False)
-    reached = sum(map(met, rows_with_goal))
+    met_count = sum(map(meets_goal, rows_with_goal))
     axes.set_title(
-        f"{reached} of {len(rows_with_goal)} goals met (more is better)", loc="left", fontsize=10, color=INK
+        f"{met_count} of {len(rows_with_goal)} goals met (more is better)", loc="left", fontsize=10, color=INK
     )
     legend(axes)
     figure.savefig(path, dpi=DPI, facecolor="white")
@@ -81,8 +81,8 @@ def legend(axes: Axes) -> None:
     marks = [
         axes.plot([], [], shape, ms=7, mec=colour, mfc=face, mew=2, label=text)[0]
         for shape, colour, face, text in (
-            ("o", MET, MET, "met"),
-            ("s", MISSED, "white", "missed"),
+            ("o", COLOUR_MET, COLOUR_MET, "met"),
+            ("s", COLOUR_MISSED, "white", "missed"),
         )
     ]
     bar = axes.plot([], [], color=INK, lw=4, alpha=0.45, label="least to greatest round")[0]
@@ -93,7 +93,7 @@ def legend(axes: Axes) -> None:
 
 def main() -> None:
     """Draw the published run."""
-    draw(published(), RESULTS.with_suffix(".png"))
+    draw(published_rows(), RESULTS.with_suffix(".png"))
 
 
 if __name__ == "__main__":

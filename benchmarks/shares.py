@@ -35,22 +35,22 @@ def shares(stats: dict[Function, Any]) -> Counter[str]:
     for function, (_, _, own_s, _, _) in stats.items():
         _give(stats, function, own_s, times_s, depth=0)
     total_s = sum(times_s.values())
-    return Counter({name: took_s / total_s for name, took_s in times_s.items()})
+    return Counter({name: duration_s / total_s for name, duration_s in times_s.items()})
 
 
 def _give(
-    stats: dict[Function, Any], function: Function, took_s: float, times_s: Counter[str], depth: int
+    stats: dict[Function, Any], function: Function, duration_s: float, times_s: Counter[str], depth: int
 ) -> None:
     """Add a time to the part of its function; if the function is not ours, to the parts of its callers."""
     name = part(function)
     callers = {} if depth > 20 else stats[function][4]
     if name is not None or not callers:
-        times_s[name or "else"] += took_s  # type: ignore[assignment]
+        times_s[name or "else"] += duration_s  # type: ignore[assignment]
         return
     weights = {caller: times[3] for caller, times in callers.items()}
     total = sum(weights.values())
     for caller, weight in weights.items():
-        _give(stats, caller, took_s * (weight / total if total else 1 / len(weights)), times_s, depth + 1)
+        _give(stats, caller, duration_s * (weight / total if total else 1 / len(weights)), times_s, depth + 1)
 
 
 def main() -> None:

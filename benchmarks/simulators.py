@@ -6,7 +6,8 @@ the television's content and the table of events, which the peers do not provide
 appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values.
 richardsonpy simulates occupancy, light and appliances of a home of three. It supports only single homes and
 whole years. This is the slowest case of our simulator, which works on many homes at a time, so richardsonpy
-is also compared with a street of as many home-days. Rates depend on the machine and its load.
+is also compared with a street that has the same number of home-days. Rates depend on the machine and its
+load.
 """
 
 import warnings
@@ -94,7 +95,7 @@ def ramp(library: Any, users: int, days: int) -> Callable[[], object]:
     return simulate
 
 
-def beside_ramp() -> list[Row]:
+def compare_with_ramp() -> list[Row]:
     """Return rows that compare with RAMP at its finest step: ours at that step, and ours at 1 s."""
     library = peer("ramp")
     if library is None:
@@ -155,7 +156,7 @@ def richardson() -> Callable[[], object] | None:
     return call
 
 
-def beside_richardson() -> list[Row]:
+def compare_with_richardson() -> list[Row]:
     """Return rows that compare one home for a year, and a street of as many home-days."""
     theirs, against, work = richardson(), "richardsonpy at 60 s", (YEAR, YEAR)
     if theirs is None:
@@ -187,7 +188,7 @@ def absolute() -> Row:
 def main() -> None:
     """Run this program."""
     warnings.simplefilter("ignore")  # the peers emit warnings
-    rows = [*beside_ramp(), absolute(), *beside_richardson()]
+    rows = [*compare_with_ramp(), absolute(), *compare_with_richardson()]
     report(run(rows), ["numpy", "rampdemand", "richardsonpy"])
 
 

@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks import crash
 from benchmarks.floor import floor
-from benchmarks.harness import GROWTH, ROUNDS, Result, compared, report
+from benchmarks.harness import GROWTH, ROUNDS, Result, compare, report
 from benchmarks.line import BATCH, RECORD, Line, cost_s, fill, folder, open_store
 from meteragent.cli.run import COLLECT_AFTER
 
@@ -52,7 +52,7 @@ def commits(path: Path, per_commit: int) -> Result:
     per_s = per_commit * median(ours for ours, _ in rates)
     text = f"{{:,.0f}} and {{:,.0f}} a second, fsynced; {per_s:,.0f} releases a second"
     name = f"commits a second, {releases} each"
-    return compared(name, "SQLite writing the records", rates, text, more=True)
+    return compare(name, "SQLite writing the records", rates, text, more=True)
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
@@ -68,7 +68,7 @@ def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BAT
     clock_us = 1e6 * median(clock_s for (_, clock_s), _ in costs_s)
     text = f"{{:.0f}} and {{:.0f}} us of CPU ({clock_us:.0f} us elapsed)"
     against, allow = f"{note} x {GROWTH}", partial(mul, GROWTH)
-    return compared(f"CPU a release, {name}", against, pairs, text, goal=1.0, allow=allow)
+    return compare(f"CPU a release, {name}", against, pairs, text, goal=1.0, allow=allow)
 
 
 def ordinary(path: Path) -> Result:
@@ -86,7 +86,7 @@ def ordinary(path: Path) -> Result:
             costs_us.append((usual_us, worst_us))
     text = f"{{:.1f}} and {{:.1f}} us of CPU, {BATCH} a commit; a window of half an hour, every 10 s"
     name = "CPU of a reading that opens nothing"
-    return compared(name, "one that opens, closes and is released", costs_us, text)
+    return compare(name, "one that opens, closes and is released", costs_us, text)
 
 
 def size(path: Path) -> Result:
@@ -105,10 +105,12 @@ def recovery(path: Path) -> Result:
     """Measure how long a new process takes to release after another was killed during a commit."""
     runs = []
     for _ in range(ROUNDS):
-        log_bytes = crash.killed(path, METERS)
-        runs.append((crash.recovered_s(path, METERS), log_bytes))
-    took_s, log_bytes = (median(values) for values in zip(*runs, strict=True))
-    note = f"{took_s:.2f} s from its start to its first release; {log_bytes / 1000:,.0f} kB of log to replay"
+        log_bytes = crash.kill_in_commit(path, METERS)
+        runs.append((crash.recovery_s(path, METERS), log_bytes))
+    duration_s, log_bytes = (median(values) for values in zip(*runs, strict=True))
+    note = (
+        f"{duration_s:.2f} s from its start to its first release; {log_bytes / 1000:,.0f} kB of log to replay"
+    )
     ratios = tuple(RECOVERY_S / s for s, _ in runs)
     return Result(f"recovery after kill -9, {MANY:,} releases", f"{RECOVERY_S:.0f} s", ratios, 1.0, note)
 

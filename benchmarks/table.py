@@ -21,7 +21,7 @@ MACHINE = ("processor", "cores", "kernel", "disk", "fsync", "python", "meteragen
 Rows = Sequence[dict[str, Any]]
 
 
-def published() -> list[dict[str, Any]]:
+def published_rows() -> list[dict[str, Any]]:
     """Return the rows of the published run."""
     rows: list[dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     return rows
@@ -36,7 +36,7 @@ def number(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.10g}"
 
 
-def met(row: dict[str, Any]) -> bool:
+def meets_goal(row: dict[str, Any]) -> bool:
     """Return whether the median reaches the goal."""
     return bool(row["goal"] is None or row["ratio"] >= row["goal"])
 
@@ -57,7 +57,7 @@ def goals(rows: Rows) -> str:
     cells = [["what", "against", "ratio", "least – greatest", "goal", "", "in figures"]]
     for row in rows:
         if row["goal"] is not None:
-            mark = "met" if met(row) else "**missed**"
+            mark = "met" if meets_goal(row) else "**missed**"
             ratio, goal = number(row["ratio"]), number(row["goal"])
             cells.append([row["name"], row["against"], ratio, _between(row), goal, mark, row["note"]])
     return PICTURE + _markdown(cells)
@@ -96,7 +96,7 @@ def machine(rows: Rows) -> str:
 BLOCKS: dict[str, Callable[[Rows], str]] = {"goals": goals, "others": others, "machine": machine}
 
 
-def renewed(text: str, rows: Rows) -> str:
+def renew(text: str, rows: Rows) -> str:
     """Return a page with its blocks generated again.
 
     Raises:
@@ -107,7 +107,7 @@ def renewed(text: str, rows: Rows) -> str:
 
 def main() -> None:
     """Write the blocks into the page."""
-    PAGE.write_text(renewed(PAGE.read_text(), published()))
+    PAGE.write_text(renew(PAGE.read_text(), published_rows()))
 
 
 if __name__ == "__main__":

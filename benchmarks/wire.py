@@ -35,7 +35,7 @@ class Client(asyncio.Protocol):
 
     def __init__(self, name: str, on_message: Callable[[bytes], None]) -> None:
         self.ready = asyncio.Event()
-        self.acknowledged = 0
+        self.acknowledged_count = 0
         self._name = name
         self._on_message = on_message
         self._buffer = bytearray()
@@ -90,7 +90,7 @@ class Client(asyncio.Protocol):
                     answers.append(b"\x40\2" + bytes(buffer[topic_end : topic_end + 2]))
                 self._on_message(bytes(buffer[begin + 2 : topic_end]))
             elif kind == PUBACK:
-                self.acknowledged += 1
+                self.acknowledged_count += 1
             else:
                 self.ready.set()
         del buffer[:offset]
@@ -125,7 +125,7 @@ class Load:
     """
 
     def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
-        self.received = 0
+        self.record_count = 0
         self.reading_count = 0
         self.meters = meters
         self._qos = qos
@@ -140,7 +140,7 @@ class Load:
         self._sender = await Client.connect(source_port, "bench-sender", lambda _: None)
 
     def _receive(self, topic: bytes) -> None:
-        self.received += 1
+        self.record_count += 1
         self.arrived(topic)
 
     def arrived(self, topic: bytes) -> None:

@@ -151,9 +151,9 @@ class Source:
         """Prepare to subscribe to one or more topic filters.
 
         `now_ms` stamps arrivals; it returns None while there is no clock. With `is_capped`, at most
-        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute `receive_maximum`
-        is the number of unacknowledged messages that the broker may send: held messages, and some waiting
-        ones.
+        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute
+        `receive_maximum` is the number of unacknowledged messages that the broker may send: held messages,
+        and some waiting ones.
         """
         self.subscribed = asyncio.Event()
         self._filters = (topic_filters,) if isinstance(topic_filters, str) else tuple(topic_filters)

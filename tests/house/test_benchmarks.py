@@ -79,8 +79,8 @@ def test_a_call_is_timed_over_as_many_as_fill_a_slice(monkeypatch: pytest.Monkey
     """A call of a millisecond is made fifty times in a round, one of a second once."""
     took_s = {"short": 0.001, "long": 1.0}
     monkeypatch.setattr(harness, "seconds", lambda call, _: took_s[call()])
-    assert harness.times_in_a_slice(lambda: "short") == 50
-    assert harness.times_in_a_slice(lambda: "long") == 1
+    assert harness.calls_per_slice(lambda: "short") == 50
+    assert harness.calls_per_slice(lambda: "long") == 1
 
 
 @pytest.fixture
@@ -143,10 +143,10 @@ def test_a_peer_that_cannot_be_built_is_named(
 def test_figures_of_a_peer_stand_beside_ours() -> None:
     """The ratio is such that more is better, of rates and of what is taken; the note has the medians."""
     pairs = [(1.0, 2.0), (3.0, 2.0), (9.0, 3.0)]
-    taken = harness.compared("a", "b", pairs, "{:g} and {:g}")
+    taken = harness.compare("a", "b", pairs, "{:g} and {:g}")
     assert taken == Result("a", "b", (2.0, 2 / 3, 3 / 9), None, "3 and 2")
-    assert harness.compared("a", "b", pairs, "", more=True, goal=4.0).ratios == (0.5, 1.5, 3.0)
-    allowed = harness.compared("a", "b", pairs, "", goal=1.0, allow=lambda theirs: theirs + 1)
+    assert harness.compare("a", "b", pairs, "", more=True, goal=4.0).ratios == (0.5, 1.5, 3.0)
+    allowed = harness.compare("a", "b", pairs, "", goal=1.0, allow=lambda theirs: theirs + 1)
     assert allowed == Result("a", "b", (3.0, 1.0, 4 / 9), 1.0, "")
 
 
@@ -201,8 +201,8 @@ def test_a_reading_that_opens_nothing_releases_nothing(tmp_path: Path) -> None:
 def test_a_store_is_killed_with_something_to_replay(tmp_path: Path) -> None:
     """The log holds committed rows; the next process opens the store, and releases after what it held."""
     path = tmp_path / "db"
-    assert crash.killed(path, 20) >= crash.LEAST_BYTES
-    assert crash.recovered_s(path, 20) > 0
+    assert crash.kill_in_commit(path, 20) >= crash.MIN_LOG_BYTES
+    assert crash.recovery_s(path, 20) > 0
     with line.open_store(path) as store:
         assert store.clock_ms > line.NOW_MS
 
@@ -269,10 +269,10 @@ def test_tables_show_what_was_missed_and_what_has_no_goal() -> None:
     assert "load average 1.5 before, at most 2 after" in table.machine(rows)
     assert "x 7" in table.machine(rows)
     page = "head\n<!-- bench: goals -->\n\nold\n\n<!-- bench end -->\ntail\n"
-    again = table.renewed(page, rows)
+    again = table.renew(page, rows)
     assert again == page.replace("old\n", found)
-    assert table.renewed(again, rows) == again
-    assert table.renewed(again, []) == page.replace("old\n", table.NONE_YET)
+    assert table.renew(again, rows) == again
+    assert table.renew(again, []) == page.replace("old\n", table.NONE_YET)
 
 
 def test_no_sampler_takes_fewer_random_bytes_than_its_law_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,13 +104,13 @@ def test_the_tables_are_those_of_the_published_run() -> None:
     """What stands between the marks is what `python -m benchmarks.table` writes there."""
     text = table.PAGE.read_text()
     assert {found[2] for found in table.BLOCK.finditer(text)} == table.BLOCKS.keys()
-    assert table.renewed(text, table.published()) == text
+    assert table.renew(text, table.published_rows()) == text
     assert table.RESULTS.with_suffix(".png").exists() == table.RESULTS.exists()
 
 
 def test_the_published_run_has_every_figure_once() -> None:
     """Each that was set out to be reached is there with its goal, by at least five rounds."""
-    rows = table.published()
+    rows = table.published_rows()
     assert (
         rows == [] or DESIGNED.items() <= {(row["name"], row["against"]): row["goal"] for row in rows}.items()
     )

@@ -48,7 +48,7 @@ def test_a_result_is_the_median_of_its_rounds_with_the_least_and_the_greatest() 
 def test_a_ratio_is_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours and theirs are measured one after the other: more than 1 is faster than theirs."""
     took = {"ours": iter([2.0, 4.0, 2.0, 2.0, 8.0]), "theirs": iter([4.0, 8.0, 6.0, 2.0, 8.0])}
-    monkeypatch.setattr(harness, "times_in_a_slice", lambda _: 3)
+    monkeypatch.setattr(harness, "calls_per_slice", lambda _: 3)
     monkeypatch.setattr(harness, "seconds", lambda call, _: next(took[call()]))
     [result] = harness.run([Row("a", "b", lambda: "ours", lambda: "theirs", 2.0, "n", (2, 2), "homes")])
     note = "1 and 0.333 homes per CPU-second; n"
@@ -57,7 +57,7 @@ def test_a_ratio_is_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_peer_may_do_less_and_a_limit_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ratios are of work a second; what has no peer has the seconds that it may take, and rates are said."""
-    monkeypatch.setattr(harness, "times_in_a_slice", lambda _: 1)
+    monkeypatch.setattr(harness, "calls_per_slice", lambda _: 1)
     monkeypatch.setattr(harness, "seconds", lambda call, _: call())
     less = Row("a", "b", lambda: 2.0, lambda: 4.0, None, "n", (1000, 10), "homes")
     limited = Row("c", "d", lambda: 2.0, 3.0, 1.0)
@@ -159,7 +159,7 @@ def test_each_begins_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(str(times))
         return 1.0
 
-    monkeypatch.setattr(harness, "times_in_a_slice", lambda call: 1 if call is long else 2)
+    monkeypatch.setattr(harness, "calls_per_slice", lambda call: 1 if call is long else 2)
     monkeypatch.setattr(harness, "seconds", timed)
 
     def short() -> None:

@@ -11,8 +11,7 @@ import time
 from meteragent import mqtt
 from meteragent.config import read_secret
 from meteragent.domain.errors import ConfigError, LinkError
-from meteragent.tools.discover.listener import Listener
-from meteragent.tools.discover.propose import Access, report
+from meteragent.tools.discover import Access, Listener, report
 
 _SECONDS_MAX = 86_400
 

@@ -22,7 +22,7 @@ from meteragent.decode.profile import decoder
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError, MeteragentError, PayloadError, RecordError
 from meteragent.domain.units import Kind
-from meteragent.tools.discover import candidate, propose
+from meteragent.tools.discover import candidate, configuration, propose, search
 from meteragent.tools.discover.listener import Listener
 from meteragent.tools.redact.text import Redactor
 from tests.fuzz.broker import hostile
@@ -168,8 +168,8 @@ def _discover(data: bytes) -> str:
     for line in data.split(b"\n")[:20]:
         topic, _, payload = line.partition(b" ")
         listener.on_message(topic.decode(errors="replace"), payload, False)
-    found = propose.candidates(listener)
-    propose.report(listener, propose.Access("mqtt://127.0.0.1"), 1)
+    found = search.search(listener).candidates
+    propose.report(listener, configuration.Access("mqtt://127.0.0.1"), 1)
     for one in found:
         assert isinstance(one, candidate.Candidate)
     return "found" if found else "nothing"

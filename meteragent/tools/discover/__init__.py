@@ -2,11 +2,12 @@
 
 Theory of operation
 -------------------
-    listener -> recognise (known families), guess (the rest) -> propose
+    listener -> search (descriptions, families, names) -> findings (for commands), propose (the report)
 
-The command listens for a while and considers topics, the profiles that can read their payloads, and the times
-between messages. Known families come first, then topics and fields whose names suggest power or energy. A
-proposal is a starting point: the operator states kind and unit (law 5).
+The command listens for a while. Retained descriptions on the broker (Home Assistant's discovery messages and
+unit topics, Tasmota, Zigbee2MQTT, Homie) state the kind and unit of numbers; profiles recognise known
+families; names count only if they state kind and unit. A proposal is a starting point: the operator confirms
+kind and unit (law 5).
 
 Rules
 1. Nothing is written to disk, and no session remains with the broker.
@@ -14,9 +15,17 @@ Rules
    no values.
 3. Values are used only to judge whether they are plausible: by their sign, any fall, and their size.
 4. Memory for messages is bounded.
+5. Where kind, unit, direction or medium is uncertain, nothing is proposed, and the reason is stated.
+6. No topic is dropped in silence: it is proposed, a description, not proposed for a reason, or listed as
+   quiet.
+
+`findings` documents the interface for other commands.
 """
 
+from meteragent.tools.discover.candidate import Unplaced
+from meteragent.tools.discover.configuration import Access
+from meteragent.tools.discover.findings import Findings, Offer, Proposal, findings
 from meteragent.tools.discover.listener import Listener
 from meteragent.tools.discover.propose import report
 
-__all__ = ["Listener", "report"]
+__all__ = ["Access", "Findings", "Listener", "Offer", "Proposal", "Unplaced", "findings", "report"]

@@ -1,7 +1,8 @@
 """Recognition of known families, by the topic's template and by the profiles that can read the payload."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -12,20 +13,30 @@ from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.identity import PHASE, PLACEHOLDER
 from meteragent.domain.units import Kind
-from meteragent.tools.discover.candidate import Candidate, implied, unit_in, words
+from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.words import Direction, Role, meaning, split
 
 _PLAIN = (b"1", b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}')
 """A profile that can read one of these is recognised only by its topic."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The beginnings of distinctive payloads: JSON, and P1 telegrams."""
-_FEW = 4
-"""The largest number of bare numbers on topics with uninformative names that may be a meter's; more are
-assumed to be the sensors of a whole house."""
-_BACK = "returned return ret export exported received produced production"
-_RETURNED = frozenset(_BACK.split())
-_OTHER = "voltage current frequency temperature humidity pf factor reactive apparent timestamp id uuid"
-_SAYS_OTHER = frozenset(_OTHER.split())
+_CERTAINTY = ("a known family", "a known family, by its payload")
+_RETURNED = frozenset(
+    ["returned", "return", "ret", "export", "exported", "received", "produced", "production"]
+)
+_APPARENT = frozenset({"tasmota-teleinfo"})
+"""Families whose devices also send VA in the fields of another family."""
+_ROLE_OF = {
+    **dict.fromkeys(("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "glow", "sml2mqtt"), Role.MAINS),
+    **dict.fromkeys(("tasmota-teleinfo", "wmbusmeters"), Role.MAINS),
+    **dict.fromkeys(("shelly-gen2-switch", "shelly-gen2-pm1"), Role.DEVICE),
+}
+"""The roles of families that are always a main meter, or always a switch or plug."""
+_RELAY = "/relay/"
+_ONE_TARIFF = "one tariff alone: the registers of the others were not heard"
+_PAIR = ("0", "1")
+_CLAMPS = "two clamps: each is measured on its group_rows, and they are summed only if you choose phases"
 
 
 class Place(NamedTuple):
@@ -36,20 +47,46 @@ class Place(NamedTuple):
     phase: str | None
 
 
-def recognise(topics: Iterable[TopicLog]) -> list[Candidate]:
-    """Recognise the known families.
+Row = tuple[Place, list[PayloadNumber]]
 
-    The payloads of topics that match a family's template are not compared with other families.
+
+def recognise(
+    topics: Iterable[TopicLog], elsewhere: Mapping[str, str], roles: Mapping[str, Role]
+) -> tuple[list[Candidate], list[Unplaced]]:
+    """Recognise the known families; return the candidates, and the topics of which no unit is known.
+
+    `elsewhere` maps topics to the family that a description on the broker assigns to them; `roles` maps
+    topics to their meter's role. The payloads of topics that match a family's template are not compared with
+    other families.
     """
-    logs, candidates = list(topics), []
+    logs = list(topics)
+    candidates: list[Candidate] = []
+    unplaced: list[Unplaced] = []
+    apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(PROFILES[name], log)}
     for profile in PROFILES.values():
         for template in profile.topics:
             places = [place for log in logs if (place := _place(template, log)) is not None]
-            candidate = _candidate(profile, template, places)
-            if candidate is not None:
-                candidates.append(candidate)
-    recognised = {id(log) for candidate in candidates for log in candidate.topics}
-    return _merged(candidates) + _by_payload([log for log in logs if id(log) not in recognised])
+            places = [
+                place for place in places if place.log.topic not in apparent or profile.name in _APPARENT
+            ]
+            likely, refused = _of_template(profile, template, places, roles)
+            candidates += likely
+            unplaced += refused
+    candidates = _by_meter(candidates)
+    for log in logs:
+        profile_name = elsewhere.get(log.topic)
+        if profile_name is not None and not any(log in candidate.topics for candidate in candidates):
+            likely, refused = _of_template(PROFILES[profile_name], log.topic, [Place(log, None, None)], roles)
+            candidates += likely
+            unplaced += refused
+    placed = {id(log) for candidate in candidates for log in _topics(candidate)}
+    placed |= {id(log) for log in logs if any(entry.topic == log.topic for entry in unplaced)}
+    likely, refused = _by_payload([log for log in logs if id(log) not in placed], roles)
+    return candidates + likely, unplaced + refused
+
+
+def _topics(candidate: Candidate) -> list[TopicLog]:
+    return [log for offer in (candidate, *candidate.alternatives) for log in offer.topics]
 
 
 def _place(template: str, log: TopicLog) -> Place | None:
@@ -76,21 +113,84 @@ def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
     return numbers
 
 
-def _candidate(profile: Profile, template: str, places: Sequence[Place], rank: int = 0) -> Candidate | None:
-    """Find the first quantity of a profile on the topics of a template, power before energy."""
-    by_kind = sorted(profile.quantities.items(), key=lambda item: item[1].kind is not Kind.POWER)
-    matches = {name: _rows(quantity, template, places) for name, quantity in by_kind}
-    name = next((name for name, rows in matches.items() if rows), None)
-    if name is None:
+def _reads_any(profile: Profile, log: TopicLog) -> bool:
+    return any(readings(quantity, log) for quantity in profile.quantities.values())
+
+
+def _of_template(
+    profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
+) -> tuple[list[Candidate], list[Unplaced]]:
+    """Make a candidate of the meters on a template that hold the same quantities and have the same role."""
+    rows = {name: _rows(quantity, template, places) for name, quantity in profile.quantities.items()}
+    groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
+    for meter in dict.fromkeys(place.meter for place in places):
+        names = tuple(name for name in rows if any(place.meter == meter for place, _ in rows[name]))
+        phases = frozenset(place.phase for name in names for place, _ in rows[name] if place.meter == meter)
+        topics = [place.log.topic for place in places if place.meter == meter]
+        usual = Role.DEVICE if _RELAY in template else _ROLE_OF.get(profile.name, Role.UNKNOWN)
+        role = next((roles[topic] for topic in topics if topic in roles), usual)
+        if names:
+            groups[names, phases, role].add(meter)
+    candidates: list[Candidate] = []
+    unplaced: list[Unplaced] = []
+    for (_, _, role), meters in groups.items():
+        group_rows = {name: [row for row in rows[name] if row[0].meter in meters] for name in rows}
+        likely, refused = _candidate(
+            profile, template, {name: part for name, part in group_rows.items() if part}, rank
+        )
+        unplaced += refused
+        if likely is not None:
+            for offer in (likely, *likely.alternatives):
+                offer.role = role
+            candidates.append(likely)
+    return candidates, unplaced
+
+
+def _candidate(
+    profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
+) -> tuple[Candidate | None, list[Unplaced]]:
+    """Make the candidate of the first quantity, power before energy, with the others as alternatives."""
+    by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
+    offers: list[Candidate] = []
+    unplaced: list[Unplaced] = []
+    for name in by_kind:
+        offer = _offer(profile, name, template, rows[name], rank)
+        if offer is None:
+            unplaced += _without_unit(profile, name, template, rows[name])
+        elif _is_one_tariff(offer):
+            unplaced += [Unplaced(log.topic, _ONE_TARIFF) for log in offer.topics]
+        elif not any(_repeats(offer, earlier) for earlier in offers):
+            offers += _clamps(offer)
+    unplaced = list({entry.topic: entry for entry in reversed(unplaced)}.values())
+    if not offers:
+        return None, unplaced
+    offers[0].alternatives = offers[1:]
+    return offers[0], unplaced
+
+
+def _repeats(offer: Candidate, earlier: Candidate) -> bool:
+    """Return whether an offer reads the numbers of an earlier one under another name."""
+    return (offer.kind, offer.template, offer.numbers) == (earlier.kind, earlier.template, earlier.numbers)
+
+
+def _is_one_tariff(offer: Candidate) -> bool:
+    """Return whether an offer is the register of one tariff of several, named by the end of its topic."""
+    return offer.kind is Kind.REGISTER and len(offer.phases) == 1 and offer.phases[0].endswith(("_1", "_2"))
+
+
+def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: int) -> Candidate | None:
+    """Make the candidate of one quantity; None if its unit is unknown."""
+    quantity, rows = profile.quantities[name], _one_way(rows)
+    unit = _unit(quantity, template, rows)
+    if unit is None:
         return None
-    quantity, rows = profile.quantities[name], _one_way(matches[name])
-    candidate = Candidate(
+    return Candidate(
         rank=rank,
         title=profile.title,
         profile=profile.name,
         template=template,
         kind=quantity.kind,
-        unit=_unit(quantity, template, rows),
+        unit=unit,
         topics=[place.log for place, _ in rows],
         numbers=[numbers for _, numbers in rows],
         meters=tuple(sorted({place.meter for place, _ in rows if place.meter})),
@@ -101,33 +201,87 @@ def _candidate(profile: Profile, template: str, places: Sequence[Place], rank: i
         interval_ms=quantity.interval_ms,
         device=profile,
         scale=quantity.scale,
+        direction=_direction(name, template),
+        certainty=_CERTAINTY[rank],
+        label=name if name not in {"power", "total", "register", "energy"} else "",
     )
-    candidate.also = [
-        f"{key} ({profile.quantities[key].kind})" for key in matches if matches[key] and key != name
-    ]
-    _doubt_bare(candidate, rows)
-    return candidate
 
 
-def _rows(
-    quantity: Quantity, template: str, places: Sequence[Place]
-) -> list[tuple[Place, list[PayloadNumber]]]:
-    """Find the topics that hold a quantity; a bare number counts if its topic names its kind."""
+def _direction(name: str, template: str) -> Direction:
+    """Return the direction that the name of a quantity, or the end of its topic, states."""
+    words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
+    if "net" in words:
+        return Direction.NET
+    return Direction.FED_IN if words & _RETURNED else Direction.UNSTATED
+
+
+def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -> list[Unplaced]:
+    """List the topics of a family whose messages do not state their unit, with the keys that are known."""
+    quantity = profile.quantities[name]
+    entries = []
+    for place, _ in rows:
+        kind = None if _is_bare(place.log) and _named_kind(template, place) is None else quantity.kind
+        source = {"topic": place.log.topic, "profile": profile.name}
+        if kind is not None:
+            source["kind"] = str(kind)
+        if profile.quantity(quantity.kind, None) is not quantity:
+            source["value"] = name
+        missing: tuple[str, ...] = ("unit",) if kind is not None else ("kind", "unit")
+        missing += ("scale",) if quantity.is_count else ()
+        missing += ("id",) if profile.needs_id else ()
+        reason = f"{profile.title}: nothing states the {' and the '.join(missing)} of its numbers"
+        entries.append(Unplaced(place.log.topic, reason, missing, source))
+    return entries
+
+
+def _clamps(offer: Candidate) -> list[Candidate]:
+    """Return the candidates of two clamps one by one and then together; any other candidate as it is."""
+    if offer.phases != _PAIR:
+        return [offer]
+    parts = []
+    for phase in _PAIR:
+        rows = [
+            (log, numbers)
+            for log, numbers in zip(offer.topics, offer.numbers, strict=True)
+            if phase in log.topic.split("/")[offer.template.split("/").index(PHASE)]
+        ]
+        part = _copy(offer, [log for log, _ in rows], [numbers for _, numbers in rows], (phase,))
+        part.label = f"{offer.label} clamp {phase}".strip()
+        part.doubts.append(_CLAMPS)
+        parts.append(part)
+    offer.label = f"{offer.label} both clamps".strip()
+    return [*parts, offer]
+
+
+def _copy(
+    offer: Candidate, logs: list[TopicLog], numbers: list[Sequence[PayloadNumber]], phases: tuple[str, ...]
+) -> Candidate:
+    return replace(
+        offer, topics=logs, numbers=numbers, phases=phases, doubts=[*offer.doubts], alternatives=[]
+    )
+
+
+def _rows(quantity: Quantity, template: str, places: Sequence[Place]) -> list[Row]:
+    """Find the topics that hold a quantity; a bare number counts if its topic names no other kind."""
     rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
-    bare = {id(place) for place, _ in rows if _is_bare(place.log)}
-    unnamed = [place for place, _ in rows if id(place) in bare and _named_kind(template, place) is None]
-    is_meter = len(unnamed) <= _FEW and all(not words(place.log.topic) & _SAYS_OTHER for place in unnamed)
-    accepted = {id(place) for place in unnamed} if is_meter else set()
-    return [
-        (place, numbers)
-        for place, numbers in rows
-        if id(place) not in bare or _named_kind(template, place) is quantity.kind or id(place) in accepted
-    ]
+    return [row for row in rows if not _is_bare(row[0].log) or _may_be(quantity, template, row[0])]
+
+
+def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
+    """Return whether the topic of a bare number names the quantity's kind, or none if the unit is open."""
+    kind = _named_kind(template, place)
+    if kind is not None:
+        return kind is quantity.kind
+    stated = [meaning(name) for name in (place.meter, place.phase) if name is not None]
+    return quantity.scale is None and not any(stated_name.objection for stated_name in stated)
 
 
 def _named_kind(template: str, place: Place) -> Kind | None:
     """Return the kind that the topic of a bare number names: in its last segment, else anywhere."""
-    return implied(place.log.topic.rpartition("/")[2]) or implied(template) or implied(place.log.topic)
+    topic = place.log.topic
+    if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
+        return None
+    return meaning(topic.rpartition("/")[2]).kind or meaning(template).kind or meaning(topic).kind
 
 
 def _is_bare(log: TopicLog) -> bool:
@@ -140,52 +294,61 @@ def _is_bare(log: TopicLog) -> bool:
     return False
 
 
-def _one_way(rows: list[tuple[Place, list[PayloadNumber]]]) -> list[tuple[Place, list[PayloadNumber]]]:
+def _one_way(rows: list[Row]) -> list[Row]:
     """Return the rows of consumption if phases report both directions, whose sum would have no meaning."""
-    consumed = [row for row in rows if not words(row[0].phase or "") & _RETURNED]
+    consumed = [row for row in rows if not frozenset(split(row[0].phase or "")) & _RETURNED]
     return consumed if consumed and any(place.phase for place, _ in rows) else rows
 
 
-def _unit(quantity: Quantity, template: str, rows: Sequence[tuple[Place, object]]) -> str:
-    named = next((unit for place, _ in rows if (unit := unit_in(place.log.topic, quantity.kind))), None)
+def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
+    """Return the unit that a family or its topic states; None if nothing does."""
+    units = [meaning(place.log.topic).unit for place, _ in rows]
+    if quantity.scale is None:
+        stated = set(units)
+        return stated.pop() if len(stated) == 1 and _is_of(quantity, units[0]) else None
     if quantity.kind is Kind.POWER:
-        return named or unit_in(template, quantity.kind) or "W"
+        return next((unit for unit in units if _is_of(quantity, unit)), meaning(template).unit) or "W"
+    named = next((unit for unit in units if _is_of(quantity, unit)), None)
     return named or ("kWh" if quantity.scale == Fraction(1000) else "Wh")
 
 
-def _doubt_bare(candidate: Candidate, rows: Sequence[tuple[Place, object]]) -> None:
-    bare = [place for place, _ in rows if _is_bare(place.log)]
-    if any(_named_kind(candidate.template, place) is None for place in bare):
-        candidate.doubts.append("a bare number, and its topic does not say whether it is power or energy")
+def _is_of(quantity: Quantity, unit: str | None) -> bool:
+    return unit in (("W", "kW") if quantity.kind is Kind.POWER else ("Wh", "kWh")) and not quantity.is_count
 
 
-def _merged(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return one candidate for each family, preferably of power, which mentions those on other templates."""
-    families: defaultdict[str, list[Candidate]] = defaultdict(list)
+def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Make the candidates of the same meters on other templates alternatives of the one of power."""
+    groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        families[candidate.profile].append(candidate)
+        groups[candidate.profile, candidate.meters].append(candidate)
     best = []
-    for family in families.values():
-        preferred = max(family, key=lambda candidate: candidate.kind is Kind.POWER)
-        for candidate in family:
+    for group in groups.values():
+        preferred = max(group, key=lambda candidate: candidate.kind is Kind.POWER)
+        for candidate in group:
             if candidate is not preferred:
-                preferred.also.append(f"{candidate.kind} on {candidate.template}")
+                preferred.alternatives += [candidate, *candidate.alternatives]
+                candidate.alternatives = []
         best.append(preferred)
     return best
 
 
-def _by_payload(topics: Sequence[TopicLog]) -> list[Candidate]:
+def _by_payload(
+    topics: Sequence[TopicLog], roles: Mapping[str, Role]
+) -> tuple[list[Candidate], list[Unplaced]]:
     """Recognise families with distinctive payloads, on topics that are not the usual ones."""
-    candidates, logs = [], [log for log in topics if _newest(log).lstrip()[:1] in _DOCUMENTS]
+    candidates: list[Candidate] = []
+    unplaced: list[Unplaced] = []
+    logs = [log for log in topics if _newest(log).lstrip()[:1] in _DOCUMENTS]
     for profile in _distinct():
         for log in [log for log in logs if _reads(profile, _newest(log))]:
-            candidate = _candidate(profile, log.topic, [Place(log, None, None)], rank=1)
-            if candidate is not None:
-                usual = " or ".join(profile.topics)
+            likely, refused = _of_template(profile, log.topic, [Place(log, None, None)], roles, rank=1)
+            usual = " or ".join(profile.topics)
+            for candidate in likely:
                 candidate.doubts.append(f"recognised by its payload alone: the usual topic is {usual}")
-                candidates.append(candidate)
-                logs.remove(log)
-    return candidates
+            candidates += likely
+            unplaced += refused
+            logs.remove(log)
+    return candidates, unplaced
 
 
 def _newest(log: TopicLog) -> bytes:
@@ -194,8 +357,7 @@ def _newest(log: TopicLog) -> bytes:
 
 def _reads(profile: Profile, payload: bytes) -> bool:
     """Return whether a payload holds one of a profile's quantities."""
-    log = TopicLog("", payloads=deque([payload]))
-    return any(readings(quantity, log) for quantity in profile.quantities.values())
+    return _reads_any(profile, TopicLog("", payloads=deque([payload])))
 
 
 @cache

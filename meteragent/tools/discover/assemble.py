@@ -1,0 +1,196 @@
+"""Meters from points: phases, tariffs and directions of one device become one candidate with alternatives.
+
+Theory of operation
+-------------------
+The points of a device are grouped by kind, direction, channel and the words that tell its measuring points
+apart. In a group a total counts before tariffs and phases; otherwise these are summed, and a group that lacks
+one of them is not proposed. The likeliest group is the candidate, the others are its alternatives.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from meteragent.domain.identity import PHASE
+from meteragent.domain.units import Kind
+from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.points import Point, joined, numbers_at
+from meteragent.tools.discover.words import Direction, Role, split
+
+_ROLES = list(Role)
+_WAYS = [Direction.NET, Direction.DRAWN, Direction.UNSTATED, Direction.FED_IN, Direction.PRODUCED]
+_MADE = frozenset(["produced", "production", "produce", "producing", "productie"])
+_DELIVERED = frozenset(["delivered", "delivery"])
+_NO_WAY = (
+    "its name states no direction: taken as what is drawn, and, for a power below zero, as what is fed in"
+)
+
+
+def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
+    """Make a candidate of each device's points, and list the points that cannot be proposed."""
+    devices: defaultdict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        devices[point.device].append(point)
+    candidates, unplaced = [], []
+    for members in devices.values():
+        candidate, refused = _meter(members)
+        candidates += [] if candidate is None else [candidate]
+        unplaced += refused
+    return candidates, unplaced
+
+
+def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
+    """Make the candidate of one device's points."""
+    groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
+    unplaced = []
+    for point in _with_ways(points):
+        direction = point.meaning.direction
+        if direction is Direction.UNSTATED:
+            unplaced.append(
+                refusal(point, "its name does not state whether it counts what is drawn or fed in")
+            )
+        else:
+            groups[point.kind, direction, point.meaning.channel, point.meaning.rest].append(point)
+    offers = []
+    for members in groups.values():
+        offer = _offer(members)
+        if isinstance(offer, str):
+            unplaced += [refusal(point, offer) for point in members]
+        else:
+            offers.append(offer)
+    if not offers:
+        return None, unplaced
+    first, *others = sorted(offers, key=_order)
+    first.alternatives = others
+    return first, unplaced
+
+
+def refusal(point: Point, reason: str) -> Unplaced:
+    """Return the entry of a point that is not proposed."""
+    return Unplaced(point.log.topic, reason if point.value is None else f"{point.value}: {reason}")
+
+
+def _order(candidate: Candidate) -> tuple[object, ...]:
+    return (
+        _ROLES.index(candidate.role),
+        _WAYS.index(candidate.direction) > 2,
+        candidate.kind is not Kind.POWER,
+        _WAYS.index(candidate.direction),
+        len(candidate.label),
+    )
+
+
+def _with_ways(points: Sequence[Point]) -> list[Point]:
+    """Decide directions that only the other points of a device can tell.
+
+    What is produced beside what is consumed at one measuring point is fed in; what is delivered is drawn if
+    something is returned.
+    """
+    drawn = {
+        (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
+    }
+    returned = any(point.meaning.direction is Direction.FED_IN for point in points)
+    decided = []
+    for point in points:
+        stated = point.meaning
+        words = frozenset(split(_name(point)))
+        if stated.direction is Direction.PRODUCED and (point.kind, stated.rest - _MADE) in drawn:
+            stated = replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _MADE)
+        elif stated.direction is Direction.UNSTATED and returned and words & _DELIVERED:
+            stated = replace(stated, direction=Direction.DRAWN)
+        decided.append(replace(point, meaning=stated))
+    return decided
+
+
+def _name(point: Point) -> str:
+    return f"{point.log.topic} {point.value or ''}"
+
+
+def _offer(points: Sequence[Point]) -> Candidate | str:
+    """Make a candidate of the points of one quantity; return the reason if it is incomplete."""
+    wholes = [point for point in points if point.meaning.phase is None and point.meaning.tariff is None]
+    phases = _by([point for point in points if point.meaning.tariff is None], "phase")
+    tariffs = _by([point for point in points if point.meaning.phase is None], "tariff")
+    if wholes and set(phases) == {"2", "3"} and not any(point.meaning.is_total for point in wholes):
+        return _sum([wholes[0], phases["2"], phases["3"]], "phases; the name without a phase is phase 1")
+    if wholes:
+        total_point = min(wholes, key=lambda point: (not point.meaning.is_total, len(_name(point))))
+        return _single(total_point)
+    if len(tariffs) > 1:
+        return _sum(list(tariffs.values()), "tariffs")
+    if set(phases) in ({"1", "2", "3"}, {"1", "2"}):
+        return _sum([phases[name] for name in sorted(phases)], "phases")
+    if tariffs:
+        return "one tariff alone: the registers of the others were not heard"
+    return "one phase alone: the numbers of the other phases were not heard"
+
+
+def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
+    """Index points by their phase or tariff; the first of each counts."""
+    index: dict[str, Point] = {}
+    for point in points:
+        name = getattr(point.meaning, part)
+        if name is not None:
+            index.setdefault(name, point)
+    return index
+
+
+def _single(point: Point) -> Candidate:
+    """Make the candidate of a point."""
+    candidate = Candidate(
+        rank=point.rank,
+        title=point.device_name or ("a bare number" if point.value is None else "a number in JSON"),
+        profile=point.profile,
+        template=point.log.topic,
+        kind=point.kind,
+        unit=point.unit,
+        topics=[point.log],
+        numbers=[point.numbers],
+        value=point.value,
+        time=point.time,
+        timed=point.time is not None,
+        factor=point.factor,
+        scale=point.scale,
+        direction=point.meaning.direction or Direction.DRAWN,
+        role=point.meaning.role,
+        label=" ".join(sorted(point.meaning.rest)),
+        certainty=point.source,
+    )
+    if point.meaning.channel is not None:
+        candidate.label = f"{candidate.label} channel {point.meaning.channel}".strip()
+        candidate.doubts.append("each channel is a clamp of its own, and they are not summed")
+    if point.meaning.direction is None:
+        candidate.doubts.append(_NO_WAY)
+    candidate.doubts += point.doubts
+    return candidate
+
+
+def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
+    """Make the candidate of the sum of points: an expression on one topic, or {phase} on several."""
+    first = points[0]
+    if len({(point.unit, point.factor, point.profile) for point in points}) > 1:
+        return f"its {parts} have different units and cannot be summed"
+    candidate = _single(first)
+    candidate.doubts.append(f"the sum of {len(points)} {parts}")
+    if len({point.log.topic for point in points}) == 1:
+        if first.value is None:
+            return f"its {parts} are on one topic"
+        candidate.value = joined([point.value or "" for point in points])
+        candidate.numbers = [numbers_at(first.log, candidate.value)]
+        if first.log.payloads and not candidate.numbers[0]:
+            return f"its {parts} come in different messages and cannot be summed"
+        return candidate
+    rows = [point.log.topic.split("/") for point in points]
+    places = [i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1] if _alike(rows) else []
+    if len(places) != 1 or len({point.value for point in points}) > 1:
+        return f"its {parts} are on topics that differ in more than one segment and cannot be summed"
+    place = places[0]
+    candidate.template = "/".join([*rows[0][:place], PHASE, *rows[0][place + 1 :]])
+    candidate.phases = tuple(row[place] for row in rows)
+    candidate.topics = [point.log for point in points]
+    candidate.numbers = [point.numbers for point in points]
+    return candidate
+
+
+def _alike(rows: Sequence[Sequence[str]]) -> bool:
+    return len({len(row) for row in rows}) == 1

@@ -1,0 +1,89 @@
+"""What retained messages on the broker say about the numbers on it.
+
+    home_assistant, statestream, tasmota, zigbee2mqtt, homie -> Statement -> Point
+
+A description states the topic, the field, the kind and the unit of a number. Descriptions of a device's own
+software come before those for Home Assistant. Two descriptions of one number that contradict each other
+cancel out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from meteragent.tools.discover.candidate import Unplaced
+from meteragent.tools.discover.describe import home_assistant, homie, statestream, tasmota, zigbee2mqtt
+from meteragent.tools.discover.describe.document import document_in
+from meteragent.tools.discover.describe.statement import Statement, point_of
+from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.points import Point
+
+_CONTRADICTION = "two descriptions contradict each other"
+
+
+@dataclass(slots=True)
+class Descriptions:
+    """What descriptions state: points, and numbers that cannot be read.
+
+    `places` are the topics and expressions of both, `refused` those of numbers that
+    cannot be read, `topics` those of the descriptions themselves, and `devices`
+    those of Tasmota.
+    """
+
+    points: list[Point] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+    places: set[tuple[str, str | None]] = field(default_factory=set)
+    refused: set[tuple[str, str | None]] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    devices: list[tasmota.Device] = field(default_factory=list)
+
+
+def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
+    """Read all descriptions among the topics."""
+    result = Descriptions(devices=list(tasmota.devices(logs)))
+    result.topics = set(statestream.description_topics(logs))
+    result.topics |= {topic for topic in logs if _is_description(topic, logs)}
+    by_place: dict[tuple[str, str | None], Point | Unplaced] = {}
+    for statement in _statements(logs):
+        point = point_of(statement, logs)
+        place = statement.topic, statement.value
+        if point is None:
+            continue
+        earlier = by_place.setdefault(place, point)
+        if isinstance(earlier, Point) and (not isinstance(point, Point) or _differ(earlier, point)):
+            by_place[place] = Unplaced(statement.topic, _CONTRADICTION)
+    result.places = set(by_place)
+    result.refused = {place for place, entry in by_place.items() if isinstance(entry, Unplaced)}
+    result.points = [point for point in by_place.values() if isinstance(point, Point)]
+    result.unplaced = [entry for entry in by_place.values() if isinstance(entry, Unplaced)]
+    return result
+
+
+def _differ(first: Point, second: Point) -> bool:
+    return (first.kind, first.scale) != (second.kind, second.scale)
+
+
+def _is_description(topic: str, logs: Mapping[str, TopicLog]) -> bool:
+    if homie.is_description(topic) or tasmota.is_description(topic) or topic.endswith(zigbee2mqtt.SUFFIX):
+        return True
+    if not home_assistant.is_description(topic) or not logs[topic].payloads:
+        return False
+    return isinstance(document_in(logs[topic].payloads[-1]), dict)
+
+
+def _statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
+    """Yield all statements, those of the devices' own software first."""
+    documents = {
+        topic: document_in(log.payloads[-1])
+        for topic, log in logs.items()
+        if log.payloads and topic.endswith((zigbee2mqtt.SUFFIX, homie.DESCRIPTION, "/config"))
+    }
+    for topic, document in documents.items():
+        if topic.endswith(zigbee2mqtt.SUFFIX):
+            yield from zigbee2mqtt.statements(topic, document)
+        elif topic.endswith(homie.DESCRIPTION):
+            yield from homie.statements(topic, document)
+    yield from homie.attributes(logs)
+    yield from statestream.statements(logs)
+    for topic, document in documents.items():
+        if home_assistant.is_description(topic) and isinstance(document, dict):
+            yield from home_assistant.statements(topic, document)

@@ -1,0 +1,19 @@
+"""Descriptions as JSON documents."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def document_in(payload: bytes) -> Any:
+    """Parse a description; return None if it is not JSON."""
+    try:
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+
+
+def text_in(fields: Mapping[str, Any], name: str) -> str | None:
+    """Return a field that is a text which is not empty; None for any other."""
+    value = fields.get(name)
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,105 @@
+"""Discovery messages of Home Assistant, of one component or of a device with many.
+
+Their topics are `<prefix>/<component>/[<node>/]<object>/config`.
+
+Source: the documentation of Home Assistant's MQTT integration (discovery messages, device discovery,
+abbreviations).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from meteragent.tools.discover.describe.document import text_in
+from meteragent.tools.discover.describe.statement import Statement
+from meteragent.tools.discover.describe.template import path_of
+
+SOURCE = "Home Assistant's discovery message"
+_NAMES = {
+    "stat_t": "state_topic",
+    "unit_of_meas": "unit_of_measurement",
+    "dev_cla": "device_class",
+    "stat_cla": "state_class",
+    "val_tpl": "value_template",
+    "dev": "device",
+    "cmps": "components",
+    "p": "platform",
+    "obj_id": "object_id",
+    "uniq_id": "unique_id",
+    "def_ent_id": "default_entity_id",
+    "e": "encoding",
+}
+_DEVICE_NAMES = {"ids": "identifiers", "cns": "connections", "mf": "manufacturer", "mdl": "model"}
+_TOPICS = ("state_topic",)
+
+
+def is_description(topic: str) -> bool:
+    """Return whether a topic has the form of a discovery message."""
+    return topic.endswith("/config") and topic.count("/") >= 3
+
+
+def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
+    """Yield what a discovery message says of its sensors; nothing for other components."""
+    segments = topic.split("/")
+    root = _expanded(document)
+    components = root.get("components")
+    if isinstance(components, dict):
+        shared = {key: root[key] for key in ("state_topic", "encoding") if key in root}
+        for key, component in components.items():
+            if isinstance(component, dict):
+                fields = shared | _expanded(component, base=text_in(root, "~"))
+                if fields.get("platform") == "sensor":
+                    yield from _sensor(fields, root, key, segments[-2])
+    elif "sensor" in segments[:-2] or (segments[-3:-2] == ["sensor"]):
+        yield from _sensor(root, root, segments[-2], "/".join(segments[-3:-1]))
+
+
+def _expanded(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:
+    """Write the keys out, and the base topic `~` at the beginning or end of a topic."""
+    fields = {_NAMES.get(key, key): value for key, value in document.items()}
+    base = text_in(fields, "~") or base
+    for name in _TOPICS:
+        topic = text_in(fields, name)
+        if topic is not None and base is not None:
+            topic = base + topic[1:] if topic.startswith("~") else topic
+            fields[name] = topic[:-1] + base if topic.endswith("~") else topic
+    return fields
+
+
+def _sensor(fields: Mapping[str, Any], root: Mapping[str, Any], key: str, place: str) -> Iterator[Statement]:
+    topic = text_in(fields, "state_topic")
+    if topic is None:
+        return
+    value, problem = path_of(text_in(fields, "value_template"))
+    device = root.get("device")
+    device = (
+        {_DEVICE_NAMES.get(name, name): part for name, part in device.items()}
+        if isinstance(device, dict)
+        else {}
+    )
+    device_name = text_in(device, "name") or ""
+    names = [text_in(fields, "name"), value, key, text_in(fields, "object_id"), text_in(fields, "unique_id")]
+    if value is None:
+        names.insert(2, topic.rpartition("/")[2])
+    yield Statement(
+        source=SOURCE,
+        topic=topic,
+        value=value,
+        unit=text_in(fields, "unit_of_measurement"),
+        names=tuple(name for name in names if name),
+        device=f"ha:{_identifier(device) or place}",
+        device_name=device_name,
+        device_class=text_in(fields, "device_class"),
+        state_class=text_in(fields, "state_class"),
+        problem=problem,
+    )
+
+
+def _identifier(device: Mapping[str, Any]) -> str | None:
+    """Return the first identifier or connection of a device."""
+    for name in ("identifiers", "connections"):
+        value = device.get(name)
+        while isinstance(value, list) and value:
+            value = value[-1] if name == "connections" and not isinstance(value[0], list) else value[0]
+        if isinstance(value, str) and value:
+            return value
+    return None

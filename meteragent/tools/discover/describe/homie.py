@@ -1,0 +1,92 @@
+"""Devices that follow the Homie convention: attributes in topics (3 and 4), or a description in JSON (5).
+
+Source: the Homie convention, versions 3.0.1, 4.0.0 and 5.0.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from meteragent.tools.discover.describe.document import text_in
+from meteragent.tools.discover.describe.statement import Statement
+from meteragent.tools.discover.listener import TopicLog
+
+SOURCE = "the device's Homie description"
+DESCRIPTION = "/$description"
+_UNIT = "/$unit"
+_NUMBERS = frozenset({"integer", "float"})
+
+
+def is_description(topic: str) -> bool:
+    """Return whether a topic is an attribute of the convention."""
+    return topic.rpartition("/")[2].startswith("$")
+
+
+def attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
+    """Yield a statement for each property of versions 3 and 4 that has a unit."""
+    for topic, log in logs.items():
+        place = topic.removesuffix(_UNIT)
+        if place == topic or place.count("/") < 3 or not log.payloads:
+            continue
+        device = place.rsplit("/", 2)[0]
+        if not _text(logs, f"{device}/$homie"):
+            continue
+        kind = _text(logs, f"{place}/$datatype")
+        settable = _text(logs, f"{place}/$settable") == "true"
+        yield _statement(
+            place,
+            (_text(logs, f"{place}/$name"), place.rpartition("/")[2], place.split("/")[-2]),
+            _text(logs, topic),
+            device,
+            _text(logs, f"{device}/$name"),
+            _problem(kind, settable=settable),
+        )
+
+
+def statements(topic: str, document: Any) -> Iterator[Statement]:
+    """Yield what a description of version 5 says of its properties."""
+    device = topic.removesuffix(DESCRIPTION)
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    for node, about in nodes.items() if isinstance(nodes, dict) else ():
+        properties = about.get("properties") if isinstance(about, dict) else None
+        for key, fields in properties.items() if isinstance(properties, dict) else ():
+            if isinstance(fields, dict):
+                yield _statement(
+                    f"{device}/{node}/{key}",
+                    (text_in(fields, "name"), key, node),
+                    text_in(fields, "unit"),
+                    device,
+                    text_in(document, "name"),
+                    _problem(text_in(fields, "datatype"), settable=fields.get("settable") is True),
+                )
+
+
+def _statement(
+    topic: str,
+    names: tuple[str | None, ...],
+    unit: str | None,
+    device: str,
+    device_name: str | None,
+    problem: str | None,
+) -> Statement:
+    return Statement(
+        source=SOURCE,
+        topic=topic,
+        value=None,
+        unit=unit,
+        names=tuple(name for name in names if name),
+        device=f"homie:{device}",
+        device_name=device_name or "",
+        problem=problem,
+    )
+
+
+def _problem(datatype: str | None, *, settable: bool) -> str | None:
+    if settable:
+        return "it can be set, so it is a target and not a measurement"
+    return None if datatype in _NUMBERS else f"its data type is {datatype or 'not stated'}, not a number"
+
+
+def _text(logs: Mapping[str, TopicLog], topic: str) -> str | None:
+    if topic not in logs or not logs[topic].payloads:
+        return None
+    return logs[topic].payloads[-1].decode(errors="replace").strip() or None

@@ -1,0 +1,186 @@
+"""Statements: what a retained description on the broker says about one number."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from meteragent.decode import PayloadNumber
+from meteragent.decode.profiles import PROFILES
+from meteragent.domain.identity import holds_topic
+from meteragent.domain.units import Kind
+from meteragent.tools.discover.candidate import Unplaced
+from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.points import UNIT_NAMES, Point, Unit, numbers_at
+from meteragent.tools.discover.words import Meaning, Role, meaning, split
+
+_CLASSES = {"power": Kind.POWER, "energy": Kind.REGISTER}
+_OTHER_CLASSES = {
+    "apparent_power": "apparent power in VA is not power in W",
+    "reactive_power": "reactive power is not power in W",
+    "gas": "gas is not electricity",
+    "water": "water is not electricity",
+}
+_APPARENT = frozenset({"VA", "kVA", "MVA"})
+_REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
+_NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
+_BY_TEMPLATE = ("homeassistant-statestream", "esphome")
+"""Profiles of bare numbers that refuse their device's words for 'no value'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a description says about a number; None where it says nothing.
+
+    `value` is the JMESPath expression of the number, None for a bare number. `names` are the texts that name
+    it, the most specific first. `device` tells devices apart. `problem` is why the number cannot be read.
+    `is_total` is whether the description's format has only registers that grow.
+    """
+
+    source: str
+    topic: str
+    value: str | None
+    unit: str | None
+    names: tuple[str, ...]
+    device: str
+    device_name: str = ""
+    device_class: str | None = None
+    state_class: str | None = None
+    problem: str | None = None
+    is_total: bool = False
+    role: Role = Role.UNKNOWN
+
+    @property
+    def is_electric(self) -> bool:
+        """Whether the number may be power or energy, by its class or its unit."""
+        return (
+            self.device_class in _CLASSES
+            or self.device_class == "apparent_power"
+            or self.unit in UNIT_NAMES
+            or self.unit in _APPARENT
+        )
+
+
+def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unplaced | None:
+    """Return the point that a statement describes, or why it is none; None for other quantities."""
+    if not statement.is_electric and statement.device_class not in _OTHER_CLASSES:
+        return None
+    stated = _meaning(statement)
+    reason = _objection(statement, stated)
+    unit = UNIT_NAMES.get(statement.unit or "")
+    if reason is not None or unit is None:
+        return _unplaced(statement, reason or "its description states no unit that is known")
+    kind_unknown = _kind_problem(statement, stated, unit)
+    if kind_unknown is not None:
+        return _unplaced(statement, kind_unknown)
+    log = logs.get(statement.topic)
+    value: str | None = statement.value
+    numbers: list[PayloadNumber] = []
+    if log is not None and log.payloads:
+        value, numbers = _readable(statement, log)
+        if not numbers:
+            return _unplaced(statement, "its messages hold no number where its description says so")
+    return Point(
+        log=log or TopicLog(statement.topic),
+        value=value,
+        kind=unit.kind,
+        unit=unit.name,
+        meaning=replace(stated, kind=unit.kind, unit=unit.name, role=_role(statement, stated)),
+        device=statement.device,
+        source=statement.source,
+        rank=0,
+        profile=_profile(statement.topic, value),
+        factor=unit.factor,
+        numbers=numbers,
+        doubts=[] if log is not None and log.count else [_NOT_HEARD],
+        device_name=statement.device_name,
+    )
+
+
+def _readable(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
+    """Return the expression that finds numbers, and the numbers; texts that spell a number are converted."""
+    numbers = numbers_at(log, statement.value)
+    if numbers or statement.value is None:
+        return statement.value, numbers
+    value = f"to_number({statement.value})"
+    return value, numbers_at(log, value)
+
+
+def _unplaced(statement: Statement, reason: str) -> Unplaced:
+    name = statement.names[0] if statement.names else ""
+    return Unplaced(statement.topic, f"{name}: {reason} ({statement.source})" if name else reason)
+
+
+def _meaning(statement: Statement) -> Meaning:
+    """Return what the names state: the most specific decides, and objections of all of them count."""
+    stated, *others = [meaning(name) for name in statement.names or ("",)]
+    for other in others:
+        stated = replace(
+            stated,
+            direction=stated.direction or other.direction,
+            phase=stated.phase or other.phase,
+            channel=stated.channel or other.channel,
+            tariff=stated.tariff or other.tariff,
+            role=stated.role if stated.role is not Role.UNKNOWN else other.role,
+            is_register=stated.is_register or other.is_register,
+            objection=stated.objection or other.objection,
+        )
+    device = frozenset(split(statement.device_name))
+    return replace(stated, rest=stated.rest - device)
+
+
+def _objection(statement: Statement, stated: Meaning) -> str | None:
+    """Return why a number is not the power or energy of a meter, or cannot be read."""
+    unit = statement.unit or ""
+    if statement.device_class in _OTHER_CLASSES:
+        return _OTHER_CLASSES[statement.device_class]
+    if unit in _APPARENT:
+        return _OTHER_CLASSES["apparent_power"]
+    if unit in _REACTIVE:
+        return _OTHER_CLASSES["reactive_power"]
+    if stated.objection is not None:
+        return stated.objection
+    if not holds_topic(statement.topic) or "{" in statement.topic:
+        return "its topic cannot be read by the agent"
+    return statement.problem
+
+
+def _kind_problem(statement: Statement, stated: Meaning, unit: Unit) -> str | None:
+    """Return why the kind is uncertain: class and unit disagree, or an energy may be no register."""
+    expected = _CLASSES.get(statement.device_class or "", unit.kind)
+    if expected is not unit.kind:
+        return f"device class {statement.device_class} and unit {statement.unit} contradict each other"
+    if stated.kind is not None and stated.kind is not unit.kind and stated.unit is not None:
+        return f"its name and its unit {statement.unit} contradict each other"
+    if unit.kind is Kind.POWER:
+        cumulative = statement.state_class in {"total", "total_increasing"}
+        return f"state class {statement.state_class} of a power is a contradiction" if cumulative else None
+    if statement.state_class is None:
+        return None if statement.is_total or stated.is_register else _KIND_UNKNOWN
+    return _NOT_REGISTERS.get(statement.state_class)
+
+
+_NOT_REGISTERS = {
+    "total": "state class total: the register may fall or be reset, and its name does not say which",
+    "measurement": "state class measurement contradicts an energy: is it the energy of an interval?",
+}
+_KIND_UNKNOWN = (
+    "is it a register that only grows, or the energy of each interval? its description does not say"
+)
+
+
+def _role(statement: Statement, stated: Meaning) -> Role:
+    return statement.role if stated.role is Role.UNKNOWN else stated.role
+
+
+def _profile(topic: str, value: str | None) -> str:
+    """Return the profile of a topic: a device's for bare numbers on its usual topic, else the format's."""
+    if value is not None:
+        return "json"
+    parts = topic.split("/")
+    for name in _BY_TEMPLATE:
+        for template in PROFILES[name].topics if name in PROFILES else ():
+            segments = template.split("/")
+            if len(segments) == len(parts) and all(
+                s.startswith("{") or s == p for s, p in zip(segments, parts, strict=True)
+            ):
+                return name
+    return "number"

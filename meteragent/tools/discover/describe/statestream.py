@@ -1,0 +1,66 @@
+"""Attributes that Home Assistant's mqtt_statestream publishes beside a sensor's state, as JSON texts.
+
+Source: the documentation of the integration MQTT Statestream (publish_attributes).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from meteragent.tools.discover.describe.document import document_in
+from meteragent.tools.discover.describe.statement import Statement
+from meteragent.tools.discover.listener import TopicLog
+
+SOURCE = "its unit topic"
+_UNIT = "/unit_of_measurement"
+_ATTRIBUTES = frozenset(
+    [
+        "unit_of_measurement",
+        "device_class",
+        "state_class",
+        "friendly_name",
+        "icon",
+        "attribution",
+        "last_updated",
+        "last_changed",
+        "last_reset",
+        "restored",
+        "supported_features",
+    ]
+)
+
+
+def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
+    """Yield a statement for each sensor that has a unit topic."""
+    for topic, log in logs.items():
+        base = topic.removesuffix(_UNIT)
+        if base == topic or not log.payloads or base.count("/") < 2:
+            continue
+        names = [_text(logs, f"{base}/friendly_name"), base.rpartition("/")[2]]
+        yield Statement(
+            source=SOURCE,
+            topic=f"{base}/state",
+            value=None,
+            unit=_text(logs, topic),
+            names=tuple(name for name in names if name),
+            device=f"statestream:{base}",
+            device_class=_text(logs, f"{base}/device_class"),
+            state_class=_text(logs, f"{base}/state_class"),
+        )
+
+
+def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:
+    """Yield the topics of attributes beside a state."""
+    for topic in logs:
+        base, _, name = topic.rpartition("/")
+        if name in _ATTRIBUTES and f"{base}{_UNIT}" in logs:
+            yield topic
+
+
+def _text(logs: Mapping[str, TopicLog], topic: str) -> str | None:
+    """Return the text in the newest payload of a topic, which may be written as JSON."""
+    if topic not in logs or not logs[topic].payloads:
+        return None
+    payload = logs[topic].payloads[-1]
+    parsed = document_in(payload)
+    if isinstance(parsed, str):
+        return parsed
+    return payload.decode(errors="replace").strip() or None if parsed is None else None

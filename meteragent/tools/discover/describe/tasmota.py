@@ -1,0 +1,76 @@
+"""Tasmota's own descriptions: `tasmota/discovery/<mac>/config`, `/sensors`, and answers to Status.
+
+`config` states the topics of a device, `sensors` holds a SENSOR message. A device sends its SENSOR message
+every five minutes by default, so the description is often all that is heard of it.
+
+Source: the documentation of Tasmota (MQTT, discovery; command Status).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from meteragent.tools.discover.describe.document import document_in, text_in
+from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.words import Role
+
+_DISCOVERY = re.compile(r"(?P<device>[^/]+(?:/[^/]+)*/discovery/[^/]+)/(?P<part>config|sensors)")
+_STATUS = re.compile(r"stat/(?P<device>.+)/STATUS(?:\d{1,2})?")
+
+
+class Device(NamedTuple):
+    """A device: the topic of its SENSOR messages, its name there, an example of one, and its role."""
+
+    topic: str
+    name: str
+    example: bytes | None
+    role: Role
+
+
+def is_description(topic: str) -> bool:
+    """Return whether a topic is one of Tasmota's descriptions."""
+    return bool(_STATUS.fullmatch(topic)) or (
+        bool(_DISCOVERY.fullmatch(topic)) and topic.startswith("tasmota/")
+    )
+
+
+def devices(logs: Mapping[str, TopicLog]) -> Iterator[Device]:
+    """Yield the devices that describe themselves or have answered to Status."""
+    for topic, log in logs.items():
+        match = _DISCOVERY.fullmatch(topic)
+        document = document_in(log.payloads[-1]) if log.payloads else None
+        if not isinstance(document, dict):
+            continue
+        if match is not None and match["part"] == "config":
+            yield from _described(document, _newest(logs, f"{match['device']}/sensors"))
+        elif (status := _STATUS.fullmatch(topic)) is not None and isinstance(document.get("StatusSNS"), dict):
+            name = status["device"]
+            yield Device(
+                f"tele/{name}/SENSOR", name, json.dumps(document["StatusSNS"]).encode(), Role.UNKNOWN
+            )
+
+
+def _described(config: Mapping[str, Any], sensors: Any) -> Iterator[Device]:
+    """Yield the device of a configuration: its topic is the full topic with the third prefix."""
+    name, full, prefixes = text_in(config, "t"), text_in(config, "ft"), config.get("tp")
+    if name is None or full is None or not isinstance(prefixes, list) or len(prefixes) != 3:
+        return
+    topic = full.replace("%prefix%", str(prefixes[2])).replace("%topic%", name)
+    topic = topic.replace("%hostname%", text_in(config, "hn") or "").rstrip("/")
+    if "%" in topic or not topic:
+        return
+    example = sensors.get("sn") if isinstance(sensors, dict) else None
+    relays = config.get("rl")
+    has_relay = isinstance(relays, list) and any(relay == 1 for relay in relays)
+    yield Device(
+        f"{topic}/SENSOR",
+        name,
+        json.dumps(example).encode() if isinstance(example, dict) else None,
+        Role.DEVICE if has_relay else Role.UNKNOWN,
+    )
+
+
+def _newest(logs: Mapping[str, TopicLog], topic: str) -> Any:
+    log = logs.get(topic)
+    return document_in(log.payloads[-1]) if log is not None and log.payloads else None

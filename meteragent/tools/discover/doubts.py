@@ -1,0 +1,103 @@
+"""What a candidate assumes, and what is uncertain about it, in sentences without readings."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+
+from meteragent.domain.units import Kind
+from meteragent.tools.discover.candidate import Candidate, identifies
+from meteragent.tools.discover.configuration import is_slow
+from meteragent.tools.discover.listener import TopicLog, cadence_ms
+from meteragent.tools.discover.words import PART_WORDS, split
+
+_HIGHEST_W = 100_000
+
+
+def doubts(candidate: Candidate) -> list[str]:
+    """List what is assumed and what is uncertain."""
+    return [
+        *candidate.doubts,
+        *_about_unit(candidate),
+        *_about_meters(candidate),
+        *_about_times(candidate),
+        *_about_values(candidate),
+    ]
+
+
+def _about_unit(candidate: Candidate) -> Iterator[str]:
+    if candidate.device is not None and candidate.scale is None:
+        yield f"the payload does not state the unit: {candidate.unit} is an assumption"
+    if candidate.device is not None and not candidate.device.dead_band_known and candidate.kind is Kind.POWER:
+        yield "how far the power may change before the device reports it: set source.dead_band to that"
+    if candidate.kind is Kind.INTERVAL_ENERGY and candidate.interval_ms is None:
+        yield "the interval that a reading covers: source.interval is the time between messages"
+    parts = sorted({part for log in candidate.topics for part in _parts_beside(log)})
+    if parts:
+        yield f"{', '.join(parts)} start again at zero and are parts of the same secret: do not add them"
+
+
+def _parts_beside(log: TopicLog) -> Iterator[str]:
+    """Yield the names of registers of a day, a week, a month in a known family's payloads."""
+    for payload in list(log.payloads)[-1:]:
+        for name in _keys(payload):
+            parts = frozenset(split(name))
+            if parts and parts <= PART_WORDS - {"period", "minute", "hour", "last"}:
+                yield name
+
+
+def _keys(payload: bytes) -> Iterator[str]:
+    try:
+        nodes = [json.loads(payload)]
+    except (ValueError, RecursionError):
+        return
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            yield from node
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
+
+
+def _about_meters(candidate: Candidate) -> Iterator[str]:
+    if candidate.ids:
+        yield "which id is yours: compare it with the meter's number, since a radio hears the neighbours too"
+    if len(candidate.meters) > 1:
+        count = len(candidate.meters)
+        yield f"which of the {count} are yours, and which is the main meter: each adds to the privacy spent"
+    if candidate.device is not None and candidate.device.identifies and candidate.meters:
+        yield f"{{meter}} is {candidate.device.identifies}: with this configuration it does not leave"
+    elif any(identifies(log.topic) for log in candidate.topics):
+        yield "a topic seems to hold a serial number or an address: with this configuration it does not leave"
+
+
+def _about_times(candidate: Candidate) -> Iterator[str]:
+    live, every_ms = candidate.count - candidate.retained, cadence_ms(candidate.topics)
+    if not candidate.count:
+        return
+    if not live:
+        yield "only retained messages came: they may be old, and the agent ignores them; listen longer"
+    elif live == len(candidate.topics) and every_ms is None:
+        yield "one message a topic: the time between messages is not known; listen longer"
+    if every_ms is not None and is_slow(candidate):
+        yield f"{rough(every_ms)} between readings is long for half-hour slots: this proposes days"
+    if not candidate.timed:
+        yield "no time in the payload: the time of arrival counts"
+
+
+def _about_values(candidate: Candidate) -> Iterator[str]:
+    numbers = [number for topic in candidate.watts for number in topic]
+    if candidate.kind is Kind.POWER and any(number < 0 for number in numbers):
+        yield "values below zero: is power fed in? the proposed window.range reaches as far below 0 as above"
+    if candidate.kind is Kind.POWER and any(abs(number) > _HIGHEST_W for number in numbers):
+        yield "values above 100 kW in this unit: is the unit another one, or is this not a home?"
+    if candidate.kind is Kind.REGISTER and any(b < a for row in candidate.watts for a, b in pairwise(row)):
+        yield "a register that fell: two meters on one topic, a reset, or not a register"
+
+
+def rough(duration_ms: int) -> str:
+    """Return a duration in whole seconds or minutes."""
+    if duration_ms < 1000:
+        return f"{max(duration_ms, 1)} ms"
+    seconds = round(duration_ms / 1000)
+    return f"{seconds} s" if seconds < 120 else f"{round(seconds / 60)} min"

@@ -1,0 +1,113 @@
+"""The result of `discover` for other commands: proposals, and what was heard and could not be placed.
+
+    listener = Listener(now_ms)                # on_message(topic, payload, retain) for each message
+    result = findings(listener)
+    for proposal in result.proposals:          # one meter each, mains before sub-meters, the likeliest first
+        proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
+        for offer in proposal.offers:          # its quantities; the first is the one to start with
+            offer.kind, offer.unit, offer.direction, offer.source   # `source`: keys of [source]
+            offer.toml(Access(url), "home")    # a whole configuration, accepted without changes
+    for entry in result.unplaced:              # heard, and not proposed
+        entry.topic, entry.reason
+        entry.missing                          # keys of [source] that nobody has stated, such as ("unit",)
+        entry.source                           # the other keys, for a question to the operator; {} if unknown
+
+Rules
+1. No text holds a reading.
+2. A proposal has a certain kind, unit, direction and medium. If one of them is uncertain, the topic is
+   unplaced.
+3. Kind and unit of an offer are those that a profile, a description on the broker or a name states; the
+   operator confirms them (law 5).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meteragent.domain.units import Kind
+from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.configuration import Access, source_keys, toml
+from meteragent.tools.discover.doubts import doubts
+from meteragent.tools.discover.listener import Listener
+from meteragent.tools.discover.search import search
+from meteragent.tools.discover.words import Direction, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A quantity of a meter that can be read; `candidate` has how."""
+
+    candidate: Candidate
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the numbers."""
+        return self.candidate.kind
+
+    @property
+    def unit(self) -> str:
+        """The unit of the numbers, W, kW, Wh or kWh, after `source.scale`."""
+        return self.candidate.unit
+
+    @property
+    def direction(self) -> Direction:
+        """Which way the energy flows that is counted."""
+        return self.candidate.direction
+
+    @property
+    def name(self) -> str:
+        """The quantity in words, such as 'power in W, drawn'."""
+        return self.candidate.quantity_text
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """The keys of [source], without the broker's and without `meter`."""
+        return source_keys(self.candidate)
+
+    def toml(self, access: Access, name: str = "home") -> str:
+        """Return a configuration that is accepted without changes; a single meter gets the `name`."""
+        return toml(self.candidate, access, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A meter, or several that are read in the same way: `meters` are then the values of {meter}."""
+
+    title: str
+    certainty: str
+    role: Role
+    meters: tuple[str, ...]
+    ids: tuple[str, ...]
+    offers: tuple[Offer, ...]
+    assumptions: tuple[str, ...]
+    traps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> "Proposal":
+        """Return the proposal of a candidate with its alternatives."""
+        return cls(
+            title=candidate.title,
+            certainty=candidate.certainty,
+            role=candidate.role,
+            meters=candidate.meters,
+            ids=tuple(name for name, _ in candidate.ids.most_common()),
+            offers=tuple(map(Offer, (candidate, *candidate.alternatives))),
+            assumptions=tuple(doubts(candidate)),
+            traps=candidate.device.traps if candidate.device else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All that a search has to say: proposals, unplaced topics, and topics that speak of no electricity."""
+
+    proposals: tuple[Proposal, ...]
+    unplaced: tuple[Unplaced, ...]
+    quiet: tuple[str, ...]
+
+
+def findings(listener: Listener) -> Findings:
+    """Search the log of a listener."""
+    outcome = search(listener)
+    proposals = tuple(map(Proposal.of, outcome.candidates))
+    return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

@@ -1,0 +1,84 @@
+"""Meters that are read alike: topics that differ in one segment become one candidate with {meter}."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from meteragent.domain.identity import PLACEHOLDER
+from meteragent.tools.discover.candidate import Candidate
+from meteragent.tools.discover.words import meaning
+
+
+def together(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Merge candidates that are read in the same way, on topics that differ in one segment, into one each."""
+    remaining, merged = list(candidates), []
+    while remaining:
+        groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+        for candidate in remaining:
+            parts = candidate.template.split("/")
+            for index, part in enumerate(parts):
+                if not part.startswith("{") and _may_be_a_meter(part):
+                    groups[(*_reading(candidate), index, *parts[:index], None, *parts[index + 1 :])].append(
+                        candidate
+                    )
+        largest = max(groups.values(), key=len, default=remaining[:1])
+        merged.append(_merged(largest))
+        ids = {id(candidate) for candidate in largest}
+        remaining = [candidate for candidate in remaining if id(candidate) not in ids]
+    return merged
+
+
+def _may_be_a_meter(segment: str) -> bool:
+    """Return whether a segment may be a meter's name and not a direction, a phase, a tariff or a kind."""
+    stated = meaning(segment)
+    states_other = stated.direction or stated.phase or stated.tariff or stated.objection
+    return states_other is None and (stated.kind is None or bool(stated.rest))
+
+
+def _reading(candidate: Candidate) -> tuple[object, ...]:
+    """Return how a candidate and its alternatives are read, apart from their topics."""
+    keys = [
+        (
+            offer.profile,
+            offer.kind,
+            offer.unit,
+            offer.value,
+            offer.time,
+            offer.factor,
+            offer.direction,
+            offer.phases,
+        )
+        for offer in (candidate, *candidate.alternatives)
+    ]
+    return (candidate.rank, candidate.role, *keys)
+
+
+def _merged(group: Sequence[Candidate]) -> Candidate:
+    """Merge a group into one candidate with several meters."""
+    merged = group[0]
+    if len(group) == 1:
+        return merged
+    rows = [candidate.template.split("/") for candidate in group]
+    index = next(i for i in range(len(rows[0])) if len({row[i] for row in rows}) > 1)
+    names = [row[index] for row in rows]
+    merged.alternatives = [
+        offer
+        for place, offer in enumerate(merged.alternatives)
+        if _merge([candidate.alternatives[place] for candidate in group], index, names)
+    ]
+    _merge(group, index, names)
+    return merged
+
+
+def _merge(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
+    """Merge offers into the first if the names stand in their topics at the place; return whether they do."""
+    rows = [offer.template.split("/") for offer in offers]
+    if any(index >= len(row) or row[index] != name for row, name in zip(rows, names, strict=True)):
+        return False
+    if len({(*row[:index], *row[index + 1 :]) for row in rows}) > 1:
+        return False
+    first = offers[0]
+    first.template = "/".join([*rows[0][:index], PLACEHOLDER, *rows[0][index + 1 :]])
+    first.meters = tuple(sorted(names))
+    first.topics = [log for offer in offers for log in offer.topics]
+    first.numbers = [numbers for offer in offers for numbers in offer.numbers]
+    return True

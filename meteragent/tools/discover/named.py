@@ -1,0 +1,216 @@
+"""Points that only names describe: bare numbers and JSON fields whose names state kind and unit."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+from meteragent.decode.json import time_of
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import UNITS, Kind
+from meteragent.tools.discover.candidate import Unplaced
+from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.points import (
+    Leaf,
+    Point,
+    expression,
+    leaves,
+    numbers_at,
+)
+from meteragent.tools.discover.words import Meaning, meaning, split
+
+BY_NAME = "guessed from the names: no known family sends this"
+_UNIT_KEYS = ("unit", "units", "unit_of_measurement", "uom")
+_TIME_KEYS = ("timestamp", "time", "ts", "t", "Time", "datetime")
+_GENERIC = frozenset(["state", "value", "val", "raw", "agg", "now", "data", "number", "reading"])
+_FLOW_WORDS = frozenset(["flow", "direction", "sign", "producing", "richtung"])
+_KIND_UNKNOWN = "a register that only grows, or the energy of each interval? its name does not say"
+
+_FELL = "its numbers fell: it is not a register that only grows"
+
+Outcome = tuple[list[Point], list[Unplaced]]
+
+
+def named(logs: Iterable[TopicLog]) -> Outcome:
+    """Find the numbers whose names state kind and unit, and say why others are left."""
+    points: list[Point] = []
+    unplaced: list[Unplaced] = []
+    for log in logs:
+        for certain, refused in (_bare(log), _document(log)):
+            points += certain
+            unplaced += refused
+    return points, unplaced
+
+
+def _bare(log: TopicLog) -> Outcome:
+    """Read a topic with bare numbers: its last segment that is not generic names the number."""
+    numbers = numbers_at(log, None)
+    if not numbers:
+        return [], []
+    segments = log.topic.split("/")
+    named_at = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
+    leaf = named_at[-1] if named_at else len(segments) - 1
+    stated = meaning(segments[leaf])
+    device = [segment for segment in segments[:leaf] if _names_a_device(segment)]
+    context = [meaning(segment) for segment in segments[:leaf] if not _names_a_device(segment)]
+    context += [meaning(segment) for segment in segments[leaf + 1 :]]
+    topic_meaning = meaning(log.topic)
+    if stated.kind is None and topic_meaning.kind is not None:
+        stated = replace(stated, kind=topic_meaning.kind, unit=topic_meaning.unit)
+    elif stated.unit is None and topic_meaning.kind is stated.kind:
+        stated = replace(stated, unit=topic_meaning.unit)
+    stated = _with_context(stated, context, topic_meaning)
+    point = Point(
+        log=log,
+        value=None,
+        kind=stated.kind or Kind.POWER,
+        unit=stated.unit or "",
+        meaning=stated,
+        device="/".join(device) or log.topic,
+        source=BY_NAME,
+        rank=2,
+        profile="number",
+        numbers=numbers,
+    )
+    return _judged(point, stated.kind is not None)
+
+
+_DIGITS = frozenset("0123456789")
+
+
+def _names_a_device(segment: str) -> bool:
+    """Return whether a segment holds more than a direction, a phase, a tariff or a unit."""
+    stated = meaning(segment)
+    statement = stated.direction or stated.phase or stated.tariff or stated.kind
+    return statement is None or bool(stated.rest)
+
+
+def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
+    """Complete what a name states by the segments or objects around it; their objections count, too."""
+    for outer in context:
+        stated = replace(
+            stated,
+            direction=stated.direction or outer.direction,
+            phase=stated.phase or outer.phase,
+            tariff=stated.tariff or outer.tariff,
+            channel=stated.channel or outer.channel,
+            is_register=stated.is_register or outer.is_register,
+            is_total=stated.is_total or outer.is_total,
+        )
+    role = stated.role if stated.role.name != "UNKNOWN" else topic_meaning.role
+    return replace(stated, role=role, objection=stated.objection or topic_meaning.objection)
+
+
+def _document(log: TopicLog) -> Outcome:
+    """Read the fields of a topic's JSON objects; the newest message has their units and times."""
+    fields: dict[str, Leaf] = {}
+    for payload in log.payloads:
+        fields |= {leaf.expression: leaf for leaf in leaves(payload)}
+    points: list[Point] = []
+    unplaced: list[Unplaced] = []
+    for leaf in fields.values():
+        certain, refused = _field(log, leaf)
+        points += certain
+        unplaced += refused
+    return points, unplaced
+
+
+def _field(log: TopicLog, leaf: Leaf) -> Outcome:
+    names = [str(step) for step in leaf.path]
+    stated = meaning(names[-1])
+    if stated.kind is None and names[-1].lower() in _GENERIC | {"total"} and len(names) > 1:
+        stated = replace(
+            meaning(names[-2]),
+            is_total=stated.is_total,
+            is_register=stated.is_register or "total" in names[-1],
+        )
+    if stated.kind is None and stated.objection is None:
+        return [], []
+    topic_meaning = meaning(log.topic)
+    outer = [meaning(name) for name in names[:-1]]
+    rest = stated.rest.union(*(part.rest for part in outer))
+    stated = _with_context(
+        stated, outer, replace(meaning("_".join(names)), objection=_objection(outer, topic_meaning, leaf))
+    )
+    stated = replace(stated, rest=rest)
+    if stated.kind is not None and stated.unit is None:
+        stated = replace(stated, unit=_unit_beside(leaf, stated.kind))
+    if stated.role.name == "UNKNOWN":
+        stated = replace(stated, role=topic_meaning.role)
+    point = Point(
+        log=log,
+        value=leaf.expression,
+        kind=stated.kind or Kind.POWER,
+        unit=stated.unit or "",
+        meaning=stated,
+        device=log.topic,
+        source=BY_NAME,
+        rank=2,
+        profile="json",
+        time=_time(leaf),
+        numbers=numbers_at(log, leaf.expression),
+    )
+    return _judged(point, stated.kind is not None)
+
+
+def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf) -> str | None:
+    flows = [key for key in leaf.siblings if key != leaf.path[-1] and set(split(key)) & _FLOW_WORDS]
+    if flows:
+        return f"its direction is in another field, {flows[0]}"
+    return next((stated.objection for stated in [*outer, topic] if stated.objection), None)
+
+
+def _judged(point: Point, has_kind: bool) -> Outcome:
+    """Return the point if its kind and unit are certain, else the reason why it is left."""
+    stated = point.meaning
+    if not has_kind:
+        return [], ([_left(point, stated.objection, ())] if stated.objection else [])
+    if stated.objection is not None:
+        return [], [_left(point, stated.objection, ())]
+    if not point.unit:
+        units = " or ".join(UNITS[point.kind])
+        missing = ("unit",) if point.kind is Kind.POWER or stated.is_register else ("kind", "unit")
+        return [], [
+            _left(
+                point, f"its name speaks of {_kind_word(point.kind)}, but not of the unit: {units}?", missing
+            )
+        ]
+    if point.kind is Kind.REGISTER and not stated.is_register:
+        return [], [_left(point, _KIND_UNKNOWN, ("kind",))]
+    if point.kind is Kind.REGISTER and any(b.number < a.number for a, b in pairwise(point.numbers)):
+        return [], [_left(point, _FELL, ("kind",))]
+    point.doubts.append(BY_NAME)
+    return [point], []
+
+
+def _kind_word(kind: Kind) -> str:
+    return "power" if kind is Kind.POWER else "energy"
+
+
+def _left(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
+    """Return the entry of a point whose kind or unit is unknown, with the keys that are known."""
+    source = {"topic": point.log.topic, "profile": point.profile}
+    if point.value is not None:
+        source["value"] = point.value
+    if missing and "kind" not in missing:
+        source["kind"] = str(point.kind)
+    if missing and "unit" not in missing:
+        source["unit"] = point.unit
+    text = reason if point.value is None else f"{point.value}: {reason}"
+    return Unplaced(point.log.topic, text or "", missing, source if missing else {})
+
+
+def _unit_beside(leaf: Leaf, kind: Kind) -> str | None:
+    texts = [leaf.siblings.get(key) for key in _UNIT_KEYS]
+    units = (text for text in texts if isinstance(text, str) and text in UNITS[kind])
+    return next(units, None)
+
+
+def _time(leaf: Leaf) -> str | None:
+    """Return the path of a readable time in the same object as a field."""
+    for key in _TIME_KEYS:
+        if key in leaf.siblings:
+            with suppress(PayloadError):
+                time_of(leaf.siblings[key])
+                return expression((*leaf.path[:-1], key))
+    return None

@@ -1,0 +1,151 @@
+"""Points: single numbers of certain kind and unit, which a description on the broker or a name states."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from meteragent.decode import PayloadNumber, number
+from meteragent.decode.json import compile_expression, document_of, number_of
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.units import UNIT_FACTOR, Kind
+from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.words import Meaning
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_DEPTH_MAX = 8
+
+Path = tuple[str | int, ...]
+
+
+class Unit(NamedTuple):
+    """A unit: its kind (register: any energy), the unit of the configuration, and its value in that."""
+
+    kind: Kind
+    name: str
+    factor: Fraction | None
+
+
+UNIT_NAMES = {
+    "mW": Unit(Kind.POWER, "W", Fraction(1, 1000)),
+    "W": Unit(Kind.POWER, "W", None),
+    "kW": Unit(Kind.POWER, "kW", None),
+    "MW": Unit(Kind.POWER, "kW", Fraction(1000)),
+    "Wh": Unit(Kind.REGISTER, "Wh", None),
+    "kWh": Unit(Kind.REGISTER, "kWh", None),
+    "MWh": Unit(Kind.REGISTER, "kWh", Fraction(1000)),
+}
+"""The units of power and energy, as devices write them."""
+
+
+@dataclass(slots=True)
+class Point:
+    """A number on a topic; `value` is its JMESPath expression, None for a payload that is a bare number.
+
+    `device` groups the points of one device. `factor` is the configuration's `source.scale`. `heard` is
+    whether a message came; `source` says who states kind and unit.
+    """
+
+    log: TopicLog
+    value: str | None
+    kind: Kind
+    unit: str
+    meaning: Meaning
+    device: str
+    source: str
+    rank: int
+    profile: str
+    factor: Fraction | None = None
+    time: str | None = None
+    numbers: list[PayloadNumber] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    device_name: str = ""
+
+    @property
+    def scale(self) -> Fraction:
+        """The value of 1 in W or Wh."""
+        return UNIT_FACTOR[self.unit] * (self.factor or Fraction(1))
+
+
+class Leaf(NamedTuple):
+    """A number in a document, or a text that spells a number: its path, and the leaves of the same object."""
+
+    path: Path
+    number: Decimal
+    is_text: bool
+    siblings: dict[str, Any]
+
+    @property
+    def expression(self) -> str:
+        """The JMESPath expression that finds the number."""
+        path = expression(self.path)
+        return f"to_number({path})" if self.is_text else path
+
+
+def leaves(payload: bytes) -> list[Leaf]:
+    """List the numbers in the objects of a document; lists are left out. Return [] for other payloads."""
+    try:
+        return list(_leaves(document_of(payload), ()))
+    except PayloadError:
+        return []
+
+
+def _leaves(node: Any, path: Path) -> Iterator[Leaf]:
+    if not isinstance(node, dict) or len(path) >= _DEPTH_MAX:
+        return
+    for key, child in node.items():
+        value = _decimal(child)
+        if value is not None:
+            siblings = {name: leaf for name, leaf in node.items() if isinstance(leaf, str | Decimal)}
+            yield Leaf((*path, key), value, isinstance(child, str), siblings)
+        yield from _leaves(child, (*path, key))
+
+
+def _decimal(value: Any) -> Decimal | None:
+    if isinstance(value, str):
+        with suppress(PayloadError):
+            return number.number_in(value)
+        return None
+    return value if isinstance(value, Decimal) else None
+
+
+def expression(path: Path) -> str:
+    """Write a path of names and indices as JMESPath."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += ("." if text else "") + (step if _is_plain(step) else _quoted(step))
+    return text
+
+
+def _is_plain(name: str) -> bool:
+    return bool(name) and not name[0].isdecimal() and set(name) <= _PLAIN
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
+    """Read the numbers that an expression finds in a topic's payloads, or the bare numbers without one."""
+    find = None if value is None else compile_expression(value)
+    numbers = []
+    for payload in log.payloads:
+        with suppress(PayloadError):
+            if find is None:
+                numbers.append(PayloadNumber(None, number.read(payload)))
+                continue
+            document = document_of(payload)
+            with suppress(Exception):  # the library does not document its exceptions
+                numbers.append(PayloadNumber(None, number_of(find(document))))
+    return numbers
+
+
+def joined(values: Sequence[str]) -> str:
+    """Return the expression of the sum of several."""
+    return f"sum([{', '.join(values)}])"

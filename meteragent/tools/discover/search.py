@@ -1,0 +1,212 @@
+"""The search: from the log of all topics to the likely meters, and to what was heard and is not proposed.
+
+    describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
+
+A topic is never dropped because of its neighbours: it is part of a candidate, part of a description, or
+unplaced with a reason; a topic that speaks of neither power nor energy is quiet.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from meteragent.domain.identity import holds_topic
+from meteragent.domain.units import UNIT_FACTOR, Kind
+from meteragent.tools.discover.assemble import assemble
+from meteragent.tools.discover.candidate import Candidate, Unplaced
+from meteragent.tools.discover.describe import Descriptions, describe
+from meteragent.tools.discover.describe.document import document_in
+from meteragent.tools.discover.listener import Listener, TopicLog
+from meteragent.tools.discover.merge import together
+from meteragent.tools.discover.named import named
+from meteragent.tools.discover.points import Point, numbers_at
+from meteragent.tools.discover.recognise import recognise
+from meteragent.tools.discover.words import Role
+
+_SWITCH = ("ON", "OFF")
+_ROLES = list(Role)
+_NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
+
+
+@dataclass(slots=True)
+class Search:
+    """The outcome of a search; `ours` are private streams, `quiet` topics name neither power nor energy."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+    ours: list[str] = field(default_factory=list)
+    quiet: list[str] = field(default_factory=list)
+
+
+def search(listener: Listener) -> Search:
+    """Search the log of a listener."""
+    ours = [log.topic for log in listener.topics.values() if log.is_ours]
+    logs = {
+        log.topic: log
+        for log in listener.topics.values()
+        if holds_topic(log.topic) and not any(f"{log.topic}/".startswith(f"{topic}/") for topic in ours)
+    }
+    described = describe(logs)
+    logged = [log for log in logs.values() if log.topic not in described.topics]
+    recognised, incomplete = _recognised(logged, described)
+    recognised = _uncontradicted(recognised, described)
+    covered = {log.topic: candidate for candidate in recognised for log in _logs([candidate])}
+    points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
+    owners = {point.log.topic: point.device for point in described.points}
+    read = set(covered) | {entry.topic for entry in incomplete}
+    read |= {point.log.topic for point in points if point.value is None}
+    guessed, left = named(log for log in logged if log.topic not in read)
+    guessed = [
+        replace(point, device=owners.get(point.log.topic, point.device))
+        for point in guessed
+        if (point.log.topic, _plain(point.value)) not in described.places
+    ]
+    left = [
+        entry for entry in left if (entry.topic, _plain(entry.source.get("value"))) not in described.places
+    ]
+    guessed, left = _apart(guessed, left, recognised)
+    assembled, refused = assemble([*points, *guessed])
+    candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
+    placed = {log.topic for log in _logs(candidates)}
+    unplaced = _each([*described.unplaced, *incomplete, *refused, *left], placed)
+    known = placed | described.topics | {entry.topic for entry in unplaced}
+    return Search(candidates, unplaced, ours, [log.topic for log in logged if log.topic not in known])
+
+
+def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
+    return [
+        log
+        for candidate in candidates
+        for offer in (candidate, *candidate.alternatives)
+        for log in offer.topics
+    ]
+
+
+def _recognised(
+    logged: Sequence[TopicLog], described: Descriptions
+) -> tuple[list[Candidate], list[Unplaced]]:
+    """Recognise families, also of devices that only describe themselves."""
+    topics = {log.topic for log in logged}
+    examples = [
+        TopicLog(device.topic, payloads=deque([device.example]))
+        for device in described.devices
+        if device.example is not None and device.topic not in topics
+    ]
+    examples = list({log.topic: log for log in examples}.values())
+    elsewhere = {device.topic: "tasmota" for device in described.devices}
+    roles = {device.topic: device.role for device in described.devices if device.role is not Role.UNKNOWN}
+    roles |= {
+        point.log.topic: point.meaning.role for point in described.points if point.meaning.role is Role.DEVICE
+    }
+    candidates, unplaced = recognise([*logged, *examples], elsewhere, roles)
+    units = {point.log.topic for point in described.points}
+    for candidate in candidates:
+        if not candidate.count:
+            candidate.doubts.append(_NOT_HEARD)
+    return candidates, [entry for entry in unplaced if entry.topic not in units]
+
+
+def _switched(logs: Iterable[TopicLog]) -> Iterator[str]:
+    """Yield the topics of plugs and relays: their STATE (Tasmota) or their message has a switch's state."""
+    for log in logs:
+        document = document_in(log.payloads[-1]) if log.payloads else None
+        if not isinstance(document, dict):
+            continue
+        if document.get("state") in _SWITCH:
+            yield log.topic
+        if log.topic.endswith("/STATE") and any(str(key).startswith("POWER") for key in document):
+            yield f"{log.topic.removesuffix('/STATE')}/SENSOR"
+
+
+def _uncontradicted(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
+    """Drop candidates of a family whose unit a description on the broker contradicts."""
+    stated: dict[str, list[Point]] = {}
+    for point in described.points:
+        stated.setdefault(point.log.topic, []).append(point)
+    return [
+        candidate
+        for candidate in candidates
+        if not any(
+            _contradicts(candidate, point) for log in candidate.topics for point in stated.get(log.topic, [])
+        )
+        and not any(
+            _is_same(candidate, numbers_at(log, value))
+            for log in candidate.topics
+            for topic, value in described.refused
+            if topic == log.topic
+        )
+    ]
+
+
+def _contradicts(candidate: Candidate, point: Point) -> bool:
+    scale = candidate.scale if candidate.scale is not None else UNIT_FACTOR[candidate.unit]
+    return _is_same(candidate, point.numbers) and (point.kind, point.scale) != (candidate.kind, scale)
+
+
+def _is_same(candidate: Candidate, numbers: Sequence[object]) -> bool:
+    """Return whether a topic of a candidate holds exactly these numbers."""
+    values = [number.number for number in numbers]  # type: ignore[attr-defined]
+    return bool(values) and any([match.number for match in row] == values for row in candidate.numbers)
+
+
+def _is_covered(point: Point, candidate: Candidate | None) -> bool:
+    """Return whether a candidate reads a point already: numbers of the same kind on the same topic."""
+    if candidate is None:
+        return False
+    return any(
+        offer.kind is point.kind and (not point.numbers or _is_same(offer, point.numbers))
+        for offer in (candidate, *candidate.alternatives)
+    )
+
+
+def _plain(value: str | None) -> str | None:
+    """Return an expression without the conversion of texts."""
+    return None if value is None else value.removeprefix("to_number(").removesuffix(")")
+
+
+def _apart(
+    points: Sequence[Point], left: Sequence[Unplaced], candidates: Sequence[Candidate]
+) -> tuple[list[Point], list[Unplaced]]:
+    """Leave out what the names of other topics of a recognised device suggest, and say of which device."""
+    titles = {meter: candidate.title for candidate in candidates for meter in _names(candidate) if meter}
+    remaining, entries = [], []
+    for point in points:
+        meter = next((segment for segment in point.log.topic.split("/") if segment in titles), None)
+        if meter is None:
+            remaining.append(point)
+        else:
+            entries.append(Unplaced(point.log.topic, f"of {meter}, which is proposed as {titles[meter]}"))
+    for entry in left:
+        meter = next((segment for segment in entry.topic.split("/") if segment in titles), None)
+        reason = entry.reason if meter is None else f"of {meter}, which is proposed as {titles[meter]}"
+        entries.append(entry if meter is None else Unplaced(entry.topic, reason))
+    return remaining, entries
+
+
+def _names(candidate: Candidate) -> tuple[str, ...]:
+    return candidate.meters
+
+
+def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Merge candidates that were recognised by their payload; the others are merged already."""
+    usual = [candidate for candidate in candidates if candidate.rank == 0]
+    return usual + together([candidate for candidate in candidates if candidate.rank])
+
+
+def _order(candidate: Candidate) -> tuple[object, ...]:
+    return (
+        candidate.role in {Role.DEVICE, Role.PRODUCER},
+        not candidate.count,
+        candidate.rank,
+        _ROLES.index(candidate.role),
+        candidate.kind is not Kind.POWER,
+        -candidate.count,
+    )
+
+
+def _each(entries: Iterable[Unplaced], placed: set[str]) -> list[Unplaced]:
+    """List each entry once."""
+    unique: dict[tuple[str, str], Unplaced] = {}
+    for entry in entries:
+        unique.setdefault((entry.topic, entry.reason), entry)
+    return sorted(unique.values(), key=lambda entry: (entry.topic in placed, not entry.missing, entry.topic))

@@ -1,0 +1,297 @@
+"""The meaning of names: kind, unit, direction, phase and tariff, as far as the words of a name state them.
+
+Theory of operation
+-------------------
+A name is the key of a field, a segment of a topic, or a text that describes a number. It is split into words
+at punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word does, so
+that `total_power_import_kwh` is an energy. A word that belongs to another quantity (VA, volts, a maximum, a
+tariff's price), to another medium (gas, water, heat) or to a part of a register (today) is an objection: a
+number with such a name is never proposed.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from meteragent.domain.units import Kind
+
+
+class Direction(StrEnum):
+    """Which way the energy flows that a number counts."""
+
+    DRAWN = "drawn"
+    FED_IN = "fed in"
+    NET = "drawn minus fed in"
+    PRODUCED = "produced"
+    UNSTATED = "direction not stated"
+
+
+class Role(StrEnum):
+    """What a number measures in a home."""
+
+    MAINS = "main meter"
+    UNKNOWN = "meter"
+    DEVICE = "sub-meter of a device"
+    PRODUCER = "panels or another producer"
+
+
+_UNIT = r"(?<![A-Z])(?:[kKM]Wh|KWH|MWH|[kKM]W|[kK]VAR?|[kK]VArh?|KVARH)(?![a-z])"
+_LOWER = r"(?:(?!k(?:Wh|W|VA))[^\W\d_A-Z])"
+_WORD = re.compile(rf"{_UNIT}|[^\W\d_]?{_LOWER}+|[A-Z]+(?![^\W\d_A-Z])|[^\W\d_]|\d+")
+_OBIS = re.compile(
+    r"(?<!\d)(1|2|16|21|22|41|42|61|62)[._](7|8)[._](\d)(?!\d)|01000(1|2)0(8|7)0(\d)ff|(01001007)00ff"
+)
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_POWER = _set(
+    "power watt watts w kw mw kilowatt load demand apower currently instantaneous leistung wirkleistung"
+    " momentanleistung puissance vermogen potencia potenza effekt teho moc"
+)
+_ENERGY = _set(
+    "energy kwh wh mwh consumption register import export imported exported delivered returned consumed"
+    " energie wirkenergie zaehlerstand zählerstand verbrauch energia energi index meterstand"
+    " consommation"
+)
+_SURE_ENERGY = _set(
+    "energy kwh wh mwh energie wirkenergie zaehlerstand zählerstand energia energi meterstand"
+)
+_UNITS = {
+    "w": (Kind.POWER, "W"), "watt": (Kind.POWER, "W"), "watts": (Kind.POWER, "W"),
+    "kw": (Kind.POWER, "kW"), "kilowatt": (Kind.POWER, "kW"), "kilowatts": (Kind.POWER, "kW"),
+    "wh": (Kind.REGISTER, "Wh"), "kwh": (Kind.REGISTER, "kWh"),
+}  # fmt: skip
+_GROWS = _set(
+    "total register import export imported exported delivered returned cumulative counter lifetime"
+    " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
+)
+"""Words of a register that only grows, beside which an energy is no energy of an interval."""
+PART_WORDS = _set(
+    "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
+    " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
+    " current_day"
+)
+_LIMITS = _set(
+    "max maximum min minimum avg average mean peak limit rated nominal threshold target setpoint"
+    " available forecast predicted prediction estimated estimate remaining capacity quota contract"
+    " subscribed setting calibration overload trip standby alarm price cost tariff_price factor cos phi"
+    " pf frequency voltage temperature humidity duration count uptime rssi linkquality signal error"
+)
+_APPARENT = _set("va kva apparent scheinleistung apparente papp sinsts")
+_REACTIVE = _set("var kvar varh kvarh reactive blindleistung réactive reactiva")
+_MEDIA = _set(
+    "gas water heat heating thermal gaz eau wasser wärme waerme warmte warmwasser heizung agua gás"
+    " acqua steam m3 ft3 m³ ft³ cubic cold hot extra"
+)
+_FED_IN = _set(
+    "export exported returned return ret feedin injection injected teruglevering teruggeleverd surplus"
+    " excess einspeisung eingespeist reverse backward geleverd terug inyectada injectée returndelivery"
+    " rückspeisung"
+)
+_DRAWN = _set(
+    "import imported consumed consumption drawn bezug purchased forward verbrauch afname usage demand"
+    " demanded soutirage soutirée consumo consommation"
+)
+_OPEN_WAYS = _set("delivered delivery received supplied supply lieferung")
+"""Words that some devices use for one direction and some for the other."""
+_PRODUCER = _set(
+    "solar pv inverter produced production produce generated generation generator yield panel panels"
+    " mppt dtu photovoltaic photovoltaik wechselrichter ertrag erzeugung zonnepanelen zon opwek wind"
+    " string dc producing produce productie opbrengst"
+)
+_BATTERY = _set("battery batteries batt bat accu akku soc storage speicher discharge discharging ess")
+_DEVICES = _set(
+    "plug plugs socket outlet steckdose prise stekker charger wallbox evse washer dryer dishwasher"
+    " fridge freezer oven boiler kettle tv pump pool aircon ac_unit lamp light appliance switch relay"
+    " heater charge ev loadpoint"
+)
+_MAINS = _set(
+    "main mains grid smartmeter p1 dsmr netz hauptzähler hauptzaehler house household linky teleinfo"
+    " sml ehz electricitymeter utility meter zaehler zähler stromzaehler stromzähler smart"
+)
+_TARIFFS = {
+    **dict.fromkeys(_set("low night nt offpeak hc hchc dal laag creuse creuses"), "low"),
+    **dict.fromkeys(_set("high ht onpeak hp hchp piek hoog pleine pleines normal"), "high"),
+}
+_AFTER_TARIFF = _set("tariff tarif t rate tarief band")
+_AFTER_PHASE = _set("l phase ph leg fase phases")
+_CHANNEL = _set("channel ch kanal clamp emeter port input circuit")
+_PHASES = {"1": "1", "2": "2", "3": "3", "a": "1", "b": "2", "c": "3"}
+_FILLERS = _set(
+    "active real current currently actual total sum all act value val state sensor the of in to aktuell"
+    " momentan gesamt summe sum total in_ tot electric electrical electricity strom meter instantaneous"
+    " now usage cumulative lifetime reading counter register index ever positive energy_meter and ac"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What the words of a name state; `objection` is why such a number is never proposed.
+
+    `is_register` is whether a word says that an energy only grows. `rest` has the words that say none of it;
+    they tell the measuring points of one device apart.
+    """
+
+    kind: Kind | None = None
+    unit: str | None = None
+    direction: Direction | None = None
+    phase: str | None = None
+    channel: str | None = None
+    tariff: str | None = None
+    role: Role = Role.UNKNOWN
+    is_register: bool = False
+    is_total: bool = False
+    objection: str | None = None
+    rest: frozenset[str] = frozenset()
+
+
+def split(name: str) -> list[str]:
+    """Split a name into its words, in lower case; numbers are words."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def meaning(name: str) -> Meaning:
+    """Return what the words of one name state."""
+    parts = split(name)
+    words = frozenset(parts)
+    phase, channel, tariff, places = _numbered(parts)
+    obis = _obis(name)
+    kind, unit = _kind(words) if obis is None else (obis[0], _kind(words)[1])
+    direction = obis[1] if obis is not None else _direction(parts, words)
+    if obis is not None:
+        tariff = tariff or obis[2]
+        phase = phase or obis[3]
+    return Meaning(
+        kind=kind,
+        unit=unit,
+        direction=direction,
+        phase=phase,
+        channel=channel,
+        tariff=tariff,
+        role=_role(words),
+        is_register=bool(words & _GROWS) or obis is not None,
+        is_total=bool(words & {"total", "sum", "all", "gesamt", "summe", "tot", "totaal"}),
+        objection=_objection(words, parts),
+        rest=frozenset(
+            word
+            for place, word in enumerate(parts)
+            if place not in places and word not in _KNOWN and not (obis and _is_code(word))
+        ),
+    )
+
+
+def _is_code(word: str) -> bool:
+    """Return whether a word is part of an OBIS code."""
+    return word.isdecimal() or word == "ff"
+
+
+_KNOWN = _POWER | _ENERGY | _FED_IN | _DRAWN | _OPEN_WAYS | _FILLERS | frozenset(_UNITS) | {"k"}
+
+
+def _numbered(parts: list[str]) -> tuple[str | None, str | None, str | None, set[int]]:
+    """Return the phase, the channel and the tariff that the words name, and the places of these words."""
+    phase = channel = tariff = None
+    places = set[int]()
+    for place, word in enumerate(parts):
+        following = parts[place + 1] if place + 1 < len(parts) else ""
+        if word in _AFTER_PHASE and following in _PHASES:
+            phase, places = _PHASES[following], places | {place, place + 1}
+        elif word in _AFTER_TARIFF and following in {"0", "1", "2", "3", "4", "5", "6"}:
+            places |= {place, place + 1}
+            tariff = following if following != "0" else tariff
+        elif word in _CHANNEL and following.isdecimal():
+            channel, places = following, places | {place, place + 1}
+        elif word in _TARIFFS:
+            tariff, places = _TARIFFS[word], places | {place}
+        elif word in _AFTER_TARIFF or word in _AFTER_PHASE:
+            places.add(place)
+    if phase is None and len(parts) > 1 and parts[-1] in {"a", "b", "c"}:
+        phase, places = _PHASES[parts[-1]], places | {len(parts) - 1}
+    return phase, channel, tariff, places
+
+
+def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
+    """Return kind, direction, tariff and phase of an OBIS code in a name; None if there is none."""
+    match = _OBIS.search(name)
+    if match is None:
+        return None
+    if match.group(7):
+        return Kind.POWER, Direction.NET, None, None
+    group = match.group(1) or match.group(4)
+    kind = Kind.REGISTER if (match.group(2) or match.group(5)) == "8" else Kind.POWER
+    tariff = (match.group(3) or match.group(6)) if kind is Kind.REGISTER else "0"
+    phase = {"2": "1", "4": "2", "6": "3"}[group[0]] if len(group) == 2 and group != "16" else None
+    ways = {"16": Direction.NET, "1": Direction.DRAWN, "2": Direction.FED_IN}
+    direction = ways.get(group) or (Direction.DRAWN if group[1] == "1" else Direction.FED_IN)
+    return kind, direction, None if tariff == "0" else tariff, phase
+
+
+def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
+    """Return kind and unit; a unit decides before other words, and two different units cancel out."""
+    units = {_UNITS[word] for word in words if word in _UNITS}
+    if len(units) == 1:
+        kind, unit = units.pop()
+        return kind, unit
+    if units:
+        return None, None
+    if words & _SURE_ENERGY and not words & {"power"}:
+        return Kind.REGISTER, None
+    if words & _POWER:
+        return (None, None) if words & _SURE_ENERGY else (Kind.POWER, None)
+    return (Kind.REGISTER, None) if words & _ENERGY else (None, None)
+
+
+def _direction(parts: list[str], words: frozenset[str]) -> Direction | None:
+    """Return the direction; None if the words name none, UNSTATED if they contradict each other."""
+    pairs = set(pairwise(parts))
+    fed_in = bool(words & _FED_IN) or bool(
+        pairs
+        & {("feed", "in"), ("fed", "in"), ("to", "grid"), ("total", "out"), ("e", "out"), ("energy", "out")}
+    )
+    drawn = bool(words & _DRAWN) or bool(
+        pairs & {("from", "grid"), ("total", "in"), ("e", "in"), ("energy", "in")}
+    )
+    if fed_in and drawn:
+        return Direction.UNSTATED
+    if fed_in:
+        return Direction.FED_IN
+    if drawn:
+        return Direction.DRAWN
+    if words & {"net", "netto", "saldo", "balance", "saldiert"}:
+        return Direction.NET
+    if words & _PRODUCER:
+        return Direction.PRODUCED
+    return Direction.UNSTATED if words & _OPEN_WAYS else None
+
+
+def _role(words: frozenset[str]) -> Role:
+    if words & _PRODUCER:
+        return Role.PRODUCER
+    if words & _DEVICES:
+        return Role.DEVICE
+    return Role.MAINS if words & _MAINS else Role.UNKNOWN
+
+
+def _objection(words: frozenset[str], parts: list[str]) -> str | None:
+    """Return why a number of such a name is not the power or the energy of a meter; None if it may be."""
+    if ("m", "3") in set(pairwise(parts)):
+        return "m3 is a volume of gas or water"
+    for names, reason in _OBJECTIONS:
+        if matches := words & names:
+            return reason.format(repr(min(matches)))
+    return None
+
+
+_OBJECTIONS = (
+    (_APPARENT, "apparent power in VA is not power in W"),
+    (_REACTIVE, "reactive power or energy is not power in W"),
+    (_MEDIA, "{} names another medium than electricity"),
+    (_BATTERY, "a battery's charge or discharge is not what a home draws"),
+    (PART_WORDS, "{} names a part of a register, which starts again at zero"),
+    (_LIMITS, "{} names another quantity, a limit or a statistic"),
+)
+"""Words that belong to something else than the power or the energy of a meter, and what they name."""

@@ -1,0 +1,52 @@
+"""The command `discover`: its options, its refusals, and what it leaves behind."""
+
+from pathlib import Path
+
+import pytest
+
+from meteragent.cli import main
+from tests.support.broker import free_port
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--url", f"mqtt://127.0.0.1:{free_port()}"], "cannot connect"),
+        (["--url", "http://127.0.0.1"], "--url: found an address that does not begin with mqtt://"),
+        (["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", "/none"], "--password-file"),
+    ],
+)
+def test_why_it_cannot_listen(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker that is not there, an address that is none, a file that cannot be read: said, and 1."""
+    assert main(["discover", "--seconds", "5", *arguments]) == 1
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "x", "1e3", "99999999999"])
+def test_how_long_is_a_number(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """How long to listen is a whole number of seconds, of a day at most."""
+    with pytest.raises(SystemExit):
+        main(["discover", "--url", "mqtt://127.0.0.1", "--seconds", seconds])
+    assert "a whole number from 1 to 86400" in capsys.readouterr().err
+
+
+def test_a_crash_tells_no_payload(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever goes wrong while payloads are looked at, type and place are told, not what was raised."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("canary-7391155")
+
+    monkeypatch.setattr("meteragent.cli.discover._listen", broken)
+    assert main(["discover", "--url", "mqtt://127.0.0.1"]) == 1
+    said = capsys.readouterr()
+    assert "crash: RuntimeError" in said.err
+    assert "canary" not in said.out + said.err
+
+
+def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left on disk."""
+    monkeypatch.chdir(tmp_path)
+    main(["discover", "--url", f"mqtt://127.0.0.1:{free_port()}", "--seconds", "1"])
+    assert not list(tmp_path.iterdir())

@@ -127,15 +127,16 @@ def plan(parser: argparse.ArgumentParser) -> None:
             question,
             "--share",
             "WHAT",
-            "half-hour, day, typical-day, month; also 15min, hour, curve; several, with commas: nested",
+            "half-hour, day, typical-day, month; also 15min, hour, curve, month-cost; with commas: nested",
         ),
         (
             question,
             "--error",
             "P",
-            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh; with commas: of each share",
+            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; with commas: of each",
         ),
         (question, "--homes", "N", "how many homes are averaged; default: 1"),
+        (assumptions, "--price", "P", "of a cost: the largest price of a kWh, up or down; default: 0.5EUR"),
         (assumptions, "--level", "L", "the level of a window; smaller is more private; default: 1"),
         (assumptions, "--timezone", "ZONE", "the time zone of local days and months; default: UTC"),
         (

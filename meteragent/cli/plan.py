@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from meteragent.cli import common
 from meteragent.report import plan
-from meteragent.report.plan import ask, nested
+from meteragent.report.plan import amount, ask, nested
+from meteragent.report.plan.ask import Goal, Share
 from meteragent.report.plan.solve import Question
 
 _FORMATS = (".png", ".pdf", ".svg")
@@ -27,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         if isinstance(options.share, list):
             return _run_nested(options)
+        if isinstance(options.share, amount.AmountShare):
+            return _run_amount(options)
         answer = plan.solve(question(options))
     except ValueError as error:
         options.refuse(str(error))
@@ -51,8 +54,31 @@ def _run_nested(options: argparse.Namespace) -> int:
     return 0
 
 
+def _run_amount(options: argparse.Namespace) -> int:
+    """Print the error of an amount, or what it can hide; raises ValueError without an answer."""
+    if options.plot is not None or not isinstance(options.error, amount.Money | None):
+        raise ValueError("an error of a cost, such as 0.05EUR, and no --plot")
+    amount_question = amount.AmountQuestion(
+        options.share,
+        options.hide,
+        options.error,
+        options.price or amount.USUAL_BOUND,
+        options.level,
+        options.timezone,
+        options.homes or 1,
+    )
+    answer = amount.solve(amount_question)
+    print(amount.as_json(answer) if options.json else amount.as_text(answer))
+    return 0
+
+
 def question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask; raises ValueError for several errors of one share."""
+    """Return the question that the arguments ask; raises ValueError if an error does not fit the share."""
+    if isinstance(options.error, amount.Money) or options.price is not None:
+        expected = (
+            "--share month-cost, week-cost or day-cost: money is the error of a cost, --price its bound"
+        )
+        raise ValueError(expected)
     if isinstance(options.error, list):
         expected = "one error, or as many shares as errors, such as --share day,month"
         raise ValueError(expected)  # noqa: TRY004 -- a wrong question, not a wrong type
@@ -95,6 +121,16 @@ def _plot(text: str) -> Path:
     return path
 
 
+def _shares(text: str) -> Share | list[Share] | amount.AmountShare:
+    """Parse what to share: a cost, one length or several."""
+    return amount.share(text) or ask.shares(text)
+
+
+def _goals(text: str) -> Goal | list[Goal | None] | amount.Money:
+    """Parse the error to reach: of a cost, of one length or of several."""
+    return amount.money(text) or ask.goals(text)
+
+
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Return a parser of an argument whose errors have the text found and the text expected."""
 
@@ -108,6 +144,7 @@ def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_argument
 
 
-parse_hide, parse_share = _argument(ask.hide), _argument(ask.shares)
-parse_homes, parse_error = _argument(ask.homes), _argument(ask.goals)
+parse_hide, parse_share = _argument(ask.hide), _argument(_shares)
+parse_homes, parse_error = _argument(ask.homes), _argument(_goals)
+parse_price = _argument(amount.bound)
 parse_level, parse_timezone, parse_plot = _argument(_level), _argument(_zone), _argument(_plot)

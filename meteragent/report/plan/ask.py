@@ -158,9 +158,9 @@ def share(text: str) -> Share:
     """
     plain = " ".join(_WORDS.findall(text.lower()))
     for candidate in (*SHARES, *MORE_SHARES):
-        if plain in {form for word in candidate.words for form in _forms(word)}:
+        if plain in {form for word in candidate.words for form in forms(word)}:
             return candidate
-    raise ValueError("half-hour, day, month or typical-day; also 15min, hour or curve")
+    raise ValueError("half-hour, day, month or typical-day; also 15min, hour, curve or month-cost")
 
 
 def shares(text: str) -> Share | list[Share]:
@@ -185,7 +185,7 @@ def goals(text: str) -> Goal | list[Goal | None]:
     return [None if word.strip() == "any" else goal(word) for word in words]
 
 
-def _forms(word: str) -> tuple[str, ...]:
+def forms(word: str) -> tuple[str, ...]:
     """Return the words of a name, in the singular and the plural."""
     plain = " ".join(_WORDS.findall(word))
     return plain, f"{plain}s"

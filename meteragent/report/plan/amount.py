@@ -1,0 +1,218 @@
+"""Plans of amounts: what a day, a week or a month cost at public prices, released as one number.
+
+The error of an amount is that of the hidden energy at the largest price of a kWh, whatever the length of its
+window and the use in it. So of what is hidden and the error, each follows from the other.
+"""
+
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from meteragent import config
+from meteragent.domain.figures import exact
+from meteragent.domain.terms import Terms
+from meteragent.report import facts, guarantee, wording
+from meteragent.report.event import EVENTS
+from meteragent.report.format import amount, energy, mean_of
+from meteragent.report.guarantee import CROWDS
+from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, forms
+from meteragent.report.plan.render import NEXT
+from meteragent.report.plan.setting import HEAD, last_place
+from meteragent.wire.number import figure
+
+_MONEY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([A-Z]{3})", re.ASCII)
+
+
+class AmountShare(NamedTuple):
+    """An amount for each window of the local calendar."""
+
+    name: str
+    length: str
+
+
+class Money(NamedTuple):
+    """A sum of money, or a price of a kWh."""
+
+    value: Fraction
+    currency: str
+
+    @property
+    def text(self) -> str:
+        """The sum as people write it."""
+        return f"{exact(self.value)} {self.currency}"
+
+
+_SHARES = {
+    "month cost": AmountShare("the cost of each month", "1mo"),
+    "week cost": AmountShare("the cost of each week", "1w"),
+    "day cost": AmountShare("the cost of each day", "1d"),
+}
+USUAL_BOUND = Money(Fraction(1, 2), "EUR")
+"""The largest price of a kWh, if the question has none."""
+
+
+def share(text: str) -> AmountShare | None:
+    """Read what to share: ``month-cost``, ``week-cost``, ``day-cost``; None if it is none of these."""
+    plain = " ".join(re.findall(r"[a-z]+", text.lower()))
+    return next((value for name, value in _SHARES.items() if plain in forms(name)), None)
+
+
+def money(text: str) -> Money | None:
+    """Read a sum of money: ``0.05EUR``; None if it is none or zero."""
+    match = _MONEY.fullmatch(text.strip())
+    return Money(Fraction(match[1]), match[2]) if match and Fraction(match[1]) else None
+
+
+def bound(text: str) -> Money:
+    """Read the largest price of a kWh: ``0.45EUR``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if (price := money(text)) is None:
+        raise ValueError("the largest price of a kWh, such as 0.45EUR")
+    return price
+
+
+@dataclass(frozen=True)
+class AmountQuestion:
+    """A question: which amount to share, and what to hide or the error to reach, or both."""
+
+    share: AmountShare
+    hide: Hide | None
+    goal: Money | None
+    bound: Money = USUAL_BOUND
+    level: Fraction = Fraction(1)
+    timezone: str = "UTC"
+    homes: int = 1
+
+
+@dataclass(frozen=True)
+class AmountSetting:
+    """A configuration of amounts that hides `hide_wh` in all of a window."""
+
+    question: AmountQuestion
+    hide_wh: Fraction
+
+    @cached_property
+    def text(self) -> str:
+        """The configuration to paste."""
+        question, level = self.question, self.question.level
+        keys = {
+            "window.length": f'"{question.share.length}"',
+            "window.timezone": f'"{question.timezone}"',
+            "window.weights.unit": f'"{question.bound.currency}"',
+            "window.weights.bound": exact(question.bound.value),
+            "window.weights.topic": '"prices/market"    # or [[window.weights.price]] with hours and prices',
+            "privacy.hide": f'"{exact(self.hide_wh)}Wh"',
+            "privacy.level": f'"{level}"' if level.denominator > 1 else str(level),
+        }
+        return HEAD + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+    @cached_property
+    def stream(self) -> config.Stream:
+        """The stream of the configuration."""
+        return config.parse(self.text).stream[0]
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms of an ordinary window."""
+        return config.terms(self.stream)
+
+    @property
+    def error(self) -> float:
+        """One standard deviation of the mean of the question's homes."""
+        return self.terms.sd / math.sqrt(self.question.homes)
+
+
+@dataclass(frozen=True)
+class AmountAnswer:
+    """The setting, and whether its error is within the goal; `limit` hides as much as the goal allows."""
+
+    question: AmountQuestion
+    setting: AmountSetting
+    possible: bool
+    limit: AmountSetting | None
+
+
+def solve(question: AmountQuestion) -> AmountAnswer:
+    """Find the error of what is hidden, or the most that can be hidden at an error.
+
+    Raises:
+        ValueError: the question has neither, or its error is in another currency than its price, or so small
+            that nothing can be hidden.
+    """
+    hide, goal = question.hide, question.goal
+    if goal is not None and goal.currency != question.bound.currency:
+        raise ValueError(f"an error in {question.bound.currency}, the currency of --price")
+    if goal is None:
+        if hide is None:
+            raise ValueError("give --hide or --error, or both")
+        return AmountAnswer(question, AmountSetting(question, hide.energy_wh), possible=True, limit=None)
+    limit = _most(question, goal)
+    setting = limit if hide is None else AmountSetting(question, hide.energy_wh)
+    if setting is None:
+        raise ValueError("a larger error: at this one nothing can be hidden")
+    return AmountAnswer(question, setting, setting.error <= goal.value, limit)
+
+
+def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
+    """Return the setting that hides most, to three figures, within the goal; None below 1 mWh."""
+    one_home = float(goal.value) * math.sqrt(question.homes)
+    limit_wh = 1000 * one_home * float(question.level / question.bound.value) / math.sqrt(2)
+    if limit_wh < 1e-3:
+        return None
+    limit_wh = min(limit_wh, ENERGY_MAX_WH)
+    step = last_place(limit_wh)
+    setting = AmountSetting(question, step * (math.floor(limit_wh / float(step)) + 1))
+    while setting.error > goal.value and setting.hide_wh > step:
+        setting = replace(setting, hide_wh=setting.hide_wh - step)
+    return setting if setting.error <= goal.value else None
+
+
+# In words and as JSON -------------------------------------------------------------------------------
+
+
+def as_text(answer: AmountAnswer) -> str:
+    """Write the answer with its errors, what it hides, its configuration, and what to do next."""
+    question, setting = answer.question, answer.setting
+    parts = [f"hide {question.hide.name}"] if question.hide else []
+    parts.append(f"share {question.share.name} at prices of at most {question.bound.text} for a kWh")
+    if question.goal is not None:
+        parts.append(f"{mean_of(question.homes)} within {question.goal.text}")
+    verdict = "possible" if answer.possible else "NOT possible"
+    currency = question.bound.currency
+    lines = [f"To {', '.join(parts)}: {verdict}.", "", "What it costs: one standard deviation"]
+    for homes in sorted({1, question.homes, *CROWDS}):
+        error = amount(setting.terms.sd / math.sqrt(homes), currency)
+        lines.append(f"  {mean_of(homes):<28}{error:>14}")
+    within = wording.within(amount(setting.terms.half_width(0.95), currency))
+    lines += [f"  One home's number: {within}.", ""]
+    if not answer.possible and answer.limit is not None:
+        lines += [f"Within the goal, at most {energy(answer.limit.hide_wh)} can be hidden.", ""]
+    names = ", ".join(event.name for event in EVENTS if event.energy_wh <= setting.hide_wh) or "no example"
+    lines += [f"Hides {energy(setting.hide_wh)} in all of a window: {names}.", ""]
+    return "\n".join([*lines, "Paste this", "", *setting.text.splitlines(), "", NEXT])
+
+
+def as_json(answer: AmountAnswer) -> str:
+    """Return the same facts as JSON; errors in the currency, exact numbers as text."""
+    question, setting = answer.question, answer.setting
+    document: dict[str, Any] = {
+        "share": question.share.name,
+        "largest_price": question.bound.text,
+        "possible": answer.possible,
+        "hides_wh": str(setting.hide_wh),
+        "hides_at_most_wh": None if answer.limit is None else str(answer.limit.hide_wh),
+        "level": str(question.level),
+        "homes": question.homes,
+        "error": figure(setting.error),
+        "error_of_one_home": figure(setting.terms.sd),
+        "configuration": setting.text,
+        "check": facts.of(guarantee.of(setting.stream)),
+    }
+    return json.dumps(document, indent=2)

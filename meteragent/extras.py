@@ -2,11 +2,13 @@
 
 Before a version is on a package index its extras are installed from a clone, `pip install '.[page]'`; from
 then on by name, `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. How this installation
-came here says which of the two exists.
+came here says which of the two exists. With Debian's package, extras
+are Debian's packages too, where there are any.
 """
 
 import importlib.metadata
 import importlib.util
+from pathlib import Path
 
 from meteragent import __version__
 
@@ -17,6 +19,9 @@ MODULES = {
     "spark": ("pyspark",),
 }
 """What each extra brings that is imported by name."""
+
+DEBIAN_EXTRAS = ("analysis", "page")
+"""The extras whose modules Debian has, in packages of their names."""
 
 SIMULATORS = "meteragent-simulators"
 _FOLDERS = {"meteragent": "'.[{}]'", SIMULATORS: ". './simulators[{}]'"}
@@ -29,9 +34,16 @@ def missing(extra: str) -> str | None:
 
 def hint(extra: str, distribution: str = "meteragent") -> str:
     """Return the command that installs an extra."""
-    if is_published():
+    if is_debian() and distribution == "meteragent" and extra in DEBIAN_EXTRAS:
+        return " ".join(["apt install", *(f"python3-{name}" for name in MODULES[extra])])
+    if is_published() and not is_debian():
         return f"pip install '{distribution}[{extra}]=={__version__}'"
     return f"pip install {_FOLDERS[distribution].format(extra)} in a clone of the repository"
+
+
+def is_debian() -> bool:
+    """Return whether this was installed by Debian's package, whose modules have a folder of their own."""
+    return Path(__file__).is_relative_to("/usr/lib/python3/dist-packages")
 
 
 def is_published() -> bool:

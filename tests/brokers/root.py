@@ -83,7 +83,7 @@ def can_enter() -> bool:
     return run("unshare", *user, "--mount", "--pid", "--fork", "--kill-child", *test)[0] == 0
 
 
-def _mirror() -> str:
+def mirror() -> str:
     """Return the address that the system's own Debian packages come from; raises Missing."""
     _, targets = run("apt-get", "indextargets", "--format", "$(REPO_URI) $(COMPONENT)")
     for target in targets.splitlines():
@@ -101,7 +101,7 @@ def _download(suite: str, packages: Sequence[str]) -> list[Path]:
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
-    (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {suite} main\n")
+    (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
     places = {
         "Dir::State::Lists": folder / "lists",
         "Dir::State::status": folder / "status",

@@ -59,6 +59,14 @@ def test_a_hint_is_for_where_the_installation_came_from(
     assert extras.hint("page") == hint
 
 
+def test_debian_s_package_names_debian_s_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Debian has is installed by apt; the rest needs a clone."""
+    monkeypatch.setattr(extras, "__file__", "/usr/lib/python3/dist-packages/meteragent/extras.py")
+    assert extras.hint("page") == "apt install python3-starlette python3-uvicorn"
+    assert extras.hint("analysis") == "apt install python3-scipy python3-matplotlib"
+    assert extras.hint("archive") == "pip install '.[archive]' in a clone of the repository"
+
+
 def test_without_an_installation_a_hint_is_for_the_clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who runs the code from a clone without having installed it has the clone."""
 

@@ -1,0 +1,42 @@
+"""The first process of a system in name spaces of its own: ``python first.py ROOT``.
+
+Mount what programs expect, set the loopback interface up, make ROOT the file system, write the process id
+as the machine sees it, and wait until standard input ends. With this process all others of its name space
+end. Nothing but Python's standard library is imported.
+"""
+
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+SIOCSIFFLAGS = 0x8914
+IFF_UP = 1
+
+
+def main(root: str) -> None:
+    """Prepare the system, and wait."""
+    process_id = Path("/proc/self").readlink()  # /proc is still the machine's
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
+    mounts = (
+        ("--rbind", "/dev", f"{root}/dev"),
+        ("-t", "proc", "proc", f"{root}/proc"),
+        ("-t", "sysfs", "sysfs", f"{root}/sys"),
+        ("-t", "tmpfs", "tmpfs", f"{root}/tmp"),
+        ("-t", "tmpfs", "tmpfs", f"{root}/run"),
+    )
+    for mount in mounts:
+        subprocess.run(["mount", *mount], check=True)
+    os.chroot(root)
+    os.chdir("/")
+    sys.stdout.write(f"{process_id}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

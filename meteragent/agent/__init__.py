@@ -17,6 +17,7 @@ from meteragent import config as settings
 from meteragent.agent import banner, page, parts
 from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock
 from meteragent.agent.environment import Environment
+from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.intake_health import IntakeHealth, silence_ms
 from meteragent.agent.other_agent import Listener
 from meteragent.agent.page_data import PageData, WatchedStream, page_settings, routes
@@ -222,9 +223,9 @@ class Agent:
         # streams advance it, and so does a run that stops before the end of its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
-        shard = None if stream.source.shard is None else str(stream.source.shard)
         intake_health = IntakeHealth(counts, silence_ms(stream), clock.newest_ms)
-        watch = StreamWatch(name, pipeline, sink, intake_health, clock, shard)
+        first_minutes = FirstMinutes(stream, counts, clock.newest_ms)
+        watch = StreamWatch(stream, pipeline, sink, intake_health, clock, first_minutes)
         taken_over_ms = ledger.taken_over_ms(store.connection)
         listen_s = self._environment.listen_s
         listener = Listener(name, store.claim_key, taken_over_ms, listen_s, self.counts, self.alarms)
@@ -239,6 +240,7 @@ class Agent:
             counts=self.counts,
             resume_ms=resume_ms,
             heartbeat=watch.heartbeat,
+            on_commit=first_minutes.on_commit,
             flush_policy=FlushPolicy(self._config.store.flush, core.schedule.first_ms),
             viewers=self._viewers,
             listener=listener,
@@ -269,6 +271,7 @@ class Agent:
         """Let the sinks send the messages that are due, for at most DRAIN_S, and mark delivered rows."""
         for unit in units:
             unit.runner.sink.finish()
+        _log.info("stopping: waiting for brokers to confirm what is due, for at most %g s", DRAIN_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 for unit in units:
@@ -288,7 +291,7 @@ class Agent:
             session_expiry_s=WEEK_S if parts.keeps_session(unit.stream) else 0,
             count=self._count(unit, "source"),
             role=parts.role(unit.stream, "source"),
-            login_hint=parts.login_hint("source", unit.links.source),
+            login_hint=parts.login_hint("source", unit.stream),
         )
 
     async def _keep_sink(self, unit: Unit) -> None:
@@ -305,7 +308,7 @@ class Agent:
             entropy=self._environment.entropy,
             count=self._count(unit, "sink"),
             role=parts.role(unit.stream, "sink"),
-            login_hint=parts.login_hint("sink", unit.links.sink),
+            login_hint=parts.login_hint("sink", unit.stream),
         )
 
     async def _keep_page(

@@ -24,10 +24,16 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
         schedule = config.schedule(stream, config.others_per_day(settings, stream))
         terms, name = schedule.usual, f"stream {stream.name}"
         source = stream.source
-        yield f"{name}: reads {source.topic} from {source.url}, profile {source.profile}"
+        kind = str(source.kind).replace("_", " ")
+        yield (
+            f"{name}: reads {kind} in {source.unit} from {source.url}, topic {source.topic},"
+            f" profile {source.profile}"
+        )
         yield f"{name}: hides {energy(terms.hides_wh)} {_where(terms)}"
         yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield f"{name}: {_first_number(schedule, now_ms)}"
+    if settings.page is not None:
+        yield f"page: http://{settings.page.listen}"
 
 
 def _where(terms: Terms) -> str:

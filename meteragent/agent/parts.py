@@ -36,7 +36,7 @@ class Links(NamedTuple):
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
-        sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
+        sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
         return cls(source, sink, key)
 
 
@@ -101,10 +101,14 @@ def role(stream: settings.Stream, side: str) -> str:
     return side if stream.name == "main" else f"{side} of stream {stream.name}"
 
 
-def login_hint(side: str, endpoint: Endpoint) -> str:
+def login_hint(side: str, stream: settings.Stream) -> str:
     """Return the hint that is logged if a broker refuses the user name and password of a source or sink."""
-    verb = "set" if endpoint.username is None else "check"
-    return f"{verb} {side}.username and {side}.password_file"
+    broker = stream.source if side == "source" else settings.sink_broker(stream)
+    if broker.username is None:
+        return f"set {side}.username and {side}.password_file"
+    if side == "sink" and stream.sink.username is None:
+        return "check source.username and source.password_file, or set sink.username and sink.password_file"
+    return f"check {side}.username and {side}.password_file"
 
 
 def budget(stream: settings.Stream) -> Budget | None:

@@ -199,6 +199,7 @@ class Runner:
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
     listener   the detection of other agents that release the same meters
+    on_commit  a function that is called with the new rows of each commit
     """
 
     pipeline: Pipeline
@@ -214,6 +215,7 @@ class Runner:
     flush_policy: FlushPolicy = WRITE_AT_ONCE
     viewers: Viewers = field(default_factory=Viewers)
     listener: Listener | None = None
+    on_commit: Callable[[Sequence[outbox.WaitingRow]], None] = lambda _: None
 
     async def run(self) -> None:
         """Run until cancelled; any exception must end the process."""
@@ -289,6 +291,7 @@ class Runner:
             rows = await self.store.persist(effects.commit, row_ids, self.budget)
             self.sink.note_marked(row_ids)
             if rows:
+                self.on_commit(rows)
                 self.sink.take(rows)
 
     async def _time(self) -> int:

@@ -14,8 +14,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from meteragent import __version__
+from meteragent import config as settings
 from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
+from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.intake_health import IntakeHealth
 from meteragent.agent.metrics import StreamVitals, Vitals
 from meteragent.agent.notify import Notify
@@ -49,26 +51,29 @@ class StreamWatch:
 
     def __init__(
         self,
-        name: str,
+        stream: settings.Stream,
         pipeline: Pipeline,
         sink: Sink,
         intake_health: IntakeHealth,
         clock: SteadyClock,
-        shard: str | None,
+        first_minutes: FirstMinutes,
     ) -> None:
-        self.name = name
-        self.shard = shard
+        self.name = stream.name
+        self.shard = None if stream.source.shard is None else str(stream.source.shard)
         self.heartbeat_s = _now_s()
         self.up = {"source": False, "sink": False}
         self._pipeline = pipeline
         self._sink = sink
         self._intake_health = intake_health
         self._clock = clock
+        self._first_minutes = first_minutes
 
     def heartbeat(self) -> None:
         """Record a round of the runner."""
         self.heartbeat_s = _now_s()
-        self._intake_health.update(self._clock.newest_ms, connected=self.up["source"])
+        now_ms, connected = self._clock.newest_ms, self.up["source"]
+        self._intake_health.update(now_ms, connected=connected)
+        self._first_minutes.update(now_ms, self._sink.unmarked_ids, connected=connected)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the stream's intake; a shard of a fleet without meters has none."""

@@ -85,7 +85,14 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
     started_s = loop.time()
     loop.add_signal_handler(signal.SIGINT, stop.set)
     watching = asyncio.ensure_future(
-        mqtt.watch(endpoint, "discover", [options.topic], listener.on_message, entropy=os.urandom)
+        mqtt.watch(
+            endpoint,
+            "discover",
+            [options.topic],
+            listener.on_message,
+            entropy=os.urandom,
+            login_hint="set --username and --password-file, or check them",
+        )
     )
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait({watching, stopped}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -12,6 +12,7 @@ from typing import Any
 
 from meteragent import config as settings
 from meteragent import mqtt
+from meteragent.agent.parts import login_hint
 from meteragent.cli import common
 from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import LinkError
@@ -84,11 +85,21 @@ def _key(stream: settings.Stream) -> bytes | None:
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
     """Return the coroutines that listen to a stream's source and its sink; raises ConfigError."""
     source = settings.endpoint("source", stream.source.url, stream.source)
-    sink = settings.endpoint("sink", settings.sink_url(stream), stream.sink)
+    sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filter, sink_filter = stream_view.filters
     return [
-        mqtt.watch(source, "tap", [source_filter], partial(view.raw, stream_view), entropy=os.urandom),
-        mqtt.watch(sink, "tap", [sink_filter], partial(view.released, stream_view), entropy=os.urandom),
+        mqtt.watch(
+            endpoint,
+            "tap",
+            [topic_filter],
+            on_message,
+            entropy=os.urandom,
+            login_hint=login_hint(side, stream),
+        )
+        for side, endpoint, topic_filter, on_message in (
+            ("source", source, source_filter, partial(view.raw, stream_view)),
+            ("sink", sink, sink_filter, partial(view.released, stream_view)),
+        )
     ]
 
 

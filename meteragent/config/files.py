@@ -4,7 +4,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from meteragent.config.model import Broker, Config
+from meteragent.config.model import Broker, Config, Stream
 from meteragent.domain.errors import ConfigError
 from meteragent.mqtt import Endpoint
 
@@ -65,6 +65,35 @@ def _mode(path: Path) -> int:
         return path.stat().st_mode
     except OSError:
         return 0
+
+
+_IDENTITY = ("username", "password_file", "cert_file", "key_file")
+"""The keys by which a client identifies itself: a sink inherits all of them, or none."""
+
+
+def sink_broker(stream: Stream) -> Broker:
+    """Return how to connect to the sink's broker; on the source's broker, missing keys are the source's.
+
+    A sink without a user name and without a certificate logs in as the source does. A sink with either of
+    them has a login of its own, and inherits no part of the source's.
+    """
+    source, sink = stream.source, stream.sink
+    if not _is_source_broker(stream):
+        return sink
+    names = [] if any(getattr(sink, key) is not None for key in _IDENTITY) else list(_IDENTITY)
+    names += [key for key in ("ca_file", "protocol") if key not in sink.model_fields_set]
+    return sink.model_copy(update={key: getattr(source, key) for key in names})
+
+
+def _is_source_broker(stream: Stream) -> bool:
+    """Return whether the sink's broker is the source's."""
+    if stream.sink.url is None:
+        return True
+    try:
+        source, sink = Endpoint.parse(stream.source.url), Endpoint.parse(stream.sink.url)
+    except ValueError:
+        return False
+    return source == sink
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:

@@ -1,17 +1,17 @@
 """The loop that connects, serves, and connects again: its pauses, and the version of MQTT."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Final, NoReturn
 
 from meteragent.domain.errors import LinkError
+from meteragent.mqtt.connection_log import STABLE_S, ConnectionLog
 from meteragent.mqtt.endpoint import Endpoint, Version
 from meteragent.mqtt.packets import Will
 from meteragent.mqtt.session import (
     Count,
     Link,
-    LoginRefused,
     NoConnack,
     OnDelivered,
     OnMessage,
@@ -26,11 +26,7 @@ Entropy = Callable[[int], bytes]
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
 """The upper limits of the first and of the longest pause."""
-STABLE_S: Final = 30.0
-"""The lifetime of a connection after which the pauses start again at the shortest."""
 WEEK_S: Final = 7 * 86_400
-
-_log = logging.getLogger(__name__)
 
 
 def _ignore(*_: object) -> None:
@@ -67,8 +63,8 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `timeout_s`
     each wait for an answer. `on_refused` is called for each publication that the broker refuses (MQTT 5
     only); without it, or if the refusal does not concern a topic, a refusal ends the connection. `on_failed`
-    is called with the reason when a connection ends or cannot be made. `role` precedes the broker's address
-    in the log; `login_hint` is logged if the broker refuses the user name and password.
+    is called with the reason when a connection ends or cannot be made. `role` precedes the address in the log
+    (`ConnectionLog`); `login_hint` is logged if the broker refuses the user name and password.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -86,21 +82,21 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
         will=will,
     )
     backoff, versions = Backoff(entropy), _Versions(endpoint.version)
-    while True:
-        session = Session(link, versions.next)
-        lifetime_s, reason = await _one_connection(link.name, session, serve)
-        versions.note_attempt(reason, has_worked=session.accepted)
-        if lifetime_s is not None:
-            count("lost")
-        on_failed(reason)
-        hint = f": {login_hint}" if login_hint and isinstance(reason, LoginRefused) else ""
-        delay_s = backoff.delay_s(lifetime_s or 0.0)
-        _log.warning("%s: %s%s; next try in %.1f s", link.name, reason, hint, delay_s)
-        await asyncio.sleep(delay_s)
+    with closing(ConnectionLog(link.name, login_hint)) as log:
+        while True:
+            session = Session(link, versions.next)
+            lifetime_s, reason = await _one_connection(log, session, serve)
+            versions.note_attempt(reason, has_worked=session.accepted)
+            if lifetime_s is not None:
+                count("lost")
+            on_failed(reason)
+            delay_s = backoff.delay_s(lifetime_s or 0.0)
+            log.failed(reason, lifetime_s or 0.0, delay_s)
+            await asyncio.sleep(delay_s)
 
 
 async def _one_connection(
-    name: str, session: Session, serve: Callable[[Session], Awaitable[None]]
+    log: ConnectionLog, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
     """Open, serve and close one session; return its lifetime (None: not opened) and the reason of its end."""
     now_s = asyncio.get_running_loop().time
@@ -108,7 +104,7 @@ async def _one_connection(
     try:
         await session.open()
         opened_s = now_s()
-        _log.info("%s: connected with MQTT %s", name, "5" if session.version == 5 else "3.1.1")
+        log.connected("5" if session.version == 5 else "3.1.1")
         await session.run(serve)
     except LinkError as reason:
         return None if opened_s is None else now_s() - opened_s, reason

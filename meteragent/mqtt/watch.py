@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt.endpoint import Endpoint
 from meteragent.mqtt.reconnect import Entropy, keep_connected
-from meteragent.mqtt.session import Session, Token
+from meteragent.mqtt.session import LoginRefused, Session, Token
 
 OnMessage = Callable[[str, bytes, bool], None]
 """A function that is called with topic, payload and the retain flag."""
@@ -27,13 +27,15 @@ async def watch(
     *,
     entropy: Entropy,
     on_listening: Callable[[], None] = lambda: None,
+    login_hint: str = "",
 ) -> NoReturn:
     """Pass messages that match topic filters to `on_message` until cancelled; reconnect after a loss.
 
     `on_listening` is called when the broker has granted all filters. Raises LinkError if the broker cannot be
-    reached or refuses the client before it has granted them.
+    reached or refuses the client before it has granted them; the text of a refused login ends with
+    `login_hint`.
     """
-    watcher = _Watcher(filters, on_message, on_listening)
+    watcher = _Watcher(filters, on_message, on_listening, login_hint)
     await keep_connected(
         endpoint,
         f"meteragent-{name}-{entropy(6).hex()}",
@@ -42,6 +44,7 @@ async def watch(
         on_message=watcher.take,
         on_failed=watcher.failed,
         session_expiry_s=0,
+        login_hint=login_hint,
     )
 
 
@@ -49,11 +52,12 @@ class _Watcher:
     """The callbacks of one `watch`, for all its connections."""
 
     def __init__(
-        self, filters: Sequence[str], on_message: OnMessage, on_listening: Callable[[], None]
+        self, filters: Sequence[str], on_message: OnMessage, on_listening: Callable[[], None], login_hint: str
     ) -> None:
         self._filters = filters
         self._on_message = on_message
         self._on_listening = on_listening
+        self._login_hint = login_hint
         self._session: Session | None = None
         self._has_listened = False
         self._failures = 0
@@ -73,4 +77,6 @@ class _Watcher:
     def failed(self, reason: LinkError) -> None:
         self._failures += 1
         if not self._has_listened and self._failures >= ATTEMPTS:
+            if self._login_hint and isinstance(reason, LoginRefused):
+                raise LoginRefused(f"{reason}: {self._login_hint}")
             raise reason

@@ -156,7 +156,7 @@ def _leaves(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     if part.guarantee.is_archive:
         return _leaves_of_an_archive(part)
-    broker = address("sink", config.sink_url(stream), stream.sink, None)
+    broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
     keyed = stream.sink.pseudonym_key_file is not None
     identity = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
     latest, by_id = descriptor.topics(stream.sink.topic, "<id>")

@@ -106,7 +106,10 @@ def _lock_file(path: Path, name: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise StoreInUse(f"{path}: another agent has it open") from None
+        raise StoreInUse(
+            f"{path.absolute()}: another agent has it open: stop that agent, or set another store.path if"
+            " this one reads other meters"
+        ) from None
     return descriptor
 
 

@@ -37,7 +37,7 @@ def test_it_says_what_is_read_hidden_and_sent(tmp_path: Path) -> None:
     )
     assert lines[:4] == [
         f"meteragent {__version__}; store {tmp_path}/x.db",
-        "stream main: reads meters/{meter}/power from mqtt://here:1884, profile json",
+        "stream main: reads power in W from mqtt://here:1884, topic meters/{meter}/power, profile json",
         "stream main: hides 50 Wh within any slot of 30min",
         "stream main: sends to mqtts://there, topic private/{meter}/power",
     ]
@@ -86,6 +86,13 @@ def test_each_stream_has_its_lines() -> None:
     text = streams(("one", "in/{meter}", "'a/{meter}'"), ("two", "on/{meter}", "'b/{meter}'"))
     lines = list(banner.lines(config.parse(text), NOW))
     assert [line.split(":")[0] for line in lines[1:]] == ["stream one"] * 4 + ["stream two"] * 4
+
+
+def test_the_address_of_the_page_is_logged() -> None:
+    """A browser on this machine opens it as it stands."""
+    for keys, address in (("", "127.0.0.1:8321"), ("listen = 'localhost:9000'", "localhost:9000")):
+        lines = list(banner.lines(config.parse(f"{written()}[page]\n{keys}\n"), NOW))
+        assert lines[-1] == f"page: http://{address}"
 
 
 async def test_it_is_logged_once_before_anything_is_connected(

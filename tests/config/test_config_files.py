@@ -6,7 +6,7 @@ import pytest
 
 from meteragent import config
 from meteragent.config.model import Broker
-from tests.support.configurations import refused
+from tests.support.configurations import refused, written
 
 SECRET = "open-sesame"
 
@@ -62,3 +62,44 @@ def test_a_password_is_text_and_never_shown(tmp_path: Path) -> None:
     error = refused(lambda: config.endpoint("source", "mqtt://host", broker))
     assert (error.key, error.found) == ("source.password_file", f"{path}: not UTF-8")
     assert SECRET not in str(error)
+
+
+# The login of a sink
+
+
+def sink_broker(source: str, sink: str) -> Broker:
+    """How a sink connects, from more lines of the two sections."""
+    return config.sink_broker(config.parse(written(source=source, sink=sink)).stream[0])
+
+
+LOGIN = "username = 'u'\npassword_file = '/p'\nprotocol = '3.1.1'"
+
+
+@pytest.mark.parametrize(
+    ("url", "sink"),
+    [
+        ("mqtt://here", ""),
+        ("mqtt://here", "url = 'mqtt://here:1883'"),
+        ("mqtt://here", "url = 'mqtt://here/'"),
+    ],
+)
+def test_a_sink_on_the_source_s_broker_logs_in_as_the_source_does(url: str, sink: str) -> None:
+    """Its address may be left out or repeated, in any spelling: what it lacks is the source's."""
+    broker = sink_broker(f"url = '{url}'\n{LOGIN}", sink)
+    assert (broker.username, broker.password_file, broker.protocol) == ("u", Path("/p"), "3.1.1")
+
+
+def test_a_sink_with_a_login_of_its_own_inherits_no_part_of_the_source_s() -> None:
+    """Another user never gets the source's password, nor a user name beside its certificate."""
+    broker = sink_broker(LOGIN, "username = 'v'\nprotocol = '5'")
+    assert (broker.username, broker.password_file, broker.protocol) == ("v", None, "5")
+    source = f"url = 'mqtts://here'\nca_file = '/a'\n{LOGIN}"
+    broker = sink_broker(source, "cert_file = '/c'")
+    assert (broker.username, broker.password_file, broker.ca_file) == (None, None, Path("/a"))
+
+
+@pytest.mark.parametrize("sink", ["mqtt://there", "mqtt://here:1884", "mqtts://here:1883"])
+def test_a_sink_on_another_broker_never_gets_the_source_s_password(sink: str) -> None:
+    """Another host, another port or another scheme is another broker."""
+    broker = sink_broker(f"url = 'mqtt://here:1883'\n{LOGIN}", f"url = '{sink}'")
+    assert (broker.username, broker.password_file, broker.protocol) == (None, None, "auto")

@@ -182,9 +182,12 @@ def test_what_is_refused_is_acknowledged(run: Run) -> None:
 
 
 def test_only_totals_are_logged(run: Run) -> None:
-    """The log holds the settings, connections and totals: no payload, no meter, no time of anything."""
+    """The log holds settings, connections, beginnings, totals: no payload, no meter, no time of anything."""
     begun = r"INFO meteragent [^\n]+\n(INFO stream main: [^\n]+\n){4}"
     connected = r"(INFO (source|sink) 127\.0\.0\.1:\d+: connected with MQTT 5\n){2}"
-    assert re.fullmatch(begun + connected + r"INFO totals: (\w+=\d+ ?)+\n", run.log)
+    first = r"INFO stream main: the first reading has arrived\n"
+    first += r"INFO stream main: the first number has left, [^\n]+\n"
+    ended = r"INFO stopping: [^\n]+\nINFO totals: (\w+=\d+ ?)+\n"
+    assert re.fullmatch(begun + connected + first + ended, run.log)
     for trace in (CANARY, "13371337", HOME, str(START_MS)[:6]):
         assert trace not in run.log

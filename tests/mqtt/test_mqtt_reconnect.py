@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meteragent.mqtt import Backoff, Endpoint
+from meteragent.mqtt.connection_log import STABLE_S
 from meteragent.mqtt.endpoint import Version
-from meteragent.mqtt.reconnect import CEILING_S, FLOOR_S, STABLE_S
+from meteragent.mqtt.reconnect import CEILING_S, FLOOR_S
 from tests.support.fake_broker import PUBLISH, FakeBroker, Script, Wire
 from tests.support.mqtt_peer import connected, soon
 
@@ -126,8 +127,9 @@ async def test_a_broker_that_never_answers_is_given_up() -> None:
         assert peer.counts == []
 
 
-async def test_a_broker_that_is_not_there_is_waited_for() -> None:
+async def test_a_broker_that_is_not_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused TCP connection is an attempt like any other, and not counted as lost."""
+    monkeypatch.setattr("meteragent.mqtt.connection_log.SUMMARY_S", 0.0)
     async with FakeBroker(accept) as broker:
         url = broker.url
     async with connected(
@@ -175,7 +177,8 @@ def test_the_pause_starts_over_only_after_a_connection_that_stood(stood_s: float
 
 async def test_a_connection_that_stood_makes_the_next_pause_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause is given how long the connection stood."""
-    monkeypatch.setattr("meteragent.mqtt.reconnect.STABLE_S", 0.02)
+    for module in ("reconnect", "connection_log"):
+        monkeypatch.setattr(f"meteragent.mqtt.{module}.STABLE_S", 0.02)
 
     async def script(wire: Wire) -> None:
         await wire.accept()

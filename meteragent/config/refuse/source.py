@@ -1,5 +1,6 @@
 """Refusals of a source and of what must fit it: names, brokers, kinds, devices, formats."""
 
+from meteragent.config.files import sink_broker as broker_of_sink
 from meteragent.config.files import wrong_address
 from meteragent.config.model import Source, Stream
 from meteragent.config.refuse.check import Problems, reads
@@ -21,10 +22,10 @@ def source_broker(stream: Stream) -> Problems:
     yield from wrong_address("source", stream.source.url, stream.source)
 
 
-@reads("source.url", *(f"sink.{key}" for key in _BROKER))
+@reads(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
 def sink_broker(stream: Stream) -> Problems:
     """Yield keys that do not form the address of a broker to send to."""
-    yield from wrong_address("sink", sink_url(stream), stream.sink)
+    yield from wrong_address("sink", sink_url(stream), broker_of_sink(stream))
 
 
 @reads("source.kind", "source.unit")

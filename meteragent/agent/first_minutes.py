@@ -1,0 +1,99 @@
+"""What the log says of a stream's beginning: its first reading, its first number, and why neither comes.
+
+A line holds no value, no count and no meter's name: it says only that something has begun (law 4). After the
+first reading `health` reports when nothing arrives.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+
+from meteragent import config as settings
+from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
+from meteragent.domain.grid import duration_text
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
+from meteragent.store.outbox import WaitingRow
+
+FIRST_MS = MINUTE_MS
+"""How long a connected stream may be without a usable reading before this is logged; then it doubles."""
+LONGEST_MS = HOUR_MS
+"""The longest time between two such lines."""
+STEP_MS = MINUTE_MS
+"""The largest step of the clock that counts as waiting; after a longer step, the clock was set."""
+
+_CLOCK = {"refused_ahead", "late"}
+"""Reasons that point to a wrong clock."""
+_NO_READING = (*REFUSALS, "retained", "other", "late", "duplicate", "shed", "oversized")
+"""Counters of messages that give no reading."""
+
+_log = logging.getLogger("meteragent")
+
+
+class FirstMinutes:
+    """The beginning of one stream; `update` is called in every round of its runner."""
+
+    def __init__(self, stream: settings.Stream, counts: Counts, now_ms: int) -> None:
+        self._name, self._topic, self._url = stream.name, stream.source.topic, stream.source.url
+        self._is_shard = stream.source.shard is not None
+        self._counts = counts
+        self._updated_ms = now_ms
+        self._waited_ms, self._pause_ms, self._due_ms = 0, FIRST_MS, FIRST_MS
+        self._has_reading = self._has_left = False
+        self._row: int | None = None
+
+    def on_commit(self, rows: Sequence[WaitingRow]) -> None:
+        """Note the rows of a commit: the first one that is not retained is the first number."""
+        if self._row is None:
+            self._row = next((row.id for row in rows if not row.retain), None)
+
+    def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
+        """Log what has begun since the last update, or why nothing begins."""
+        elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
+        self._updated_ms = now_ms
+        if not self._has_left and self._row in confirmed:
+            self._has_left = True
+            _log.info("stream %s: the first number has left, and the broker has confirmed it", self._name)
+        if self._has_reading:
+            return
+        if self._counts["accepted"] or self._counts["early"]:
+            self._has_reading = True
+            _log.info("stream %s: the first reading has arrived", self._name)
+        elif connected:
+            self._waited_ms += elapsed_ms
+            if self._waited_ms >= self._due_ms:
+                self._pause_ms = min(2 * self._pause_ms, LONGEST_MS)
+                self._due_ms = self._waited_ms + self._pause_ms
+                self._warn()
+
+    def _warn(self) -> None:
+        """Log that no reading has come, and why; a shard of a fleet may have no meters."""
+        waited = duration_text(self._waited_ms // MINUTE_MS * MINUTE_MS)
+        names = sorted(filter(self._counts.get, _NO_READING), key=lambda name: -self._counts[name])
+        if names:
+            _log.warning(
+                "stream %s: messages arrive on %s, but none of them was a reading in %s: %s. %s",
+                self._name,
+                self._topic,
+                waited,
+                "; ".join(f"{COUNTERS[name]} ({name})" for name in names),
+                self._cure(names),
+            )
+        elif not self._is_shard:
+            _log.warning(
+                "stream %s: no message arrived on %s in %s. Check that the meter is on, source.topic, and "
+                "that this user may read it: `meteragent discover --url %s` lists what the broker sends.",
+                self._name,
+                self._topic,
+                waited,
+                self._url,
+            )
+
+    def _cure(self, names: Sequence[str]) -> str:
+        """Return what to do about the most frequent reasons."""
+        if names[0] in _CLOCK:
+            return "Check the clocks of this machine (`timedatectl`) and of the meter."
+        if names[0] == "retained":
+            return "The meter itself sends nothing: check that it is on and connected."
+        return (
+            "Compare source.profile, source.value and source.topic with the messages: `meteragent tap` shows "
+            "why each is refused, `meteragent discover` proposes a configuration."
+        )

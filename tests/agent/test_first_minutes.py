@@ -1,0 +1,187 @@
+"""What the log says of a stream's beginning: its first reading, its first number, and why neither comes."""
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from meteragent import config
+from meteragent.agent.first_minutes import FirstMinutes
+from meteragent.domain.counters import Counts
+from meteragent.domain.units import MINUTE_MS
+from meteragent.store.outbox import WaitingRow
+from tests.support.agent_world import START_MS, STREAM, World, quick
+from tests.support.configurations import written
+
+SECOND_MS = 1000
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> World:
+    """A world whose agent looks at its clock every 2 ms, with its log kept."""
+    caplog.set_level(logging.INFO, "meteragent")
+    return quick(tmp_path, monkeypatch)
+
+
+class Beginning:
+    """A stream's first minutes, with counters and a clock of a test."""
+
+    def __init__(self, **sections: str) -> None:
+        self.counts = Counts()
+        self.now_ms = START_MS
+        self.first = FirstMinutes(config.parse(written(**sections)).stream[0], self.counts, START_MS)
+
+    def seconds(self, count: int, *reasons: str, connected: bool = True) -> None:
+        """Let seconds pass, in each of which one message is counted for each reason."""
+        for _ in range(count):
+            for reason in reasons:
+                self.counts.add(reason)
+            self.now_ms += SECOND_MS
+            self.first.update(self.now_ms, (), connected=connected)
+
+
+# Through the agent ------------------------------------------------------------------------------
+
+
+async def test_the_first_reading_and_the_first_number_are_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first number counts when the broker has confirmed it, not when it is due."""
+    async with world.running():
+        for _ in range(5):
+            world.sides["source"].send(100, time_ms=world.now_ms)
+            await world.settle()
+            world.now_ms += SECOND_MS
+            await world.settle()
+        assert caplog.messages.count("stream main: the first reading has arrived") == 1
+        assert not any("first number has left" in line for line in caplog.messages)
+        await world.records(2)
+        await world.settle()
+    [line] = [line for line in caplog.messages if "first number has left" in line]
+    assert line == "stream main: the first number has left, and the broker has confirmed it"
+
+
+async def test_a_wrong_profile_is_logged_after_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line says what is wrong with the messages, and shows none of them."""
+    async with world.running(STREAM.format("", "").replace('"1s"', '"30min"')):
+        for _ in range(7):
+            world.sides["source"].session.send(world.sides["source"], b'{"apower":31234}', "meters/m/power")
+            await world.settle()
+            world.now_ms += 10 * SECOND_MS
+            await world.settle()
+    [line] = [line for line in caplog.messages if "none of them was a reading" in line]
+    assert line.startswith(
+        "stream main: messages arrive on meters/{meter}/power, but none of them was a reading in 1 min:"
+        " the payload lacks the value or the time (refused_missing). Compare source.profile"
+    )
+    assert "31234" not in caplog.text
+    assert not re.search(r"meters/m\b", caplog.text)
+
+
+async def test_a_stop_is_answered_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C is followed by what the agent waits for, and for how long at most."""
+    async with world.running():
+        world.sides["source"].send(100)
+        await world.settle()
+    assert any(line.startswith("stopping: waiting for brokers to confirm") for line in caplog.messages)
+
+
+# Alone ------------------------------------------------------------------------------------------
+
+
+def test_silence_is_logged_with_doubling_pauses(caplog: pytest.LogCaptureFixture) -> None:
+    """After 1 minute, then 2, 4, 8 and so on minutes later, at most an hour apart."""
+    beginning, after = Beginning(source='url = "mqtt://here:1884"'), []
+    for minute in range(1, 251):
+        caplog.clear()
+        beginning.seconds(60)
+        after += [minute] * len(caplog.messages)
+    assert after == [1, 3, 7, 15, 31, 63, 123, 183, 243]
+    caplog.clear()
+    Beginning(source='url = "mqtt://here:1884"').seconds(60)
+    [line] = caplog.messages
+    assert line == (
+        "stream main: no message arrived on meters/{meter}/power in 1 min. Check that the meter is on,"
+        " source.topic, and that this user may read it: `meteragent discover --url mqtt://here:1884` lists"
+        " what the broker sends."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reasons", "named", "cure"),
+    [
+        (("other",), "messages of the device that do not contain the quantity (other)", "tap"),
+        (("retained",), "(retained)", "check that it is on and connected"),
+        (("refused_ahead",), "(refused_ahead)", "timedatectl"),
+        (("late",), "(late)", "timedatectl"),
+    ],
+)
+def test_each_reason_has_a_cure(
+    reasons: tuple[str, ...], named: str, cure: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What must be changed depends on why messages do not count."""
+    Beginning().seconds(60, *reasons)
+    [line] = caplog.messages
+    assert named in line
+    assert cure in line
+
+
+def test_the_most_frequent_reason_comes_first_without_counts(caplog: pytest.LogCaptureFixture) -> None:
+    """How many messages arrived reveals when a home is busy, so only the order is logged (law 4)."""
+    beginning = Beginning()
+    beginning.seconds(7, "refused_json")
+    beginning.seconds(53, "refused_empty")
+    [line] = caplog.messages
+    assert line.index("(refused_empty)") < line.index("(refused_json)")
+    assert not re.search(r"\b(7|53|60)\b", line)
+
+
+def test_a_reading_ends_the_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """Afterwards `health` reports a silence; a reading before the first window counts, too."""
+    caplog.set_level(logging.INFO, "meteragent")
+    for counter in ("accepted", "early"):
+        beginning = Beginning()
+        caplog.clear()
+        beginning.seconds(70, "refused_json")
+        beginning.seconds(1, counter)
+        beginning.seconds(3600, "refused_json")
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_time_without_a_connection_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    """The connection has its own lines; a large step of the clock is not a wait."""
+    beginning = Beginning()
+    beginning.seconds(600, connected=False)
+    beginning.seconds(59)
+    assert caplog.messages == []
+    beginning.seconds(1)
+    assert len(caplog.messages) == 1
+    beginning.now_ms += 100 * MINUTE_MS
+    beginning.seconds(1)
+    assert len(caplog.messages) == 1
+
+
+def test_a_shard_without_meters_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Small fleets may leave an agent without meters, and messages of the other agents' meters are normal."""
+    beginning = Beginning(source='shard = "0/2"')
+    beginning.seconds(600, "other_shard")
+    assert caplog.messages == []
+
+
+def test_a_descriptor_is_not_the_first_number(caplog: pytest.LogCaptureFixture) -> None:
+    """Descriptors are retained, and leave before the record."""
+    caplog.set_level(logging.INFO, "meteragent")
+    beginning = Beginning()
+    beginning.first.on_commit([WaitingRow(1, 0, "x/privacy", b"", retain=True)])
+    beginning.first.update(START_MS, {1}, connected=True)
+    assert caplog.messages == []
+    beginning.first.on_commit([WaitingRow(2, 0, "x", b"", retain=False)])
+    beginning.first.on_commit([WaitingRow(3, 0, "x", b"", retain=False)])
+    beginning.first.update(START_MS, {1, 3}, connected=True)
+    assert caplog.messages == []
+    for _ in range(2):
+        beginning.first.update(START_MS, {2}, connected=True)
+    assert len(caplog.messages) == 1

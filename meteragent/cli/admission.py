@@ -1,5 +1,7 @@
 """The decision which streams may run: those whose promise holds for loads or that are accepted, and old ones.
 
+All files that the configuration names must be readable.
+
 A stream that is in the store continues with a warning, so that neither an update nor a damaged store can
 stop it.
 """
@@ -24,12 +26,12 @@ def stored_streams(path: Path) -> set[str]:
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return the refusals, and the refusals that are only warnings because their stream has run before."""
-    missing_extras = config.missing_extras(settings)
+    missing = [*config.missing_extras(settings), *config.unreadable(settings)]
     if not config.refusals(settings):
-        return missing_extras, []
+        return missing, []
     running = _running(settings)
     new_streams = {stream.name for stream in settings.stream} - running
-    return [*config.refusals(settings, running), *missing_extras], config.refusals(settings, new_streams)
+    return [*config.refusals(settings, running), *missing], config.refusals(settings, new_streams)
 
 
 def refused(path: Path, settings: config.Config, out: TextIO) -> bool:

@@ -22,22 +22,27 @@ def run(options: argparse.Namespace) -> int:
 
         print(markdown.page(settings, events, _stored_terms(settings.store.path)), end="")
     else:
-        names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
-        guarantees = [
-            guarantee.of(
-                stream,
-                events,
-                names,
-                config.others_per_day(settings, stream),
-                archived=archived,
-                tariffs=config.tariffs(settings, stream),
-            )
-            for stream in settings.stream
-        ]
+        guarantees = _guarantees(settings, events)
         if not options.json:
             return _print_text(guarantees, settings, options.config)
         print(facts.as_json(guarantees))
     return common.EXIT_CONFIG if admission.refused(options.config, settings, sys.stderr) else 0
+
+
+def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
+    """Return what each stream promises."""
+    names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
+    return [
+        guarantee.of(
+            stream,
+            events,
+            names,
+            config.others_per_day(settings, stream),
+            archived=archived,
+            tariffs=config.tariffs(settings, stream),
+        )
+        for stream in settings.stream
+    ]
 
 
 def _print_text(guarantees: Sequence[guarantee.Guarantee], settings: config.Config, path: Path) -> int:

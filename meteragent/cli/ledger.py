@@ -10,6 +10,7 @@ from meteragent.cli import common
 from meteragent.domain import grid
 from meteragent.domain.figures import exact, figures
 from meteragent.domain.terms import Terms
+from meteragent.report.format import energy
 from meteragent.store import accept_moved, ledger, read_only, restore_at, view
 
 
@@ -40,12 +41,25 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if unknown is not None:
         print(f"What was spent before {unknown} is not known: the store was lost or restored.")
-    heads = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)")
-    for row in (heads, *(row.values() for row in rows)):
-        print("{:<20} {:<10} {:<12} {:>7}  {}".format(*row))
+    terms_of = {stream.name: config.terms(stream) for stream in settings.stream}
+    table = [(*row.values(), _level(charges, terms_of)) for row, charges in zip(rows, charged, strict=True)]
+    heads = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)", "LEVEL")
+    for row in (heads, *table):
+        print("{:<20} {:<10} {:<12} {:>7}  {:<14} {}".format(*row))
+    for name, terms in terms_of.items():
+        print(f"LEVEL of stream {name}: for a change of {energy(terms.hides_wh)} in each window.")
     for meter, level in levels.items():
         print(f"{meter}: a change costs a level of at most {figures(level)} for each kWh that it moves.")
     return 0
+
+
+def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
+    """Return the level of a row at the radius that is now configured; unknown for another stream's row.
+
+    Levels at different radii do not add (law 6), so this is epsilon times one radius.
+    """
+    terms = terms_of.get(charges.stream)
+    return "-" if terms is None else figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
 
 
 def _largest(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from meteragent.config.accept import missing_extras, refusals
 from meteragent.config.accept import warnings as load_warnings
-from meteragent.config.files import endpoint, exposed, read_secret, reason, sink_broker
+from meteragent.config.files import endpoint, exposed, read_secret, reason, sink_broker, unreadable
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
@@ -58,6 +58,7 @@ __all__ = [
     "tariffs",
     "terms",
     "topic_of",
+    "unreadable",
 ]
 
 

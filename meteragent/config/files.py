@@ -67,6 +67,30 @@ def _mode(path: Path) -> int:
         return 0
 
 
+def unreadable(config: Config) -> list[ConfigError]:
+    """Return the refusal of each file that `run` needs and that this user cannot read, or that is empty."""
+    refusals: dict[str, ConfigError] = {}
+    for key, path in _files(config):
+        try:
+            read_secret(key, path)
+        except ConfigError as error:
+            refusals.setdefault(key, error)
+    return list(refusals.values())
+
+
+def _files(config: Config) -> Iterator[tuple[str, Path]]:
+    """Yield the key and the path of each file that `run` reads."""
+    for place, stream in enumerate(config.stream):
+        for section in ("source", "sink"):
+            table: Broker = getattr(stream, section)
+            for key in ("ca_file", "cert_file", *_SECRETS):
+                path = getattr(table, key, None)
+                if path is not None:
+                    yield f"{config.prefix(place)}{section}.{key}", path
+    if config.page is not None and config.page.token_file is not None:
+        yield "page.token_file", config.page.token_file
+
+
 _IDENTITY = ("username", "password_file", "cert_file", "key_file")
 """The keys by which a client identifies itself: a sink inherits all of them, or none."""
 

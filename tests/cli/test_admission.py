@@ -168,3 +168,17 @@ def test_run_starts_a_stream_that_has_run_before(tmp_path: Path) -> None:
         assert running.wait(60) in (0, -15)
     with sqlite3.connect(tmp_path / "store.db") as connection:
         assert connection.execute("SELECT count(*) FROM mark").fetchone() == (1,)
+
+
+def test_a_password_file_that_is_missing_is_found_by_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `check` accepts, `run` can start: a missing file is refused with its line, key and path."""
+    keys = "source.kind = 'power'\nsource.unit = 'W'\nsource.username = 'u'\n"
+    keys += f"source.password_file = '{tmp_path / 'p'}'"
+    path = write(tmp_path, keys)
+    assert main(["check", str(path)]) == 78
+    error = capsys.readouterr().err
+    assert f"{path}:6: source.password_file: found {tmp_path}/p: no such file or directory" in error
+    (tmp_path / "p").write_text("hush")
+    assert main(["check", str(path)]) == 0

@@ -214,18 +214,31 @@ def spend(path: Path) -> None:
 def test_ledger_tells_what_was_spent(
     write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Windows and exact epsilon by meter, UTC day and stream, as a table; then what a kWh costs."""
+    """Windows, exact epsilon and level by meter, UTC day and stream; then what a kWh costs."""
     spend(tmp_path / "db")
     assert main(["ledger", write()]) == 0
-    *table, first, second = capsys.readouterr().out.splitlines()
+    *table, level, first, second = capsys.readouterr().out.splitlines()
+    assert level == "LEVEL of stream main: for a change of 110 Wh in each window."
     assert first == "m1: a change costs a level of at most 9.09 for each kWh that it moves."
     assert second == first.replace("m1", "m2")
     assert [line.split() for line in table] == [
-        ["METER", "DAY", "(UTC)", "STREAM", "WINDOWS", "EPSILON", "(1/W)"],
-        ["m1", "2024-10-04", "main", "2", "1/110"],
-        ["m1", "2024-10-05", "main", "1", "1/220"],
-        ["m2", "2024-10-04", "main", "1", "1/220"],
+        ["METER", "DAY", "(UTC)", "STREAM", "WINDOWS", "EPSILON", "(1/W)", "LEVEL"],
+        ["m1", "2024-10-04", "main", "2", "1/110", "2"],
+        ["m1", "2024-10-05", "main", "1", "1/220", "1"],
+        ["m2", "2024-10-04", "main", "1", "1/220", "1"],
     ]
+
+
+@pytest.mark.parametrize(("hide", "level"), [("55Wh", "0.5"), ("220Wh", "2")])
+def test_ledger_s_level_is_that_of_the_energy_now_hidden(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str], hide: str, level: str
+) -> None:
+    """Levels at different radii do not add: the column is epsilon at the radius of today (law 6)."""
+    spend(tmp_path / "db")
+    assert main(["ledger", write(privacy=f"hide = '{hide}'"), "--meter", "m2"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[1].split()[-1] == level
+    assert table[2] == f"LEVEL of stream main: for a change of {hide.replace('Wh', ' Wh')} in each window."
 
 
 def test_ledger_tells_it_as_json_also_while_the_store_is_in_use(

@@ -103,3 +103,25 @@ def test_a_sink_on_another_broker_never_gets_the_source_s_password(sink: str) ->
     """Another host, another port or another scheme is another broker."""
     broker = sink_broker(f"url = 'mqtt://here:1883'\n{LOGIN}", f"url = '{sink}'")
     assert (broker.username, broker.password_file, broker.protocol) == (None, None, "auto")
+
+
+# Before a run
+
+
+def test_every_file_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
+    """`check` finds what `run` would: each file with its key, also those of the sink and the page."""
+    (tmp_path / "there").write_text("x")
+    parsed = config.parse(
+        written(
+            source=f"username = 'u'\npassword_file = '{tmp_path}/there'",
+            sink=f"username = 'v'\npassword_file = '{tmp_path}/no'\npseudonym_key_file = '{tmp_path}/none'",
+        )
+        + f"[page]\ntoken_file = '{tmp_path}'\n"
+    )
+    errors = config.unreadable(parsed)
+    assert [error.key for error in errors] == [
+        "sink.password_file",
+        "sink.pseudonym_key_file",
+        "page.token_file",
+    ]
+    assert errors[0].found == f"{tmp_path}/no: no such file or directory"

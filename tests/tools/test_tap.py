@@ -16,6 +16,7 @@ from meteragent.cli.tap import LogLines
 from meteragent.core.register import timeline_of
 from meteragent.core.timeline import Pending
 from meteragent.core.window import Window
+from meteragent.domain.counters import COUNTERS
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import MICRO
@@ -265,20 +266,51 @@ sink = {{ topic = "private/{name}/{{meter}}" }}
 
 
 @pytest.mark.parametrize(
-    ("topic", "payload", "retain"),
+    ("topic", "payload", "retain", "reason"),
     [
-        ("meters/m1/power", b"100", True),
-        ("meters/m1/power", b"x", False),
-        ("meters/m1/power", b"1" * 70_000, False),
-        ("meters/m1/other", b"100", False),
+        ("meters/m1/power", b"100", True, "retained"),
+        ("meters/m1/power", b"x", False, "refused_type"),
+        ("meters/m1/power", b"1" * 70_000, False, "refused_size"),
+        ("meters/m1/other", b"100", False, "refused_topic"),
     ],
 )
-def test_what_is_no_reading_is_not_shown(topic: str, payload: bytes, retain: bool) -> None:
-    """Retained, refused, too large, on another topic: as for the agent, no reading."""
+def test_what_is_no_reading_is_shown_with_its_reason(
+    topic: str, payload: bytes, retain: bool, reason: str
+) -> None:
+    """Retained, refused, too large, on another topic: as for the agent, no reading; no value is shown."""
     shown = Terminal(written())
     shown.raw(topic, payload, START, retain=retain)
     shown.view.released(shown.streams[0], "private/m1/power", payload, retain=False)
-    assert not shown.written
+    [line] = shown.lines
+    assert line == f"not a reading: {topic}: {COUNTERS[reason]} ({reason})"
+
+
+def test_a_reason_is_repeated_ever_more_rarely() -> None:
+    """A device that sends other messages, too, must not hide the slots; another reason is shown at once."""
+    shown = Terminal(written())
+    for _ in range(150):
+        shown.raw("meters/m1/power", b"x", START)
+    shown.raw("meters/m1/power", b"", START)
+    assert [line.rpartition("(")[2] for line in shown.lines] == [
+        "refused_type)",
+        "10 messages so far)",
+        "100 messages so far)",
+        "refused_empty)",
+    ]
+
+
+def test_another_meter_s_refusal_is_not_shown() -> None:
+    """Where one meter is asked for, the messages of others are left out, whatever they hold."""
+    shown = Terminal(written(), meter="m2")
+    shown.raw("meters/m1/power", b"x", START)
+    assert shown.lines == []
+
+
+def test_a_topic_cannot_write_to_the_terminal() -> None:
+    """A topic is from the broker, and its control characters are replaced."""
+    shown = Terminal(written())
+    shown.raw("meters/\x1b[2J/power", b"x", START)
+    assert shown.lines[0].startswith("not a reading: meters/?[2J/power: ")
 
 
 # The command

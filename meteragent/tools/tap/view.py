@@ -1,12 +1,13 @@
-"""The lines on the terminal: one for each slot that was sent, and one for the open slot."""
+"""The lines on the terminal: one for each slot that was sent, one for the open slot, and what is refused."""
 
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from meteragent import config as settings
 from meteragent.consume import Record
 from meteragent.domain import identity
+from meteragent.domain.counters import COUNTERS
 from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.terms import Terms
@@ -52,24 +53,35 @@ class StreamView:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
 
     def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
-        """Process a message of a meter; return whether it held readings of a meter that is shown."""
+        """Process a message; return whether it holds readings of a meter that is shown.
+
+        Raises PayloadError with the reason if such a message has no reading.
+        """
         place = self._source.place(topic)
-        if place is None or retain or len(payload) > self._max_payload or self._only not in (None, place[0]):
-            return False
+        if place is None:
+            raise PayloadError("refused_topic")
         meter, phase = place
-        if not self._source.holds(meter):
+        if self._only not in (None, meter) or not self._source.holds(meter):
             return False
-        if meter not in self._traces and len(self._traces) >= self._max_meters:
-            return False
-        readings = []
-        with suppress(PayloadError):
-            readings = list(self._decode(payload))
+        self._admit(meter, payload, retain)
+        readings = list(self._decode(payload))
         for reading in readings:
             time_ms = now_ms if reading.time_ms is None else reading.time_ms
             time_ms += now_ms if time_ms < 0 else 0
             self._trace(meter).add(phase, time_ms, reading.value_u)
             self.last = (meter, reading.value_u)
-        return bool(readings)
+        if not readings:
+            raise PayloadError("refused_missing")
+        return True
+
+    def _admit(self, meter: str, payload: bytes, retain: bool) -> None:
+        """Raise PayloadError if a message is no reading, whatever it holds."""
+        if retain:
+            raise PayloadError("retained")
+        if len(payload) > self._max_payload:
+            raise PayloadError("refused_size")
+        if meter not in self._traces and len(self._traces) >= self._max_meters:
+            raise PayloadError("refused_meters")
 
     def _trace(self, meter: str) -> Trace:
         if meter not in self._traces:
@@ -161,6 +173,7 @@ class View:
         self._write = write
         self._now_ms = now_ms
         self._latest: StreamView | None = None
+        self._refused = Counter[tuple[str, str]]()
 
     def begin(self) -> None:
         """Write the legend and the column headings."""
@@ -169,9 +182,22 @@ class View:
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message of a meter, and rewrite the line of the open slot."""
-        if stream.raw(topic, payload, retain, self._now_ms()):
+        try:
+            is_shown = stream.raw(topic, payload, retain, self._now_ms())
+        except PayloadError as error:
+            self._refuse(stream, topic, error.reason)
+            return
+        if is_shown:
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
+
+    def _refuse(self, stream: StreamView, topic: str, reason: str) -> None:
+        """Write why a message is not a reading: for each reason the first time, the 10th, the 100th, ..."""
+        self._refused[stream.name, reason] += 1
+        count = self._refused[stream.name, reason]
+        if str(count).strip("0") == "1":
+            times = "" if count == 1 else f" ({count:,} messages so far)"
+            self.say(f"not a reading: {_printable(topic)}: {COUNTERS[reason]} ({reason}){times}")
 
     def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message that was sent, and write the line of its slot."""
@@ -199,6 +225,11 @@ def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "~"
+
+
+def _printable(text: str) -> str:
+    """Return a text from a broker without characters that a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _clock(time_ms: int) -> str:

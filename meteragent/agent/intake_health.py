@@ -25,7 +25,9 @@ slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
 """Counters of messages that were decoded, so the profile is correct."""
-_UNREADABLE = sorted(set(REFUSALS) - {"refused_ahead", "refused_meters", "refused_unavailable"})
+_UNREADABLE = sorted(
+    set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
+)
 _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
@@ -99,6 +101,8 @@ class IntakeHealth:
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._counts_before
+        if counts["refused_zone"]:
+            return problem("wrong_zone", stream, count=counts["refused_zone"])
         if counts["refused_ahead"] >= FEWEST and not counts["late"]:
             return problem("clock_behind", stream, count=counts["refused_ahead"])
         if counts["late"] >= FEWEST and not counts["refused_ahead"]:

@@ -65,6 +65,7 @@ def core(
         total=stream.sink.total,
         format=stream.sink.format,
         price_topic=price_topic(stream),
+        local_times=settings.has_local_times(stream.source),
     )
 
 

@@ -19,7 +19,15 @@ from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
 from meteragent.config.refuse import problems
 from meteragent.config.schema import schema
-from meteragent.config.source import decoder, fleet_share, forget_ms, has_times, reports_on_change, topic_of
+from meteragent.config.source import (
+    decoder,
+    fleet_share,
+    forget_ms,
+    has_local_times,
+    has_times,
+    reports_on_change,
+    topic_of,
+)
 from meteragent.config.tariff import Month, band_names, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
 from meteragent.domain.errors import ConfigError
@@ -39,6 +47,7 @@ __all__ = [
     "exposed",
     "fleet_share",
     "forget_ms",
+    "has_local_times",
     "has_times",
     "load",
     "load_warnings",

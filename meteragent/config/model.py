@@ -78,6 +78,8 @@ class Source(Broker):
     """The JMESPath expression that finds the value (json), or the name of the device's quantity."""
     time: str | None = None
     """The JMESPath expression that finds the time (json). Default: the time of arrival."""
+    timezone: str | None = None
+    """The zone of a P1 telegram's time, or arrival to ignore it. Default: Central European Time."""
     id: str | None = None
     """The id of the meter that is read, if messages of several meters come on one topic."""
     kind: Kind

@@ -7,6 +7,7 @@ from meteragent.config.model import Source
 from meteragent.decode import Decoder, single_reading
 from meteragent.decode import json as json_format
 from meteragent.decode.number import bare
+from meteragent.decode.p1 import ARRIVAL
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profile import decoder as decoder_of
 from meteragent.decode.profiles import PROFILES
@@ -54,7 +55,10 @@ def decoder(source: Source) -> Decoder:
     device, scale = quantity(source), source.scale or Fraction(1)
     if device is not None:
         factor = UNIT_FACTOR[source.unit] if device.scale is None else device.scale
-        return decoder_of(device.read, factor * scale, source.unit, source.id)
+        read = device.read
+        if source.timezone is not None and device.in_zone is not None:
+            read = device.in_zone(source.timezone)
+        return decoder_of(read, factor * scale, source.unit, source.id)
     if source.profile == "number":
         return decoder_of(bare, scale * UNIT_FACTOR[source.unit], source.unit)
     return single_reading(json_format.decoder(source.value or "power", source.time, scale))
@@ -63,7 +67,13 @@ def decoder(source: Source) -> Decoder:
 def has_times(source: Source) -> bool:
     """Return whether readings carry a time; if they do not, the time of their arrival counts."""
     device = quantity(source)
-    return source.time is not None if device is None else device.timed
+    return source.time is not None if device is None else device.timed and source.timezone != ARRIVAL
+
+
+def has_local_times(source: Source) -> bool:
+    """Return whether readings carry local times, which are right only in the source's time zone."""
+    device = quantity(source)
+    return device is not None and device.in_zone is not None and source.timezone != ARRIVAL
 
 
 def hold_ms(source: Source) -> int:

@@ -12,6 +12,7 @@ from meteragent.core.phases import Phases, phases_of
 from meteragent.core.share import Share
 from meteragent.core.stream import Stream
 from meteragent.core.timeline import Outcome, Pending, Timeline
+from meteragent.core.zone import ZoneWatch
 from meteragent.domain import identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
@@ -38,6 +39,7 @@ class Intake:
         self._stream = stream
         self._phases: dict[str, Phases] = {}
         self._origins: dict[str, tuple[str, str | None]] = {}
+        self._zones = ZoneWatch() if stream.local_times else None
 
     def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[MeterReading]:
         """Return the readings of messages that arrived in one millisecond.
@@ -78,6 +80,9 @@ class Intake:
         decoded = self._stream.decode(payload)
         if not decoded:
             raise PayloadError("refused_missing")
+        newest_ms = decoded[-1].time_ms if self._zones is not None else None
+        if self._zones is not None and newest_ms and self._zones.is_off(origin, newest_ms, received_ms):
+            raise PayloadError("refused_zone")
         if len(decoded) > 1:
             token, self.shares = Share((token,), len(decoded)), True
         readings: list[Pending] = []
@@ -106,6 +111,8 @@ class Intake:
             raise PayloadError("other_shard")
         if len(self._origins) >= self._stream.max_meters * max(1, len(source.phases)):
             self._origins.clear()
+            if self._zones is not None:
+                self._zones.clear()
         self._origins[topic] = origin
         return origin
 

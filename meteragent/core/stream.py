@@ -23,6 +23,7 @@ class Stream:
     total          whether running totals are released, too
     format         the format of records
     price_topic    the topic of prices, if weights come from one
+    local_times    whether times of readings are right only in the source's time zone
     """
 
     name: str
@@ -42,6 +43,7 @@ class Stream:
     total: bool = False
     format: Form = "json"
     price_topic: str | None = None
+    local_times: bool = False
 
     @property
     def terms(self) -> Terms:

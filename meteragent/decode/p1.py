@@ -1,33 +1,54 @@
-"""P1 telegrams: the output of the customer port of Dutch, Belgian, Luxembourg, Hungarian and Swedish meters.
+"""P1 telegrams (the output of European meters' customer ports), and D0 readouts (IEC 62056-21, mode D).
 
 A telegram begins with ``/`` and the manufacturer's name, has a line ``code(value*unit)`` for each object, and
 ends with ``!``. From DSMR 4 on, a CRC-16 of everything from ``/`` to ``!`` follows. Lines end with CR LF; if
-a program has replaced CR LF by LF, CR LF is restored before the CRC is checked. A telegram without a CRC is
-read only if it states neither a protocol version nor a time, as in DSMR 2 and 3.
+a program has replaced CR LF by LF, CR LF is restored before the CRC is checked. Some devices write a CRC
+without its leading zeros. A telegram without a CRC is
+read only if it states neither a protocol version nor a time, as in DSMR 2 and 3 and in D0 readouts.
 
-The time of a telegram is the meter's local time with S (summer, UTC+2) or W (winter, UTC+1), because all
-these countries use Central European Time. A meter further east appears to be an hour ahead, so its readings
-are refused.
+The codes of a D0 readout end in ``*255``, the present value. Other ends are stored values of the past, and
+are ignored. Some meters write 255 for 0 in the code of a power, too, such as ``1-0:1.7.255*255``. A readout
+has no CRC, and what a gateway appends to it is ignored.
+
+Austrian meters count in W and Wh, without decimals; D0 readouts have W with at most two. A number in W or Wh
+with more decimals is refused, because it is one in kW or kWh whose k was lost on the way.
+
+The time of a telegram is the meter's local time with S (summer) or W (winter). W is the smaller and S the
+larger of a zone's offsets in the telegram's year, so the hour that comes twice in autumn is told apart, and a
+meter that keeps winter time all year is read correctly. Without a zone, the offsets are those of Central
+European Time, UTC+1 and UTC+2.
 """
 
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from meteragent.decode import parse_without_context
 from meteragent.decode.number import text_of
 from meteragent.domain.errors import PayloadError
 
-_LINE = re.compile(r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2})(\(.*\))", re.ASCII)
-_VALUE = re.compile(r"\(([0-9]{1,10}(?:\.[0-9]{1,6})?)\*([A-Za-z0-9]+)\)", re.ASCII)
+ARRIVAL = "arrival"
+"""The zone by which the time of a telegram is not read, because the time of its arrival counts."""
+
+_LINE = re.compile(
+    r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{1,2}|255))(?:\*([0-9]{1,3}))?(\(.*\))", re.ASCII
+)
+_PRESENT = "255"
+_VALUE = re.compile(r"\((-?[0-9]{1,10}(?:\.([0-9]{1,10}))?)\*([A-Za-z0-9]+)\)", re.ASCII)
+_DECIMALS = 2
 _TIME = re.compile(r"\(([0-9]{12})([SW])\)", re.ASCII)
-_CRC = re.compile(r"[0-9A-Fa-f]{4}", re.ASCII)
+_CRC = re.compile(r"[0-9A-Fa-f]{1,4}", re.ASCII)
 _MOMENT = "0-0:1.0.0"
 _CODES_WITH_CRC = ("1-3:0.2.8", "0-0:96.1.4", _MOMENT)
 """Protocol versions and the time: a telegram with one of these lines has a CRC."""
-_AHEAD_H = {"S": 2, "W": 1}
+_HOUR = timedelta(hours=1)
+_CENTRAL_EUROPEAN = {"W": _HOUR, "S": 2 * _HOUR}
+_KILO = {"kW": "W", "kWh": "Wh"}
+"""For each unit, the one that is a thousandth of it."""
 _POLYNOMIAL = 0xA001
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,47 +72,63 @@ def checksum(data: bytes) -> int:
 
 
 class Telegram(NamedTuple):
-    """A valid telegram: the values of each code, and the time (None before DSMR 4)."""
+    """A valid telegram: the values of each code, and the time (None before DSMR 4 and in D0 readouts).
+
+    `is_readout` is True if the codes of the telegram end in ``*255``.
+    """
 
     values: dict[str, list[str]]
     time_ms: int | None
+    is_readout: bool = False
 
-    def number(self, code: str, unit: str) -> Decimal | None:
-        """Return the number of a code; None if there is no such line.
+    def number(self, code: str, unit: str, *, signed: bool = False) -> Decimal | None:
+        """Return the number of a code, in kW or kWh; None if there is no such line.
 
-        Raises PayloadError if the value is not a number or has another unit, or if the code occurs twice.
+        Raises PayloadError if the value is not a number, is negative and not `signed`, or has another unit,
+        or if the code occurs twice.
         """
         values = self.values.get(code)
         if values is None:
             return None
         match = _VALUE.fullmatch(values[0])
-        if match is None or len(values) > 1:
+        if match is None or len(values) > 1 or (match[1].startswith("-") and not signed):
             raise PayloadError("refused_type")
-        if match[2] != unit:
+        if match[3] == unit:
+            return Decimal(match[1])
+        decimals = len(match[2] or "")
+        if match[3] != _KILO[unit] or decimals > (_DECIMALS if self.is_readout else 0):
             raise PayloadError("refused_unit")
-        return Decimal(match[1])
+        return Decimal(match[1]).scaleb(-3)
 
 
-def telegram(payload: bytes) -> Telegram:
-    """Parse a telegram; raises PayloadError if its beginning, its end or its CRC is wrong."""
+def telegram(payload: bytes, zone: str | None = None) -> Telegram:
+    """Parse a telegram; raises PayloadError if its beginning, its end or its CRC is wrong.
+
+    `zone` is the time zone of its time, or ARRIVAL; None is Central European Time.
+    """
     text = text_of(payload).strip()
     if not text.startswith("/"):
         raise PayloadError("refused_type")
     body, _, crc = text.rpartition("!")  # if there is no ``!``, `crc` is the whole text, which is not a CRC
-    values = _values(body.splitlines())
-    if crc or any(code in values for code in _CODES_WITH_CRC):
+    values, is_readout = _values(body.splitlines())
+    if any(code in values for code in _CODES_WITH_CRC) or (crc and not is_readout):
         _check(body, crc)
-    return Telegram(values, _time_ms(values.get(_MOMENT)))
+    time_ms = None if zone == ARRIVAL else _time_ms(values.get(_MOMENT), zone)
+    return Telegram(values, time_ms, is_readout)
 
 
-def _values(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each code, as written; ignore other lines."""
+def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
+    """Return the values of each code, as written, and whether it is a readout; ignore other lines."""
     values: dict[str, list[str]] = {}
+    is_readout = False
     for line in lines:
         match = _LINE.fullmatch(line)
-        if match is not None:
-            values.setdefault(match[1], []).append(match[2])
-    return values
+        if match is None or match[2] not in (None, _PRESENT):
+            continue
+        is_readout = is_readout or match[2] == _PRESENT
+        code = f"{match[1].removesuffix(_PRESENT)}0" if match[1].endswith(f".{_PRESENT}") else match[1]
+        values.setdefault(code, []).append(match[3])
+    return values, is_readout
 
 
 def _check(body: str, crc: str) -> None:
@@ -102,7 +139,7 @@ def _check(body: str, crc: str) -> None:
         raise PayloadError("refused_checksum")
 
 
-def _time_ms(values: list[str] | None) -> int | None:
+def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
     """Convert a telegram's time to ms since the epoch; None if there is none; raises PayloadError."""
     if values is None:
         return None
@@ -110,7 +147,15 @@ def _time_ms(values: list[str] | None) -> int | None:
     if match is None or len(values) > 1:
         raise PayloadError("refused_time")
     local = parse_without_context("refused_time", ValueError, _local, match[1])
-    return (local - timedelta(hours=_AHEAD_H[match[2]]) - _EPOCH) // timedelta(milliseconds=1)
+    ahead = _CENTRAL_EUROPEAN if zone is None else _offsets(zone, local.year)
+    return (local - ahead[match[2]] - _EPOCH) // timedelta(milliseconds=1)
+
+
+@cache
+def _offsets(zone: str, year: int) -> dict[str, timedelta]:
+    """Return a zone's offsets from UTC in winter (W) and in summer (S) of a year; they may be equal."""
+    seasons = [datetime(year, month, 1, tzinfo=ZoneInfo(zone)).utcoffset() or timedelta() for month in (1, 7)]
+    return {"W": min(seasons), "S": max(seasons)}
 
 
 def _local(digits: str) -> datetime:

@@ -38,7 +38,8 @@ class Quantity:
     interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
     unambiguous time; the time of arrival counts instead. `step_wh` is the step in which an energy is counted,
     if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed.
-    `direction` is None if it is unknown. `topic` is how the topic of a bare number of this quantity ends.
+    `direction` is None if it is unknown. `topic` is how the topic of a bare number of this quantity ends. If
+    times are local, `in_zone` makes the reader for another time zone than that of `read`, or for "arrival".
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Quantity:
     counters: int = 1
     direction: Direction | None = None
     topic: str | None = None
+    in_zone: Callable[[str], Callable[[bytes], Sequence[PayloadNumber]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ REFUSALS = {
     "refused_not_finite": "the value is NaN or infinite",
     "refused_time": "the time is not unix seconds, milliseconds or RFC 3339 with a zone",
     "refused_ahead": "the time is further ahead of the clock than window.ahead",
+    "refused_zone": "the times stay whole hours off their arrival: source.timezone is not the meter's",
     "refused_unit": "the payload's unit differs from the one in the device's documentation",
     "refused_wrapped": "the power is a negative number of 32 bits that the device sends as a positive one",
     "refused_checksum": "the telegram is cut short, or its checksum is wrong",

@@ -92,6 +92,11 @@ PROBLEMS = {
         "Set this machine's clock (`timedatectl`), or the meter's if that one is wrong.",
         "the-clock-is-wrong",
     ),
+    "wrong_zone": Meaning(
+        "the times of {count} readings are whole hours off their arrival",
+        "Set source.timezone to the meter's time zone, or to 'arrival' to ignore the meter's times.",
+        "the-clock-is-wrong",
+    ),
     "all_late": Meaning(
         "all {count} readings came too late to count",
         "The meter's clock is behind, or this machine's is ahead: set it. If messages take a long time to "

@@ -35,10 +35,12 @@ def of_stream(
     energy_at_once = terms.kind is not Kind.POWER and terms.lateness_ms == 0
     untimed = "warning.stamped" if terms.kind is Kind.REGISTER else "warning.arrival"
     names = ", ".join(sorted(stored_streams))
+    zone = stream.source.timezone or say("warning.zone_default")
     is_new = bool(stored_streams) and stream.name not in stored_streams
     applies = {
         say("warning.late"): energy_at_once and terms.clock is Clock.WALL,
         say(untimed): not timed,
+        say("warning.zone", zone=zone): not archived and config.has_local_times(stream.source),
         say("warning.modulus"): terms.modulus_u is not None and terms.modulus_u < terms.high_u,
         say("warning.phases", count=phases): terms.kind is Kind.POWER and phases > 1,
         say("warning.event_clock"): terms.clock is Clock.EVENT,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from meteragent.domain.problem import Problem
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from tests.support.agent_world import START_MS, STREAM, World, quick, reading
 from tests.support.configurations import written
+from tests.support.profile_fixtures.dsmr import telegram
 
 MINUTE_MS = 60_000
 HALF_HOURS = STREAM.format("", "").replace('"1s"', '"30min"')
@@ -95,6 +97,28 @@ async def test_a_clock_that_is_slow_is_told(world: World) -> None:
         assert found.code == "clock_behind"
         assert found.cause == "all 8 readings are ahead of this machine's clock"
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
+        assert await codes(world) == []
+
+
+async def test_a_meter_of_another_time_zone_is_told(world: World) -> None:
+    """A P1 meter whose time stays an hour off its arrival is a problem, whose cure names the key."""
+
+    def finnish() -> bytes:
+        """A telegram whose local time is two hours ahead of UTC, and is read as one hour."""
+        local = datetime.fromtimestamp(world.now_ms / 1000 + 7200, UTC)
+        return telegram("ADN9 6534", f"0-0:1.0.0({local:%y%m%d%H%M%S}W)", "1-0:1.7.0(0000.417*kW)")
+
+    text = HALF_HOURS.replace("[source]", '[source]\nprofile = "dsmr-p1"\n')
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(("time", "value")))
+    async with world.running(text.replace('profile = "json"', "")):
+        await every_ten_seconds(world, 130, finnish)
+        [found] = await problems(world)
+        assert found.code == "wrong_zone"
+        assert "source.timezone" in found.cure
+    async with world.running(
+        text.replace('profile = "json"', "").replace("[source]", '[source]\ntimezone = "Europe/Helsinki"')
+    ):
+        await every_ten_seconds(world, 130, finnish)
         assert await codes(world) == []
 
 
@@ -189,7 +213,7 @@ def told(listening: IntakeHealth) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(REFUSALS) - {"refused_ahead", "refused_meters", "refused_unavailable"})
+    "name", sorted(set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"})
 )
 def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
     """Whatever makes a payload unreadable counts; it takes as many as `FEWEST` and as long as `SOON_MS`."""

@@ -50,6 +50,8 @@ def idm(sent_ms: int, jitter_ms: int) -> bytes:
     """The message of a time, by a clock that is off by as much."""
     end_ms = sent_ms - sent_ms % (5 * MINUTE_MS)
     message = {
+        "PacketTypeID": 28,
+        "ERTType": 7,
         "ERTSerialNumber": int(ID),
         "LastConsumptionCount": 471131,
         "DifferentialConsumptionIntervals": [counts(end_ms - place * 5 * MINUTE_MS) for place in range(47)],

@@ -1,5 +1,7 @@
 """P1 telegrams: what is one, and that what went wrong on the way is seen."""
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,9 +29,9 @@ def with_line(line: str) -> bytes:
     return dsmr.telegram(HEADER, *LINES[:-1], line)
 
 
-def time_of(stated: str) -> int | None:
+def time_of(stated: str, zone: str | None = None) -> int | None:
     """The time of a telegram that states it so."""
-    return telegram(dsmr.telegram(HEADER, f"0-0:1.0.0({stated})", *LINES[2:])).time_ms
+    return telegram(dsmr.telegram(HEADER, f"0-0:1.0.0({stated})", *LINES[2:]), zone).time_ms
 
 
 def test_the_checksum_is_the_known_one() -> None:
@@ -61,6 +63,46 @@ def test_summer_and_winter_are_two_and_one_hours_ahead() -> None:
 
 
 @pytest.mark.parametrize(
+    ("zone", "winter_h", "summer_h"),
+    [
+        ("Europe/Amsterdam", 1, 2),
+        ("Europe/Stockholm", 1, 2),
+        ("Europe/Dublin", 0, 1),
+        ("Europe/Lisbon", 0, 1),
+        ("Europe/Helsinki", 2, 3),
+        ("Europe/Vilnius", 2, 3),
+        ("Europe/Riga", 2, 3),
+        ("Europe/Tallinn", 2, 3),
+        ("UTC", 0, 0),
+    ],
+)
+def test_the_zone_of_a_telegram_is_stated(zone: str, winter_h: int, summer_h: int) -> None:
+    """W is the zone's winter time and S its summer time, whatever the month: some meters have W all year."""
+    utc_ms = 1795181407000  # 13:30:07 as if it were UTC
+    assert time_of("261120133007W", zone) == utc_ms - winter_h * 3_600_000
+    assert time_of("261120133007S", zone) == utc_ms - summer_h * 3_600_000
+    july, november = time_of("260720133007W", zone), time_of("261120133007W", zone)
+    assert july is not None
+    assert november is not None
+    assert november - july == 123 * 86_400_000
+
+
+def test_the_time_of_arrival_may_count() -> None:
+    """With `arrival` a telegram's time is not even looked at: a meter without S or W can be read."""
+    assert time_of("261120133007W", "arrival") is None
+    assert time_of("261120133007", "arrival") is None
+
+
+def test_codes_of_the_past_are_no_values_of_now() -> None:
+    """Only `*255` is the present value; a number in W has two decimals at most, and may be below 0 if net."""
+    readout = dsmr.telegram("ESY5", "1-0:16.7.0*01(000010*W)", "1-0:16.7.0*255(-12.34*W)", checked=False)
+    assert telegram(readout).number("1-0:16.7.0", "kW", signed=True) == Decimal("-0.01234")
+    assert refusal(readout, "1-0:16.7.0") == "refused_type"
+    assert refusal(readout.replace(b"12.34", b"12.345"), "1-0:16.7.0") == "refused_type"
+    assert refusal(readout.replace(b"-12.34", b"12.345"), "1-0:16.7.0") == "refused_unit"
+
+
+@pytest.mark.parametrize(
     "stated", ["261120133007", "261320133007W", "261120253007W", "26112013300W", "261120133007X", ""]
 )
 def test_a_time_that_is_none_is_refused(stated: str) -> None:
@@ -72,6 +114,8 @@ def test_a_time_that_is_none_is_refused(stated: str) -> None:
     ("line", "counter"),
     [
         ("1-0:1.7.0(00.417*W)", "refused_unit"),
+        ("1-0:1.7.0(000334*Wh)", "refused_unit"),
+        ("1-0:1.7.0(-000334*W)", "refused_type"),
         ("1-0:1.7.0(00.417*kVA)", "refused_unit"),
         ("1-0:1.7.0(00.417)", "refused_type"),
         ("1-0:1.7.0()", "refused_type"),
@@ -109,6 +153,26 @@ def test_a_register_of_all_tariffs_beside_one_tariff_alone_is_refused() -> None:
     with pytest.raises(PayloadError) as refused:
         P1.quantities["import"].read(dsmr.telegram(HEADER, *lines, checked=False))
     assert refused.value.reason == "refused_missing"
+
+
+def test_a_gateway_may_append_to_a_readout() -> None:
+    """What follows a D0 readout's end is ignored, and what follows a telegram's end is a checksum."""
+    readout = dsmr.telegram("ESY5", "1-0:1.7.0*255(000417.00*W)", checked=False)
+    assert telegram(readout + b"  25818685\r\nDE00000\r\n") == telegram(readout)
+    assert refusal(dsmr.telegram("ISK5", LINES[-1], checked=False) + b"25818685") == "refused_checksum"
+    assert refusal(readout.partition(b"!")[0]) == "refused_checksum"
+
+
+def test_a_checksum_may_lack_its_zeros() -> None:
+    """Some devices write 00A1 as A1; any other sum is still seen."""
+    lines = [f"0-0:96.13.0({number:04d})" for number in range(400)]
+    wholes = [dsmr.telegram(HEADER, *LINES, line) for line in lines]
+    short = [whole for whole in wholes if b"!0" in whole]
+    assert short
+    for whole in short:
+        body, _, crc = whole.partition(b"!")
+        assert telegram(body + b"!" + crc.lstrip(b"0")) == telegram(whole)
+        assert refusal(body + b"!1" + crc[1:]) == "refused_checksum"
 
 
 def test_line_ends_may_have_been_changed_on_the_way() -> None:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from meteragent import config
 from meteragent.config.model import Source
-from meteragent.config.source import interval_ms, lateness_ms
+from meteragent.config.source import has_local_times, has_times
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError, PayloadError
 from meteragent.domain.reading import Reading
-from meteragent.domain.units import MICRO, MINUTE_MS, Kind
+from meteragent.domain.units import MICRO, Kind
+from tests.support.profile_fixtures import dsmr
 
 NOON_MS = 1_795_176_000_000
 ID = "51423977"
-COUNTS = [*range(40), *[0] * 6, 511]
 
 
 def source(profile: str, **keys: Any) -> Source:
@@ -43,19 +43,6 @@ def refused(profile: str, **keys: Any) -> str:
     with pytest.raises(ConfigError) as error:
         source(profile, **keys)
     return str(error.value)
-
-
-def idm(time: str, offset: int, **fields: Any) -> dict[str, Any]:
-    """An IDM as rtlamr writes it."""
-    block = {"DifferentialConsumptionIntervals": COUNTS, "TransmitTimeOffset": offset}
-    message = {"ERTSerialNumber": int(ID), "LastConsumptionCount": 471131, **block, **fields}
-    return {"Time": time, "Type": "IDM", "Message": message}
-
-
-def intervals(time: str, offset: int, **fields: Any) -> list[Reading]:
-    """The intervals of an IDM of 10 Wh a count."""
-    known = {"kind": "interval_energy", "unit": "Wh", "scale": 10, "id": ID}
-    return read(idm(time, offset, **fields), "rtlamr", **known)
 
 
 # Units and scales ---------------------------------------------------------------------------------
@@ -80,7 +67,12 @@ def intervals(time: str, offset: int, **fields: Any) -> list[Reading]:
         ),
         ("emonhub-csv", b"318,-1204.5,7", {"value": "2 of 3"}, "-1204.5"),
         ("iammeter", {"Data": [231.7, 4.61, 1044, 1834.207, 0.44]}, {"unit": "kW"}, "1.044"),
-        ("rtl_433", {"model": "ERT-SCM", "id": int(ID), "consumption_data": 7}, {"kind": "register"}, "70"),
+        (
+            "rtl_433",
+            {"model": "ERT-SCM", "id": int(ID), "ert_type": 7, "consumption_data": 7},
+            {"kind": "register"},
+            "70",
+        ),
         (
             "rtlamr2mqtt",
             {"reading": 471160, "lastseen": "2026-11-20T12:00:00Z"},
@@ -135,92 +127,91 @@ def test_a_stream_of_glow_is_in_its_unit() -> None:
     assert read(message, "glow", kind="register", unit="kWh") == [Reading(NOON_MS, 9_182_736_000)]
 
 
-# ERT: blocks of intervals -------------------------------------------------------------------------
-
-
-def test_an_idm_is_47_intervals() -> None:
-    """The newest interval ended TransmitTimeOffset / 16 s before the message; the others 5 minutes apart."""
-    found = intervals("2026-11-20T12:04:00Z", 240 * 16)
-    assert len(found) == 47
-    assert found == sorted(found)
-    assert found[-1] == Reading(NOON_MS, COUNTS[0] * 10 * MICRO)
-    assert found[-2] == Reading(NOON_MS - 5 * MINUTE_MS, COUNTS[1] * 10 * MICRO)
-    assert found[0] == Reading(NOON_MS - 46 * 5 * MINUTE_MS, 5110 * MICRO)
-
-
-@given(late_s=st.integers(0, 290), jitter_ms=st.integers(-400, 400))
-def test_an_interval_told_again_has_the_same_time(late_s: int, jitter_ms: int) -> None:
-    """Whenever an interval is told, and if a clock is off by less than half a second, it ends then."""
-    sent_ms = late_s * 1000 + 5000 + jitter_ms
-    time = f"2026-11-20T12:{sent_ms // 60000:02d}:{sent_ms % 60000 // 1000:02d}.{sent_ms % 1000:03d}Z"
-    assert intervals(time, (late_s + 5) * 16)[-1].time_ms == NOON_MS
-
-
-def test_the_register_is_that_of_the_newest_interval() -> None:
-    """LastConsumptionCount was read when the newest interval ended, not when it was sent."""
-    [one] = read(idm("2026-11-20T12:04:00Z", 3840), "rtlamr", kind="register", unit="Wh", value="idm", id=ID)
-    assert one == Reading(NOON_MS, 471131 * MICRO)
-
-
-def test_rtl_433s_times_are_before_the_arrival() -> None:
-    """The time of rtl_433 has no zone: an interval ended so long before its message came."""
-    message = {"time": "2026-11-20 07:04:00", "model": "IDM", **idm("", 3840)["Message"]}
-    found = read(message, "rtl_433", kind="interval_energy", unit="Wh", id=ID)
-    assert [one.time_ms for one in found[-2:]] == [-540_000, -240_000]
-
-
-def test_what_ended_just_now_has_the_time_of_its_arrival() -> None:
-    """An interval that ended as its message came, by a receiver without a clock, ended at the arrival."""
-    message = {"model": "IDM", **idm("", 0)["Message"]}
-    known = {"unit": "Wh", "id": ID}
-    *_, before, newest = read(message, "rtl_433", kind="interval_energy", **known)
-    assert (before.time_ms, newest.time_ms) == (-5 * MINUTE_MS, None)
-    assert read(message, "rtl_433", kind="register", value="idm", **known)[0].time_ms is None
+@pytest.mark.parametrize(
+    ("timestamp", "reason"), [("2026-11-20T13:30:07", "refused_time"), (None, "refused_missing")]
+)
+def test_a_time_of_dsmr_reader_has_a_zone(timestamp: str | None, reason: str) -> None:
+    """A mapping may have no time, but a time that it has must be one."""
+    message = {
+        "timestamp": timestamp,
+        "electricity_currently_delivered": "0.417",
+        "electricity_currently_returned": "0",
+    }
+    with pytest.raises(PayloadError, match=reason):
+        read(message, "dsmr-reader", value="power-net")
+    del message["timestamp"]
+    assert read(message, "dsmr-reader", value="power-net") == [Reading(None, 417 * MICRO)]
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
+    ("timezone", "time_ms"),
     [
-        ({"DifferentialConsumptionIntervals": COUNTS[:46]}, "refused_type"),
-        ({"DifferentialConsumptionIntervals": [*COUNTS, 1]}, "refused_type"),
-        ({"DifferentialConsumptionIntervals": [512, *COUNTS[1:]]}, "refused_type"),
-        ({"DifferentialConsumptionIntervals": [-1, *COUNTS[1:]]}, "refused_type"),
-        ({"DifferentialConsumptionIntervals": [0.5, *COUNTS[1:]]}, "refused_type"),
-        ({"DifferentialConsumptionIntervals": [None, *COUNTS[1:]]}, "refused_missing"),
-        ({"DifferentialConsumptionIntervals": None}, "refused_missing"),
-        ({"DifferentialConsumptionIntervals": {}}, "refused_type"),
-        ({"TransmitTimeOffset": 4801}, "refused_time"),
-        ({"TransmitTimeOffset": -1}, "refused_type"),
-        ({"TransmitTimeOffset": None}, "refused_missing"),
-        ({"ERTSerialNumber": 60718884}, "refused_meter"),
-        ({"ERTSerialNumber": -1}, "refused_type"),
-        ({"ERTSerialNumber": 1e300}, "refused_type"),
-        ({"ERTSerialNumber": None}, "refused_missing"),
+        (None, 1795177807000),
+        ("Europe/Dublin", 1795181407000),
+        ("Europe/Vilnius", 1795174207000),
+        ("arrival", None),
     ],
 )
-def test_a_block_that_is_not_whole_is_refused(fields: dict[str, Any], reason: str) -> None:
-    """A block of another length, a count that nine bits do not hold, a neighbour's: none of it counts."""
-    with pytest.raises(PayloadError, match=reason):
-        intervals("2026-11-20T12:04:00Z", 3840, **fields)
+def test_a_p1_meter_may_be_in_another_zone(timezone: str | None, time_ms: int | None) -> None:
+    """`source.timezone` names the zone of a telegram's time, or lets the arrival count."""
+    payload = dsmr.telegram("ISK5", "0-0:1.0.0(261120133007W)", "1-0:1.7.0(00.417*kW)")
+    assert read(payload, "dsmr-p1", timezone=timezone) == [Reading(time_ms, 417 * MICRO)]
+    one = source("dsmr-p1", timezone=timezone)
+    assert has_times(one) == has_local_times(one) == (timezone != "arrival")
 
 
-@pytest.mark.parametrize(("count", "fits"), [(2**32 - 1, True), (2**32, False), (-1, False), (0.5, False)])
-def test_a_register_is_a_count(count: float, fits: bool) -> None:
-    """A register is a whole number that 32 bits hold."""
-    message = {"model": "ERT-SCM", "id": int(ID), "consumption_data": count}
-    try:
-        assert fits == bool(read(message, "rtl_433", kind="register", unit="Wh", id=ID))
-    except PayloadError:
-        assert not fits
+@pytest.mark.parametrize(
+    ("profile", "timezone", "said"),
+    [
+        ("glow", "Europe/Dublin", "profile = 'dsmr-p1'"),
+        ("json", "arrival", "profile = 'dsmr-p1'"),
+        ("dsmr-p1", "Europe/Dubin", "'Europe/Dublin'"),
+        ("dsmr-p1", "GMT+1:00", "'arrival' to ignore"),
+        ("dsmr-p1", "", "'arrival' to ignore"),
+    ],
+)
+def test_a_zone_that_does_not_exist_or_apply_is_refused(profile: str, timezone: str, said: str) -> None:
+    """A zone is known, and only where times are local."""
+    text = refused(profile, timezone=timezone)
+    assert "source.timezone" in text
+    assert said in text
+
+
+def test_an_iem3000s_register_is_read_with_its_power_only() -> None:
+    """Its other telegrams repeat the register a thousand times too small."""
+    telegram = {
+        "media": "electricity",
+        "meter": "iem3000",
+        "id": ID,
+        "total_energy_consumption_kwh": 33370.162,
+        "active_consumption_kw": 18.25,
+        "timestamp": "2026-11-20T12:00:00Z",
+    }
+    known = {"kind": "register", "unit": "Wh"}
+    assert read(telegram, "wmbusmeters", **known) == [Reading(NOON_MS, 33_370_162 * MICRO)]
+    assert read(telegram, "wmbusmeters") == [Reading(NOON_MS, 18_250 * MICRO)]
+    del telegram["active_consumption_kw"]
+    with pytest.raises(PayloadError, match="other"):
+        read({**telegram, "total_energy_consumption_kwh": 33.370162}, "wmbusmeters", **known)
+
+
+def test_the_sum_of_tariffs_is_of_as_many_as_stated() -> None:
+    """A third tariff beside two stated ones is refused, because one number would be a part of the whole."""
+    telegram = {
+        "media": "electricity",
+        "meter": "amiplus",
+        "timestamp": "2026-11-20T12:00:00Z",
+        "total_energy_consumption_tariff_1_kwh": 25011.061,
+        "total_energy_consumption_tariff_2_kwh": 18530.681,
+    }
+    known = {"kind": "register", "unit": "Wh", "value": "import of 2 tariffs"}
+    assert read(telegram, "wmbusmeters", **known) == [Reading(NOON_MS, 43_541_742 * MICRO)]
+    with pytest.raises(PayloadError, match="refused_columns"):
+        read({**telegram, "total_energy_consumption_tariff_3_kwh": 0}, "wmbusmeters", **known)
+    assert "one of 'import', 'export'" in refused("wmbusmeters", **{**known, "value": "import of 5 tariffs"})
 
 
 # What is refused before the start -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("profile", ["rtl_433", "rtlamr"])
-def test_a_radio_needs_an_id(profile: str) -> None:
-    """Where neighbours' meters come on the same topic, the configuration must name the own one."""
-    assert "source.id: found nothing" in refused(profile, kind="register", unit="Wh")
 
 
 @pytest.mark.parametrize(
@@ -252,16 +243,6 @@ def test_what_names_a_device_must_not_leave(profile: str) -> None:
 def test_what_a_device_does_not_tell_is_refused(profile: str, keys: dict[str, Any], said: str) -> None:
     """A quantity that a device has not, or that is not offered, is refused with those that are."""
     assert said in refused(profile, **keys)
-
-
-def test_intervals_are_five_minutes() -> None:
-    """The length of an IDM's intervals follows from the profile.
-
-    One that a slot's end cuts ends five minutes later at most, and is told within five more.
-    """
-    one = source("rtlamr", kind="interval_energy", unit="Wh", id=ID)
-    assert interval_ms(one) == 5 * MINUTE_MS
-    assert lateness_ms(one, None) == 10 * MINUTE_MS
 
 
 @pytest.mark.parametrize("name", [name for name in PROFILES if PROFILES[name].named is not None])

@@ -121,6 +121,8 @@ def test_a_damaged_field_is_refused_or_does_not_matter(case: Case) -> None:
             if is_element and any(path[: len(damage.path)] == damage.path for path in paths):
                 continue
             got = outcome(case.decoder(name), damage.payload)
+            if case.is_untimed(name, parsed(damage.payload), got):
+                continue
             assert isinstance(got, str) or got == case.stated(name), (name, damage.path, damage.change)
 
 
@@ -148,6 +150,8 @@ def test_a_wrong_byte_is_refused_or_does_not_matter(case: Case) -> None:
         for name, paths in readers(case):
             got = outcome(case.decoder(name), payload)
             if isinstance(got, str) or got == case.stated(name):
+                continue
+            if case.is_untimed(name, parsed(payload), got):
                 continue
             if document is None:
                 assert in_value(case, place), (name, place)

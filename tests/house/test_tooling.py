@@ -12,7 +12,7 @@ from tests.support.not_run import ROOT
 HOOKS = (ROOT / ".pre-commit-config.yaml").read_text()
 EDITORS = configparser.ConfigParser()
 EDITORS.read_string("[top]\n" + (ROOT / ".editorconfig").read_text())
-AS_THEY_CAME = ("meteragent/agent/page/static/uplot/", "tests/fuzz/corpus/")
+AS_THEY_CAME = ("meteragent/agent/page/static/uplot/", "tests/fuzz/corpus/", "tests/data/payloads/")
 
 
 def recipe(target: str) -> list[str]:

@@ -39,6 +39,7 @@ class Case:
     """A message of a device, and its expected readings.
 
     `readings` are by the quantity's name. `kind` and `unit` are set where the configuration chooses them.
+    `time` is the path of a time without which the arrival counts.
     `identifies` are the strings in topic and payload that name a person, a place, a device or a contract.
     """
 
@@ -52,6 +53,7 @@ class Case:
     id: str | None = None
     kind: Kind | None = None
     unit: str | None = None
+    time: Path | None = None
 
     def __str__(self) -> str:
         return f"{self.profile}: {self.what}"
@@ -90,6 +92,14 @@ class Case:
         if isinstance(readings, str):
             return readings
         return tuple((time_ms, int(Fraction(number) * MICRO)) for time_ms, number in readings)
+
+    def is_untimed(self, name: str, altered: Any, got: "Outcome") -> bool:
+        """Return whether an altered document lacks the time alone, and its readings count from arrival."""
+        stated, missing = self.stated(name), object()
+        if self.time is None or isinstance(stated, str) or not isinstance(altered, dict):
+            return False
+        *_, field = self.time
+        return altered.get(field, missing) is missing and got == tuple((None, value) for _, value in stated)
 
 
 def outcome(decode: Decoder, payload: bytes) -> Outcome:

@@ -153,7 +153,14 @@ def _home_assistant(stream: Stream) -> Problems:
 _CHECKS = (
     *(_name, _preset),
     *(source.source_broker, source.sink_broker, source.unit, source.topic, source.meter, source.kind),
-    *(source.device, source.interval, source.meter_id, source.identifier, source.expressions),
+    *(
+        source.device,
+        source.local_time,
+        source.interval,
+        source.meter_id,
+        source.identifier,
+        source.expressions,
+    ),
     *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
     weights.weights,
     *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),

@@ -4,9 +4,11 @@ from meteragent.config.files import sink_broker as broker_of_sink
 from meteragent.config.files import wrong_address
 from meteragent.config.model import Source, Stream
 from meteragent.config.refuse.check import Problems, reads
+from meteragent.config.refuse.window import unknown_zone
 from meteragent.config.source import FORMATS, interval_ms, nearest_profile, profile, quantity, topic_of
 from meteragent.config.terms import sink_url
 from meteragent.decode import json as json_profile
+from meteragent.decode.p1 import ARRIVAL
 from meteragent.decode.profile import Profile
 from meteragent.domain import identity
 from meteragent.domain.errors import ConfigError
@@ -98,6 +100,21 @@ def _quantity(source: Source, device: Profile) -> ConfigError:
         value, key = repr(str(source.kind)), "kind"
         choices = ", ".join(sorted({repr(str(quantity.kind)) for quantity in device.quantities.values()}))
     return ConfigError(f"source.{key}", value, f"one of {choices}: what {device.title} sends")
+
+
+@reads("source.timezone", "source.profile", "source.kind", "source.value")
+def local_time(stream: Stream) -> Problems:
+    """Yield a time zone that does not exist, or that no time of the source depends on."""
+    source, key = stream.source, "source.timezone"
+    if source.timezone is None:
+        return
+    device_quantity = quantity(source)
+    if device_quantity is None or device_quantity.in_zone is None:
+        expected = "no time zone, or profile = 'dsmr-p1': other times state their zone or are not used"
+        yield ConfigError(key, repr(source.timezone), expected)
+    elif source.timezone != ARRIVAL:
+        refusal = unknown_zone(key, source.timezone, ", or 'arrival' to ignore the meter's time")
+        yield from [] if refusal is None else [refusal]
 
 
 @reads("source.profile", "source.kind", "source.value", "source.interval")

@@ -27,18 +27,25 @@ def zone(stream: Stream) -> Problems:
             expected = f"a zone, such as 'Europe/Amsterdam' or 'UTC': windows of {unit(stream)!r} need one"
             yield ConfigError(key, "nothing", expected)
         return
-    try:
-        zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        matches = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
-        expected = "a time zone such as 'Europe/Amsterdam' or 'UTC'"
-        yield ConfigError(key, repr(name), expected, meant=repr(matches[0]) if matches else None)
+    if (refusal := unknown_zone(key, name)) is not None:
+        yield refusal
         return
     if unit(stream) is None:
         expected = (
             f"one of {', '.join(map(repr, CALENDAR_UNITS))}: with a time zone, windows follow the calendar"
         )
         yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
+
+
+def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
+    """Return the refusal of a key's time zone; None if it exists. `also` is what else the key may be."""
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        matches = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
+        expected = f"a time zone such as 'Europe/Amsterdam' or 'UTC'{also}"
+        return ConfigError(key, repr(name), expected, meant=repr(matches[0]) if matches else None)
+    return None
 
 
 @reads("window.step", "window.blocks", "window.bands")

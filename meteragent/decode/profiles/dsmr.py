@@ -1,8 +1,9 @@
-"""DSMR and its relatives: raw P1 telegrams, and the messages that dsmr-reader makes of them."""
+"""DSMR and its relatives: raw P1 telegrams, D0 readouts, and the messages that dsmr-reader makes of them."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_or_text, time_of, value_at
@@ -29,15 +30,29 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
 # P1 telegrams -------------------------------------------------------------------------------------
 
 
-def _telegram(find: Callable[[Telegram], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a telegram's number, which `find` returns."""
+def _telegram(
+    find: Callable[[Telegram], Decimal], zone: str | None = None
+) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a telegram's number, which `find` returns, with times in a zone."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the number and the time of the telegram; raises PayloadError."""
-        message = telegram(payload)
+        message = telegram(payload, zone)
         return (PayloadNumber(message.time_ms, find(message)),)
 
     return read
+
+
+def _power(find: Callable[[Telegram], Decimal]) -> Quantity:
+    """Make the quantity of a power in a telegram."""
+    return Quantity(Kind.POWER, _KILO, _telegram(find), in_zone=partial(_telegram, find))
+
+
+def _energy(direction: int) -> Quantity:
+    """Make the quantity of the register of a direction."""
+    find = _register(direction)
+    in_zone = partial(_telegram, find)
+    return Quantity(Kind.REGISTER, _KILO, _telegram(find), step_wh=_WH, counters=2, in_zone=in_zone)
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
@@ -67,19 +82,23 @@ def _export_kw(message: Telegram) -> Decimal:
 
 
 def _net_kw(message: Telegram) -> Decimal:
-    return total([_import_kw(message), _export_kw(message).copy_negate()])
+    """Return the difference of both directions or, of a meter that sends only that, its signed sum."""
+    drawn, fed_in = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
+    if drawn is not None and fed_in is not None:
+        return total([drawn, fed_in.copy_negate()])
+    return _sum([message.number("1-0:16.7.0", "kW", signed=True)])
 
 
 P1 = Profile(
     name="dsmr-p1",
-    title="a meter's P1 port (DSMR 2 to 5, Fluvius, Luxembourg, EON Hungary), as raw telegrams",
+    title="a meter's P1 port (DSMR 2 to 5 and its relatives) or D0 readout, as raw telegrams",
     topics=("dsmr/raw",),
     quantities={
-        "power": Quantity(Kind.POWER, _KILO, _telegram(_import_kw)),
-        "power-returned": Quantity(Kind.POWER, _KILO, _telegram(_export_kw)),
-        "power-net": Quantity(Kind.POWER, _KILO, _telegram(_net_kw)),
-        "import": Quantity(Kind.REGISTER, _KILO, _telegram(_register(1)), step_wh=_WH, counters=2),
-        "export": Quantity(Kind.REGISTER, _KILO, _telegram(_register(2)), step_wh=_WH, counters=2),
+        "power": _power(_import_kw),
+        "power-returned": _power(_export_kw),
+        "power-net": _power(_net_kw),
+        "import": _energy(1),
+        "export": _energy(2),
     },
     every_ms=_EVERY_MS,
     period_ms=_EVERY_MS,
@@ -89,6 +108,9 @@ P1 = Profile(
         "0-0:96.1.1",
         "0-0:96.1.0",
         "0-n:96.1.0",
+        "1-0:0.0.0",
+        "1-0:96.1.0",
+        "0-0:42.0.0",
         "0-0:96.13.0",
         "0-0:96.13.1",
         "0-n:24.2.1",
@@ -97,9 +119,12 @@ P1 = Profile(
         _TARIFFS,
         _NET,
         "0-0:98.1.0, 1-0:1.6.0 and 1-0:1.4.0 (Belgium) are means and peaks of 13 months: not offered",
-        "the time is YYMMDDhhmmss with S or W in Central European Time; DSMR 2 has none: arrival counts",
-        "in Finland and Lithuania the time is an hour ahead: readings are refused as ahead of the clock",
-        "DSMR 2 and 3 have no checksum: errors in transmission are not detected",
+        "the time is local, with S or W: outside Central European Time, source.timezone names the zone",
+        "source.timezone = 'arrival' ignores the time; DSMR 2 and D0 readouts have none: arrival counts",
+        "a time that stays whole hours off its arrival is refused as refused_zone: set source.timezone",
+        "W and Wh (Austria) are read, too; of D0 codes only those that end in *255, the present value",
+        "a D0 meter that sends only 1-0:16.7.0 has no power: read power-net",
+        "DSMR 2 and 3 and D0 have no checksum: errors in transmission are not detected",
         "telegrams come every second from DSMR 5 on (source.every = '1s'), every 10 s before",
     ),
 )
@@ -113,17 +138,15 @@ def _document(
     """Make the reader of the sum of fields minus the sum of other fields."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the difference and the time of the telegram; raises PayloadError."""
+        """Read the difference and the telegram's time, if there is one; raises PayloadError."""
         document = document_of(payload)
         positive, negative = (
             total(number_or_text(value_at(document, name)) for name in names)
             for names in (positive_names, negative_names)
         )
-        return (
-            PayloadNumber(
-                time_of(value_at(document, "timestamp")), total([positive, negative.copy_negate()])
-            ),
-        )
+        has_time = isinstance(document, dict) and "timestamp" in document
+        time_ms = time_of(document["timestamp"]) if has_time else None
+        return (PayloadNumber(time_ms, total([positive, negative.copy_negate()])),)
 
     return read
 
@@ -159,6 +182,7 @@ READER = Profile(
     personal=("id", "extra_device_timestamp", "extra_device_delivered"),
     traps=(
         "numbers are texts; the fields have dsmr-reader's default names, which its configuration can change",
+        "without the field timestamp, which its configuration can drop, the time of arrival counts",
         _TARIFFS,
         _NET,
         "dsmr/day-consumption and dsmr/current-month are sums of the same energy: not offered",

@@ -72,16 +72,24 @@ _TRAPS = (
 JSON = Profile(
     name="emonhub",
     title="an emonTx, emonPi or emonTH behind emonhub (JSON, or a topic for each input)",
-    topics=("emon/{meter}", "emon/{meter}/power1"),
+    topics=("emon/{meter}", "emon/{meter}/power1", "emon/{meter}/P1", "emon/{meter}/E1"),
     quantities={
         "power1": Quantity(Kind.POWER, Fraction(1), _input("power1")),
+        "P1": Quantity(Kind.POWER, Fraction(1), _input("P1")),
         "pulsecount": Quantity(Kind.REGISTER, None, _input("pulsecount"), is_count=True),
+        "pulse": Quantity(Kind.REGISTER, None, _input("pulse"), is_count=True),
+        "E1": Quantity(Kind.REGISTER, Fraction(1), _input("E1"), step_wh=Fraction(1)),
     },
     named=_named,
     every_ms=10_000,
     period_ms=10_000,
     hold_ms=5 * MINUTE_MS,
-    traps=("any other input by its key, such as P1 or power2", *_TRAPS),
+    traps=(
+        "any other input by its key, such as power2 or P3",
+        "emonTx3cm, emonTx4, emonTx5 and emonPi2 name powers P1 to P6 and energies in Wh E1 to E6",
+        "an energy E1 falls while more is fed in than drawn: read the power instead",
+        *_TRAPS,
+    ),
 )
 CSV = Profile(
     name="emonhub-csv",

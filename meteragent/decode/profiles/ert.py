@@ -7,9 +7,15 @@ of the same interval within 40 ms. Ends are therefore rounded to seconds, so tha
 same time.
 
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
-A receiver hears hundreds of meters, so only messages of ``source.id`` count.
+A receiver hears hundreds of meters, so only messages of ``source.id`` count. Gas and water meters send the
+same messages. The lower four bits of a meter's type state the medium, and only electricity is read
+(github.com/bemasher/rtlamr, meters.md).
+
+A NetIDM has the layout of an IDM but another packet type and other contents. An IDM of another packet type
+than `_IDM_PACKET` is not read.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -29,6 +35,10 @@ _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
 _OFFSETS_PER_S = 16
+_ELECTRICITY = (4, 5, 7, 8)
+_IDM_PACKET = 28
+_HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
+_CODE_MAX = 255
 _OFFSET_MAX = _INTERVAL_MS * _OFFSETS_PER_S // 1000
 
 
@@ -40,17 +50,18 @@ class _Format(NamedTuple):
     path: tuple[str, ...]
     id_key: str
     count_key: str
+    medium_key: str
     time_key: str | None
 
 
-def _rtl_433(model: str, id_: str, count: str) -> _Format:
+def _rtl_433(model: str, id_: str, count: str, medium: str) -> _Format:
     """Make the layout of an rtl_433 message; its time is not used, because it is local and has no zone."""
-    return _Format("model", model, (), id_, count, None)
+    return _Format("model", model, (), id_, count, medium, None)
 
 
-def _rtlamr(type_: str, id_: str, count: str) -> _Format:
+def _rtlamr(type_: str, id_: str, count: str, medium: str) -> _Format:
     """Make the layout of an rtlamr message."""
-    return _Format("Type", type_, ("Message",), id_, count, "Time")
+    return _Format("Type", type_, ("Message",), id_, count, medium, "Time")
 
 
 def _whole(value: Any, largest: int) -> int:
@@ -67,6 +78,30 @@ def _serial(value: Any) -> str:
     if not text.isdecimal():
         raise PayloadError("refused_type")
     return text
+
+
+def _code(message: Any, key: str) -> int:
+    """Return a code that is a number, or a text such as 0x17; raises PayloadError for other values."""
+    value = value_at(message, key)
+    if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
+        return int(value, 16)
+    return _whole(value, _CODE_MAX)
+
+
+def _check_medium(message: Any, medium_key: str) -> None:
+    """Check that a message is of electricity; raises PayloadError, `other` for another or unknown medium.
+
+    rtl_433 also states the medium in words.
+    """
+    word, code = value_at(message, "MeterType"), _code(message, medium_key)
+    if word not in (None, "Electric") or code & 0xF not in _ELECTRICITY:
+        raise PayloadError("other")
+
+
+def _check_packet(message: Any) -> None:
+    """Check that a message with intervals is an IDM; raises PayloadError, `other` for a NetIDM."""
+    if _code(message, "PacketTypeID") != _IDM_PACKET:
+        raise PayloadError("other")
 
 
 def _end_ms(sent_ms: int | None, offset: int) -> int | None:
@@ -101,7 +136,7 @@ def _offset(message: Any) -> int:
 
 
 def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
-    """Return the message, its meter and its time; raises PayloadError, `other` for other types."""
+    """Return the message, its meter and its time; raises PayloadError, `other` for other types and media."""
     document = document_of(payload)
     type_ = value_at(document, form.type_key)
     if type_ is None:
@@ -109,6 +144,9 @@ def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
     if type_ != form.type:
         raise PayloadError("other")
     message = value_at(document, *form.path)
+    _check_medium(message, form.medium_key)
+    if form.type == "IDM":
+        _check_packet(message)
     time_ms = None if form.time_key is None else time_of(value_at(document, form.time_key))
     return message, _serial(value_at(message, form.id_key)), time_ms
 
@@ -140,7 +178,10 @@ def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 def _attributes(payload: bytes) -> list[PayloadNumber]:
     """Read the intervals in the attributes of rtlamr2mqtt, an IDM without its id and register."""
-    return _intervals(document_of(payload), None, None)
+    message = document_of(payload)
+    _check_medium(message, "ERTType")
+    _check_packet(message)
+    return _intervals(message, None, None)
 
 
 def _state(payload: bytes) -> tuple[PayloadNumber]:
@@ -169,6 +210,7 @@ _TRAPS = (
     _COUNTS,
     "an SCM's register has 24 bits: source.modulus is 16777216 counts, such as 167772160 Wh",
     "neighbours' meters are on the same topic: source.id is required; others are counted as refused_meter",
+    "gas and water meters send the same messages: those of other types than 4, 5, 7 and 8 count as other",
     "an IDM repeats 47 intervals in every message; each counts once",
     "an interval holds at most 511 counts, and does not show an outage",
     "SCM and IDM reveal the same secret: the charges of reading both add up",
@@ -182,9 +224,9 @@ RTL_433 = Profile(
     title="an ERT meter heard by rtl_433",
     topics=("rtl_433/{meter}/events",),
     quantities=_quantities(
-        _rtl_433("ERT-SCM", "id", "consumption_data"),
-        _rtl_433("SCMplus", "id", "Consumption"),
-        _rtl_433("IDM", "ERTSerialNumber", "LastConsumptionCount"),
+        _rtl_433("ERT-SCM", "id", "consumption_data", "ert_type"),
+        _rtl_433("SCMplus", "id", "Consumption", "EndpointType"),
+        _rtl_433("IDM", "ERTSerialNumber", "LastConsumptionCount", "ERTType"),
     ),
     every_ms=_EVERY_MS,
     hold_ms=15 * MINUTE_MS,
@@ -203,9 +245,9 @@ RTLAMR = Profile(
     title="an ERT meter heard by rtlamr (its JSON lines on MQTT)",
     topics=("rtlamr/{meter}",),
     quantities=_quantities(
-        _rtlamr("SCM", "ID", "Consumption"),
-        _rtlamr("SCM+", "EndpointID", "Consumption"),
-        _rtlamr("IDM", "ERTSerialNumber", "LastConsumptionCount"),
+        _rtlamr("SCM", "ID", "Consumption", "Type"),
+        _rtlamr("SCM+", "EndpointID", "Consumption", "EndpointType"),
+        _rtlamr("IDM", "ERTSerialNumber", "LastConsumptionCount", "ERTType"),
     ),
     every_ms=_EVERY_MS,
     hold_ms=15 * MINUTE_MS,
@@ -233,6 +275,7 @@ RTLAMR2MQTT = Profile(
     traps=(
         _COUNTS,
         "a format such as ####.## in its configuration moves the decimal point: source.unit must match it",
+        "state does not say what it measures: its configuration must name an electricity meter",
         "state has the register; for meters that send IDM, attributes has the intervals, without a time",
         "the register of an IDM is up to five minutes older than its time",
     ),

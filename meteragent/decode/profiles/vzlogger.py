@@ -1,5 +1,8 @@
 """vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` if its option `timestamp` is on.
 
+A topic is the configured prefix, the channel's name (chn0, or its own `mqtt_topic`), and agg or raw. The
+configuration that vzlogger ships has the prefix vzlogger/data; without a prefix it is vzlogger.
+
 A message states neither its quantity nor its unit; an OBIS code on ``../id`` announces the quantity once. The
 configuration therefore states both.
 """
@@ -22,7 +25,12 @@ def _read(payload: bytes) -> tuple[PayloadNumber]:
 VZLOGGER = Profile(
     name="vzlogger",
     title="a channel of vzlogger",
-    topics=("vzlogger/{meter}/agg", "vzlogger/{meter}/raw"),
+    topics=(
+        "vzlogger/data/{meter}/agg",
+        "vzlogger/data/{meter}/raw",
+        "vzlogger/{meter}/agg",
+        "vzlogger/{meter}/raw",
+    ),
     quantities={
         "power": Quantity(Kind.POWER, None, _read),
         "register": Quantity(Kind.REGISTER, None, _read),
@@ -33,6 +41,7 @@ VZLOGGER = Profile(
     traps=(
         "its configuration (interval, aggtime) defines how often it sends: source.every states it",
         "a message states neither quantity nor unit: ../id has the OBIS code, such as 1-0:16.7.0",
+        "another prefix than vzlogger/data or vzlogger is named in its configuration (mqtt, topic)",
         "raw and agg are one measurement: read only one of them",
         "registers are in Wh for most SML meters and in kWh for most D0 meters",
         "with the option retain, an old value arrives at every start: retained messages are not readings",

@@ -1,41 +1,111 @@
 """wmbusmeters: a telegram as JSON, with the unit in each key, on a topic that the user's shell command sets.
 
 ``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
-time without a zone, is not used.
+time without a zone, is not used. Most drivers name power and registers alike; `_FIELDS` has the others.
+
+The driver iem3000 reports some telegrams' registers a thousand times too small. Only telegrams with a power
+have the right ones, and only they are read.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.json import document_of, number_of, time_of, value_at
+from meteragent.decode.number import total
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.units import HOUR_MS, MINUTE_MS, Kind
 
 _KILO = Fraction(1000)
+_USUAL = {
+    "power": "current_power_consumption_kw",
+    "power-production": "current_power_production_kw",
+    "import": "total_energy_consumption_kwh",
+    "export": "total_energy_production_kwh",
+}
+_FIELDS: dict[str, dict[str, str]] = {
+    "em24": {"power": "power_kw"},
+    "iem3000": {"power": "active_consumption_kw"},
+    "abbb23": {"power": "active_consumption_kw"},
+    "nemo": {
+        "power": "active_positive_3phase_kw",
+        "power-production": "active_negative_3phase_kw",
+        "import": "total_active_positive_3phase_kwh",
+    },
+    "ime": {
+        "power": "three_phase_total_active_power_kw",
+        "import": "positive_total_active_energy_kwh",
+        "export": "negative_total_active_energy_kwh",
+    },
+}
+"""The fields of drivers that do not have the usual ones."""
+_NEEDED = {"iem3000": "active_consumption_kw"}
+"""The field without which a driver's telegrams are not read."""
+_TARIFFS = re.compile(r"(import|export) of ([2-4]) tariffs", re.ASCII)
+_DIRECTIONS = {"import": "consumption", "export": "production"}
+_WITH_TARIFFS = ("amiplus",)
+"""Drivers whose telegrams have the registers of all tariffs; other drivers have unused ones, which are 0."""
 
 
-def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a field of an electricity meter; heat meters use the same field names."""
+def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of an electricity meter's number; heat meters have fields of the same names.
+
+    `find` returns the number of a document of a driver.
+    """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the number, its time and its meter; raises PayloadError, `other` for another medium."""
         document = document_of(payload)
-        media = value_at(document, "media")
+        media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):
             raise PayloadError("refused_missing")
+        if not isinstance(driver, str | None):
+            raise PayloadError("refused_type")
         if media != "electricity":
             raise PayloadError("other")
-        number = number_of(value_at(document, name))
-        id_ = value_at(document, "id")
-        return (
-            PayloadNumber(
-                time_of(value_at(document, "timestamp")), number, id_ if isinstance(id_, str) else None
-            ),
-        )
+        if driver in _NEEDED and value_at(document, _NEEDED[driver]) is None:
+            raise PayloadError("other")
+        time_ms, id_ = time_of(value_at(document, "timestamp")), value_at(document, "id")
+        return (PayloadNumber(time_ms, find(document, driver), id_ if isinstance(id_, str) else None),)
 
     return read
+
+
+def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of a quantity by the name that it has with most drivers."""
+    return _telegram(
+        lambda document, driver: number_of(
+            value_at(document, _FIELDS.get(driver or "", {}).get(name, _USUAL[name]))
+        )
+    )
+
+
+def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
+    """Make the reader of the sum of exactly `count` tariffs' registers."""
+    names = [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 2)]
+
+    def find(document: Any, driver: str | None) -> Decimal:
+        """Return the sum; raises PayloadError if there are fewer or more tariffs."""
+        if driver not in _WITH_TARIFFS:
+            raise PayloadError("refused_ambiguous")
+        if value_at(document, names[-1]) is not None:
+            raise PayloadError("refused_columns")
+        return total(number_of(value_at(document, name)) for name in names[:-1])
+
+    return _telegram(find)
+
+
+def _named(kind: Kind, name: str) -> Quantity | None:
+    """Make the quantity of a sum of tariffs, such as `import of 2 tariffs`."""
+    match = _TARIFFS.fullmatch(name)
+    if match is None or kind is not Kind.REGISTER:
+        return None
+    count = int(match[2])
+    return Quantity(kind, _KILO, _sum_of_tariffs(_DIRECTIONS[match[1]], count), counters=count)
 
 
 WMBUSMETERS = Profile(
@@ -43,11 +113,12 @@ WMBUSMETERS = Profile(
     title="an electricity meter heard by wmbusmeters",
     topics=("wmbusmeters/{meter}",),
     quantities={
-        "power": Quantity(Kind.POWER, _KILO, _field("current_power_consumption_kw")),
-        "power-production": Quantity(Kind.POWER, _KILO, _field("current_power_production_kw")),
-        "import": Quantity(Kind.REGISTER, _KILO, _field("total_energy_consumption_kwh")),
-        "export": Quantity(Kind.REGISTER, _KILO, _field("total_energy_production_kwh")),
+        "power": Quantity(Kind.POWER, _KILO, _field("power")),
+        "power-production": Quantity(Kind.POWER, _KILO, _field("power-production")),
+        "import": Quantity(Kind.REGISTER, _KILO, _field("import")),
+        "export": Quantity(Kind.REGISTER, _KILO, _field("export")),
     },
+    named=_named,
     every_ms=MINUTE_MS,
     hold_ms=HOUR_MS,
     identifies="the meter's id or its name in the configuration",
@@ -55,6 +126,9 @@ WMBUSMETERS = Profile(
     traps=(
         "power is null in some telegrams: no reading, not 0",
         "registers of single tariffs are not offered: the times of their use are a secret, too",
+        "an amiplus meter without a total: value = 'import of 2 tariffs' is the sum of exactly two",
+        "em24, iem3000, abbb23 and ime send one power for both directions: window.range must reach below 0",
+        "iem3000 repeats its register in other telegrams, a thousand times too small: counted as other",
         "heat meters have fields of the same names: messages of another medium are counted as other",
         "telegrams come by radio every few seconds to every quarter of an hour, and some are lost",
         "source.every states the longest time between received telegrams, which depends on your radio",

@@ -28,6 +28,7 @@ _OPAQUE = re.compile(
 _HEX = re.compile(r"(?=.*\d)[0-9a-f:\-]+|(?=.*\d)[0-9A-F:\-]+", re.ASCII)
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
+_CODE = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
 _SHORT = 2
 """A key of two characters identifies nobody."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
@@ -93,6 +94,8 @@ class Redactor:
     def _value(self, text: str) -> str:
         """Redact a value: a known word, a time, a number, or something else."""
         if not text or self._stays(text) or _OBIS.fullmatch(text) or CLOCK.fullmatch(text):
+            return text
+        if self._small and _CODE.fullmatch(text):
             return text
         shifted = self._shift.text(text)
         if shifted is not None:

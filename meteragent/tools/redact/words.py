@@ -38,7 +38,7 @@ flag flags warning errors failure failures outage outages power_off sag sags swe
 actual delta change changed changes calibrated user src source dst destination target id ids uuid guid key
 keys mode config configuration settings set info information sys system cloud temperature humidity temp
 brightness coordinator process discovery origin availability customer supplier mpan mprn pod adco contract
-account tenant application location latitude longitude altitude electricitymeter gasmeter electric amiplus
+account tenant application location latitude longitude altitude electricitymeter gasmeter electric
 telegram obis crc mic checksum differential consumptions intervalcount endpoint ert idm netidm scm scmplus
 plus tamper encoder hop module appliance leak backflow basic spare by from to of in out per and the all any
 other extra additional new old raw agg rx tx up down event events uplink confirmed deduplication dr adr fcnt
@@ -46,6 +46,7 @@ fport margin regional modulation lora bandwidth spreading cr rpc tele stat cmnd 
 shellies shelly emon emonhub glow vzlogger sml2mqtt wmbusmeters wmbus rtl rtlamr rtlamr2mqtt dsmr p1 tasmota
 esphome senml chirpstack iammeter realtime private statestream aenergy apower em em1 emdata em1data pm pm1
 vrms irms equipment position at phy enc protocol unitrate standingcharge tags server uploadsn sta cumul
+em24 iem3000 abbb23 nemo ime amiplus omnipower esyswm ehzp gransystems positive negative three partial packet
 """
 
 _CODES = """
@@ -68,10 +69,10 @@ TIME_WORDS = frozenset(_TIMES.split())
 """A number is a time only under a key with one of these words."""
 
 _SMALL = """
-id type bver version ver phase channel tariff idx qos port fport seq
+id type bver version ver phase channel tariff idx qos port fport seq ert endpoint packet
 """
 SMALL = frozenset(_SMALL.split())
-"""Under keys with these words a number of one or two digits describes the message, not a measurement."""
+"""Under keys with these words a number of one or two digits, also hexadecimal, describes the message."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", re.ASCII)
 _JOINTS = re.compile(r"[A-Za-z0-9_\-. %/+²³°€$£]*")

@@ -101,7 +101,37 @@ _HUNGARY = (
     "1-0:2.7.0(00.000*kW)",
     "0-0:98.1.0(261101000000W)(004217.004*kWh)(00012.345*kvarh)",
 )
-_VALUES = (rb"1-0:[12]\.8\.[012]\(([0-9.]+)", rb"1-0:[12]\.7\.0\(([0-9.]+)")
+_AUSTRIA = (
+    "0-0:96.1.0(1KFM0200000000)",
+    "0-0:1.0.0(261120133007W)",
+    "1-0:1.8.0(002484519*Wh)",
+    "1-0:1.8.1(002000000*Wh)",
+    "1-0:1.8.2(000484519*Wh)",
+    "1-0:1.7.0(000334*W)",
+    "1-0:2.8.0(000000057*Wh)",
+    "1-0:2.7.0(000000*W)",
+    "1-0:3.8.0(000000812*varh)",
+)
+_D0 = (
+    "1-0:0.0.0*255(1ESY1004000000)",
+    "1-0:1.8.0*255(00125.2568857*kWh)",
+    "1-0:1.8.0*01(00117.1000000*kWh)",
+    "1-0:2.8.0*255(00006.0030000*kWh)",
+    "1-0:16.7.0*255(-000259.20*W)",
+    "1-0:96.5.0*255(001C0104)",
+    "0-0:96.1.255*255(1ESY1004000000)",
+)
+_HAGER = (
+    "1-0:0.0.0*255(1095110000000000)",
+    "1-0:1.8.0*255(000412.1736*kWh)",
+    "1-0:96.5.5*255(82)",
+    "0-0:96.1.255*255(0000000000)",
+    "1-0:1.7.255*255(000481*W)",
+)
+_VALUES = (
+    rb"1-0:[12]\.8\.[012](?:\*255)?\(([0-9.]+)",
+    rb"1-0:(?:[12]|16)\.7\.(?:0|255)(?:\*255)?\((-?[0-9.]+)",
+)
 _NOW = 1795177807000
 _JSON: dict[str, Any] = {
     "id": 48213377,
@@ -180,12 +210,12 @@ CASES = (
     ),
     _p1(
         "another unit",
-        telegram("XMX5LGBBFG1009325446", *[line.replace("kW)", "W)") for line in _V5]),
+        telegram("XMX5LGBBFG1009325446", *[line.replace("kW)", "kVA)") for line in _V5]),
         power="refused_unit",
     ),
     _p1(
         "a register of another unit",
-        telegram("XMX5LGBBFG1009325446", *[line.replace("kWh)", "Wh)") for line in _V5]),
+        telegram("XMX5LGBBFG1009325446", *[line.replace("kWh)", "kvarh)") for line in _V5]),
         **{"power": ((_NOW, "417"),), "import": "refused_unit"},
     ),
     _p1(
@@ -193,8 +223,35 @@ CASES = (
         telegram("XMX5LGBBFG1009325446", *[line.replace("261120133007W", "261320133007W") for line in _V5]),
         power="refused_time",
     ),
+    _p1(
+        "Austria, in W and Wh",
+        telegram("KFM5KAIFA-METER", *_AUSTRIA),
+        power=((_NOW, "334"),),
+        power_returned=((_NOW, "0"),),
+        power_net=((_NOW, "334"),),
+        **{"import": ((_NOW, "2484519"),), "export": ((_NOW, "57"),)},
+    ),
+    _p1(
+        "kW that lost its k",
+        telegram("XMX5LGBBFG1009325446", *[line.replace("kW", "W") for line in _V5]),
+        power="refused_unit",
+        **{"import": "refused_unit"},
+    ),
+    _p1(
+        "a D0 readout with both directions and values of the past",
+        telegram("ESY5Q3DA1004 V3.04", *_D0, checked=False),
+        power_net=((None, "-259.2"),),
+        **{"import": ((None, "125256.8857"),), "export": ((None, "6003"),)},
+    ),
+    _p1(
+        "a D0 readout of a Hager meter",
+        telegram("HAG5eHZ010C_EHZ1WA02", *_HAGER, checked=False),
+        power=((None, "481"),),
+        power_net="refused_missing",
+        **{"import": ((None, "412173.6"),), "export": "refused_missing"},
+    ),
     _p1("JSON", b'{"timestamp": "2026-11-20T12:30:07Z"}', power="refused_type"),
-    Case("dsmr-reader", "a telegram", "dsmr/json", json.dumps(_JSON).encode(), _READ),
+    Case("dsmr-reader", "a telegram", "dsmr/json", json.dumps(_JSON).encode(), _READ, time=("timestamp",)),
     Case(
         "dsmr-reader",
         "a telegram with numbers, in local time",
@@ -208,13 +265,22 @@ CASES = (
             }
         ).encode(),
         {"power": ((_NOW, "417"),), "power-returned": ((_NOW, "0"),), "import": _READ["import"]},
+        time=("timestamp",),
     ),
     Case(
         "dsmr-reader",
-        "a meter that has just one tariff's register, and a time without zone",
+        "a telegram of a mapping without the time",
         "dsmr/json",
-        json.dumps({**_JSON, "electricity_delivered_2": None, "timestamp": "2026-11-20T13:30:07"}).encode(),
-        {"import": "refused_missing", "power": "refused_time"},
+        json.dumps({name: value for name, value in _JSON.items() if "timestamp" not in name}).encode(),
+        {name: ((None, readings[0][1]),) for name, readings in _READ.items()},
+    ),
+    Case(
+        "dsmr-reader",
+        "a meter that has just one tariff's register",
+        "dsmr/json",
+        json.dumps({**_JSON, "electricity_delivered_2": None}).encode(),
+        {"import": "refused_missing", "power": _READ["power"]},
+        time=("timestamp",),
     ),
     Case(
         "dsmr-reader-topics",

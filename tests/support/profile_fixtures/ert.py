@@ -59,12 +59,26 @@ CASES = (
     ),
     _heard(
         "an SCM+",
-        _rtl_433("SCMplus", id=int(_MINE), EndpointID=int(_MINE), Consumption=38141, MeterType="Electric"),
+        _rtl_433(
+            "SCMplus",
+            id=int(_MINE),
+            EndpointID=int(_MINE),
+            Consumption=38141,
+            EndpointType="0x07",
+            MeterType="Electric",
+        ),
         scm_plus=((None, "38141"),),
     ),
     _heard(
         "an IDM, its time local",
-        _rtl_433("IDM", ERTType="0x17", ERTSerialNumber=int(_MINE), LastConsumptionCount=471131, **_BLOCK),
+        _rtl_433(
+            "IDM",
+            PacketTypeID="0x1C",
+            ERTType="0x17",
+            ERTSerialNumber=int(_MINE),
+            LastConsumptionCount=471131,
+            **_BLOCK,
+        ),
         idm=((-255_000, "471131"),),
         intervals=_intervals(-255_000),
     ),
@@ -72,6 +86,11 @@ CASES = (
         "the same packet read as another kind",
         _rtl_433("NETIDM", ERTSerialNumber=int(_MINE), LastConsumptionCount=11, **_BLOCK),
         idm="other",
+    ),
+    _heard(
+        "an SCM+ of gas, in words and in its type",
+        _rtl_433("SCMplus", id=int(_MINE), EndpointType="0xBC", Consumption=38141, MeterType="Gas"),
+        scm_plus="other",
     ),
     _heard("a thermometer", _rtl_433("Acurite-Tower", id=12042, temperature_C=21.3), scm="other"),
     _line(
@@ -82,13 +101,15 @@ CASES = (
     ),
     _line(
         "an SCM+",
-        _rtlamr("SCM+", EndpointType=171, EndpointID=int(_MINE), Consumption=38141, Tamper=18688),
+        _rtlamr("SCM+", EndpointType=7, EndpointID=int(_MINE), Consumption=38141, Tamper=18688),
         scm_plus=((_NOON_MS, "38141"),),
     ),
     _line(
         "an IDM",
         _rtlamr(
             "IDM",
+            PacketTypeID=28,
+            ERTType=7,
             ERTSerialNumber=int(_MINE),
             TamperCounters="CwIAZw8A",
             LastConsumptionCount=471131,
@@ -99,7 +120,7 @@ CASES = (
     ),
     _line(
         "an id with leading zeros",
-        _rtlamr("SCM", ID=77, Consumption=471160).replace(b":77", b":00000077"),
+        _rtlamr("SCM", ID=77, Type=7, Consumption=471160).replace(b":77", b":00000077"),
         scm="refused_json",
     ),
     _case(
@@ -114,7 +135,9 @@ CASES = (
         "rtlamr2mqtt",
         f"rtlamr/{_MINE}/attributes",
         "an IDM's attributes",
-        json.dumps({"ERTType": 7, "PowerOutageFlags": "AAAAAAAA", **_BLOCK, "protocol": "idm"}).encode(),
+        json.dumps(
+            {"PacketTypeID": 28, "ERTType": 7, "PowerOutageFlags": "AAAAAAAA", **_BLOCK, "protocol": "idm"}
+        ).encode(),
         None,
         intervals=_intervals(-255_000),
     ),

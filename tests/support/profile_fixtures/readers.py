@@ -25,6 +25,8 @@ _AMI = {
 }
 _AMI_MS = 1795176031000
 _AMI_IDENTIFIES = ("Kellerzaehler", "70314159", "Gartenweg9")
+_USUAL = [name for name in _AMI if name.startswith(("current_", "total_"))]
+_IMPORT = ((_AMI_MS, "27182818"),)
 _EMON: dict[str, Any] = {
     "power1": 318,
     "power2": -1204,
@@ -36,7 +38,7 @@ _EMON: dict[str, Any] = {
 
 
 def _ami(what: str, readings: dict[str, Any], **changes: Any) -> Case:
-    fields = {**_AMI, **changes}
+    fields = {name: value for name, value in {**_AMI, **changes}.items() if value is not ...}
     return Case(
         "wmbusmeters",
         what,
@@ -51,7 +53,7 @@ CASES = (
     Case(
         "vzlogger",
         "a channel with its option timestamp",
-        "vzlogger/chn1/agg",
+        "vzlogger/data/chn1/agg",
         b'{ "timestamp": 1795176004117, "value": 812.5 }',
         {"power": ((1795176004117, "812.5"),), "register": ((1795176004117, "812.5"),)},
         unit="W",
@@ -59,7 +61,7 @@ CASES = (
     Case(
         "vzlogger",
         "a channel without it",
-        "vzlogger/chn1/raw",
+        "vzlogger/data/chn1/raw",
         b"9031544.200000",
         {"register": ((None, "9031544.2"),)},
         unit="Wh",
@@ -106,6 +108,52 @@ CASES = (
         current_power_consumption_kw=None,
     ),
     _ami("a heat meter", {"power": "other", "import": "other"}, media="heat"),
+    _ami("water", {"power": "other", "import": "other"}, media="water"),
+    _ami(
+        "an em24",
+        {"power": ((_AMI_MS, "-120"),), "import": _IMPORT},
+        meter="em24",
+        power_kw=-0.12,
+        current_power_consumption_kw=...,
+    ),
+    _ami(
+        "an abbb23",
+        {"power": ((_AMI_MS, "18194.069"),), "import": _IMPORT},
+        meter="abbb23",
+        active_consumption_kw=18.194069,
+        current_power_consumption_kw=...,
+    ),
+    _ami(
+        "a nemo",
+        {
+            "power": ((_AMI_MS, "97830"),),
+            "power-production": ((_AMI_MS, "0"),),
+            "import": ((_AMI_MS, "6735835000"),),
+        },
+        meter="nemo",
+        active_positive_3phase_kw=97.83,
+        active_negative_3phase_kw=0,
+        total_active_positive_3phase_kwh=6735835,
+        **dict.fromkeys(_USUAL, ...),
+    ),
+    _ami(
+        "two tariffs and no total",
+        {
+            "import": "refused_missing",
+            "import of 2 tariffs": ((_AMI_MS, "43541742"),),
+            "import of 3 tariffs": "refused_missing",
+            "export of 2 tariffs": "refused_missing",
+        },
+        total_energy_consumption_kwh=None,
+        total_energy_consumption_tariff_1_kwh=25011.061,
+        total_energy_consumption_tariff_2_kwh=18530.681,
+    ),
+    _ami(
+        "tariffs that a driver has and its meter does not use",
+        {"import of 2 tariffs": "refused_ambiguous"},
+        meter="abbb23",
+        total_energy_consumption_tariff_2_kwh=0,
+    ),
     Case(
         "emonhub",
         "a node's inputs",
@@ -119,6 +167,23 @@ CASES = (
         },
         unit="W",
     ),
+    Case(
+        "emonhub",
+        "a node of the continuous firmware",
+        "emon/emonTx5",
+        json.dumps(
+            {"MSG": 6, "V1": 239.2, "P1": 1201, "P2": -4, "E1": 55123, "pulse": 71, "time": 1795176009}
+        ).encode(),
+        {
+            "P1": ((1795176009000, "1201"),),
+            "P2": ((1795176009000, "-4"),),
+            "E1": ((1795176009000, "55123"),),
+            "pulse": ((1795176009000, "71"),),
+            "power1": "refused_missing",
+        },
+        unit="W",
+    ),
+    Case("emonhub", "an energy alone", "emon/emonTx5/E1", b"55123", {"E1": ((None, "55123"),)}),
     Case("emonhub", "an input alone", "emon/emontx3/power1", b"318.4", {"power1": ((None, "318.4"),)}),
     Case(
         "emonhub-csv",

@@ -1,0 +1,40 @@
+"""Detects a meter whose local times were read in a wrong time zone.
+
+A single time far from its arrival proves nothing: a message may have waited in a broker. But waiting messages
+arrive faster than they were measured, so their times come closer to the arrival. Times that stay a whole
+number of hours off the arrival for a minute are those of another zone, and every reading is refused until
+that ends. The state is in memory only: after a restart, the first minute is read as at the first start.
+"""
+
+from meteragent.domain.units import HOUR_MS, MINUTE_MS
+
+SETTLED_MS = MINUTE_MS
+"""How long a meter's times must stay off the arrival."""
+_STEADY_MS = 10_000
+"""The largest change of a steady difference: by the delays of messages."""
+_CLOCK_MS = 2 * MINUTE_MS
+"""The largest error of a meter's clock."""
+
+
+class ZoneWatch:
+    """The difference between time and arrival of each meter's readings, while it is steady."""
+
+    __slots__ = ("_steady",)
+
+    def __init__(self) -> None:
+        self._steady: dict[object, tuple[int, int]] = {}
+
+    def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
+        """Return whether a meter's times have been whole hours off their arrival for `SETTLED_MS`."""
+        off_ms = time_ms - received_ms
+        since_ms, first_off_ms = self._steady.get(meter, (received_ms, off_ms))
+        if abs(off_ms - first_off_ms) > _STEADY_MS or received_ms < since_ms:
+            since_ms, first_off_ms = received_ms, off_ms
+        self._steady[meter] = since_ms, first_off_ms
+        hours = (abs(first_off_ms) + HOUR_MS // 2) // HOUR_MS
+        is_whole = hours > 0 and abs(abs(first_off_ms) - hours * HOUR_MS) <= _CLOCK_MS
+        return is_whole and received_ms - since_ms >= SETTLED_MS
+
+    def clear(self) -> None:
+        """Forget all meters."""
+        self._steady.clear()

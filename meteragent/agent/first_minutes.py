@@ -32,8 +32,7 @@ class FirstMinutes:
     """The beginning of one stream; `update` is called in every round of its runner."""
 
     def __init__(self, stream: settings.Stream, counts: Counts, now_ms: int) -> None:
-        self._name, self._topic, self._url = stream.name, stream.source.topic, stream.source.url
-        self._is_shard = stream.source.shard is not None
+        self._stream = stream
         self._counts = counts
         self._updated_ms = now_ms
         self._waited_ms, self._pause_ms, self._due_ms = 0, FIRST_MS, FIRST_MS
@@ -51,12 +50,14 @@ class FirstMinutes:
         self._updated_ms = now_ms
         if not self._has_left and self._row in confirmed:
             self._has_left = True
-            _log.info("stream %s: the first number has left, and the broker has confirmed it", self._name)
+            _log.info(
+                "stream %s: the first number has left, and the broker has confirmed it", self._stream.name
+            )
         if self._has_reading:
             return
         if self._counts["accepted"] or self._counts["early"]:
             self._has_reading = True
-            _log.info("stream %s: the first reading has arrived", self._name)
+            _log.info("stream %s: the first reading has arrived", self._stream.name)
         elif connected:
             self._waited_ms += elapsed_ms
             if self._waited_ms >= self._due_ms:
@@ -66,34 +67,34 @@ class FirstMinutes:
 
     def _warn(self) -> None:
         """Log that no reading has come, and why; a shard of a fleet may have no meters."""
-        waited = duration_text(self._waited_ms // MINUTE_MS * MINUTE_MS)
-        names = sorted(filter(self._counts.get, _NO_READING), key=lambda name: -self._counts[name])
-        if names:
-            _log.warning(
-                "stream %s: messages arrive on %s, but none of them was a reading in %s: %s. %s",
-                self._name,
-                self._topic,
-                waited,
-                "; ".join(f"{COUNTERS[name]} ({name})" for name in names),
-                self._cure(names),
-            )
-        elif not self._is_shard:
-            _log.warning(
-                "stream %s: no message arrived on %s in %s. Check that the meter is on, source.topic, and "
-                "that this user may read it: `meteragent discover --url %s` lists what the broker sends.",
-                self._name,
-                self._topic,
-                waited,
-                self._url,
-            )
+        if reason := why_none(self._stream, self._counts, self._waited_ms // MINUTE_MS * MINUTE_MS):
+            _log.warning("stream %s: %s", self._stream.name, reason)
 
-    def _cure(self, names: Sequence[str]) -> str:
-        """Return what to do about the most frequent reasons."""
-        if names[0] in _CLOCK:
-            return "Check the clocks of this machine (`timedatectl`) and of the meter."
-        if names[0] == "retained":
-            return "The meter itself sends nothing: check that it is on and connected."
-        return (
-            "Compare source.profile, source.value and source.topic with the messages: `meteragent tap` shows "
-            "why each is refused, `meteragent discover` proposes a configuration."
-        )
+
+def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
+    """Return why a stream has no reading, and what to do; None for a shard that may have no meters."""
+    waited, topic = duration_text(waited_ms), stream.source.topic
+    names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])
+    if names:
+        reasons = "; ".join(f"{COUNTERS[name]} ({name})" for name in names)
+        text = f"messages arrive on {topic}, but none of them was a reading in {waited}: {reasons}."
+        return f"{text} {_cure(names)}"
+    if stream.source.shard is not None:
+        return None
+    return (
+        f"no message arrived on {topic} in {waited}. Check that the meter is on, source.topic, and that"
+        f" this user may read it: `meteragent discover --url {stream.source.url}` lists what the broker"
+        " sends."
+    )
+
+
+def _cure(names: Sequence[str]) -> str:
+    """Return what to do about the most frequent reasons."""
+    if names[0] in _CLOCK:
+        return "Check the clocks of this machine (`timedatectl`) and of the meter."
+    if names[0] == "retained":
+        return "The meter itself sends nothing: check that it is on and connected."
+    return (
+        "Compare source.profile, source.value and source.topic with the messages: `meteragent tap` shows why"
+        " each is refused, `meteragent discover` proposes a configuration."
+    )

@@ -34,6 +34,11 @@ def _json(group: Any) -> None:
 def run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `run`."""
     _config(parser)
+    parser.add_argument_group("rehearsal").add_argument(
+        "--rehearse",
+        action="store_true",
+        help="show on this terminal what would leave, with seconds as slots; nothing leaves or is written",
+    )
     parser.add_argument_group("log").add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),

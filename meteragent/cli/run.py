@@ -22,6 +22,10 @@ many meters the search takes long."""
 
 def run(options: argparse.Namespace) -> int:
     """Run the agent; return the exit code. Raises the error that ended the agent."""
+    if options.rehearse:
+        from meteragent.cli import rehearsal  # noqa: PLC0415  the agent itself does not need it
+
+        return rehearsal.run(options)
     _log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):

@@ -115,7 +115,7 @@ _KEY_ACTIONS = {
 COMMANDS = {
     "run": Command(
         "Run the agent until SIGTERM or Ctrl-C.",
-        "run home.toml",
+        "run home.toml\nrun home.toml --rehearse",
         options.run,
         (0, 1, 2, 78),
         {

@@ -56,7 +56,7 @@ def section(text: str, title: str) -> list[str]:
 def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
-    shared = {"__init__", "admission", "common", "options", "secrecy", "usage"}
+    shared = {"__init__", "admission", "common", "options", "rehearsal", "secrecy", "usage"}
     assert set(PARSERS) == (modules - shared) | {"key new", "key show", "key forget"}
 
 

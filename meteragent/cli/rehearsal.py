@@ -1,0 +1,107 @@
+"""`run --rehearse`: show on this terminal what would leave, until Ctrl-C."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+
+from meteragent import config as settings
+from meteragent import mqtt
+from meteragent.agent.parts import Links, login_hint
+from meteragent.cli import common
+from meteragent.cli.secrecy import forbid_dumps
+from meteragent.domain.errors import LinkError
+from meteragent.privacy.sampling import SystemBits
+from meteragent.tools.rehearse import Rehearsal, View
+
+TICK_S = 0.2
+"""How often the slots that have ended are shown."""
+
+_NO_TERMINAL = (
+    "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
+    " run it in a terminal."
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what would leave; return the exit code. Raises ConfigError. Neither opens nor reads the store."""
+    if not sys.stdout.isatty():
+        print(_NO_TERMINAL, file=sys.stderr)
+        return common.EXIT_CRASH
+    config = settings.load(options.config)
+    for refusal in settings.refusals(config):
+        print(f"warning: {settings.locate(refusal, options.config)}", file=sys.stderr)
+    forbid_dumps()
+    logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
+    try:
+        asyncio.run(_show(config))
+    except LinkError as error:
+        print(f"\nmeteragent: {error}", file=sys.stderr)
+        return common.EXIT_CRASH
+    return 0
+
+
+class _Stage:
+    """One stream of the rehearsal, with what is shown of it."""
+
+    def __init__(self, stream: settings.Stream) -> None:
+        """Read the files that the stream names; raises ConfigError."""
+        self.links, now_ms = Links.of(stream), common.now_ms()
+        self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), now_ms)
+        self.view = View(stream, self.rehearsal, _write, _local_time, now_ms)
+        self._hint = login_hint("source", stream)
+
+    def take(self, topic: str, payload: bytes, retain: bool) -> None:
+        """Process a message."""
+        now_ms = common.now_ms()
+        self.view.show(self.rehearsal.message(topic, payload, retain, now_ms), now_ms)
+
+    def tick(self) -> None:
+        """Show the slots that have ended."""
+        now_ms = common.now_ms()
+        self.view.show(self.rehearsal.advance(now_ms), now_ms)
+
+    async def listen(self) -> None:
+        """Listen to the source with a client id of its own, which leaves no session; raises LinkError."""
+        filters = [self.rehearsal.filter]
+        await mqtt.watch(
+            self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, login_hint=self._hint
+        )
+
+
+async def _show(config: settings.Config) -> None:
+    """Rehearse all streams until a signal; raises LinkError."""
+    stages = [_Stage(stream) for stream in config.stream]
+    for stage in stages:
+        stage.view.begin()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    listening = {asyncio.ensure_future(stage.listen()) for stage in stages}
+    ended: set[asyncio.Task[None]] = set()
+    try:
+        while not ended and not stop.is_set():
+            ended, _ = await asyncio.wait(listening, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+            for stage in stages:
+                stage.tick()
+    finally:
+        for task in listening:
+            task.cancel()
+        await asyncio.wait(listening)
+    for stage in stages:
+        stage.view.end()
+    for task in ended:
+        task.result()
+
+
+def _write(line: str) -> None:
+    """Write a line to the terminal at once."""
+    print(line, flush=True)
+
+
+def _local_time(time_ms: int) -> str:
+    """Return the time of day where the owner lives."""
+    return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))

@@ -1,0 +1,181 @@
+"""A rehearsal: what a stream would release, shown on this machine, with seconds in the place of its slots.
+
+Theory of operation
+-------------------
+The core of the agent runs on a clock that is faster than the wall clock, so that a slot passes in seconds.
+Its schedule, mechanism, radius and lattice are those of the configuration. A power reading counts as it is:
+the mean of a slot is that of the seconds in its place. Energies are multiplied by the clock's factor, so that
+a slot holds what it would hold if the present use went on for all of it. All other durations of the
+configuration (hold, interval, lateness) are multiplied, too, and readings count at their arrival.
+
+There is no store, no sink and no session: the commits of the core are dropped, and its noise with them. It is
+drawn for intervals of a clock that no release uses. Beside the noisy core runs one whose noise is zero except
+with a probability of 1e-18, which shows what was measured. So the values belong on a terminal only (law 3).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from meteragent import config as settings
+from meteragent.agent import parts
+from meteragent.config.source import every_ms, hold_ms, interval_ms, lateness_ms
+from meteragent.core.charges import Spending
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects
+from meteragent.decode import Decoder
+from meteragent.domain.commit import Snapshot
+from meteragent.domain.counters import Counts
+from meteragent.domain.reading import Message, Reading
+from meteragent.domain.terms import Clock
+from meteragent.domain.units import Kind
+from meteragent.privacy.bits import SecretBits
+
+SLOT_MS = 5_000
+"""The shortest time that stands for a slot."""
+_LEVEL_OF_TRUTH = Fraction(10_000)
+"""The level, relative to the radius, at which noise is practically never drawn."""
+
+
+class Row(NamedTuple):
+    """A slot: its meter's public id, when it ended (wall clock), and its values in `unit`.
+
+    `half_width` is half the interval in which 95 % of the numbers lie.
+    """
+
+    meter: str
+    time_ms: int
+    band: str | None
+    measured: float
+    number: float
+    sd: float
+    half_width: float
+    unit: str
+
+
+class Rehearsal:
+    """One stream on a fast clock; `slot_ms` stands for a slot, `factor` is the speed of the clock."""
+
+    def __init__(
+        self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, now_ms: int
+    ) -> None:
+        """Begin at `now_ms`; `secret` must be fresh. Of `links` only the key of pseudonyms is used."""
+        schedule = settings.schedule(stream)
+        self.slot_ms = max(SLOT_MS, every_ms(stream.source))
+        self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
+        self.counts = Counts()
+        self.filter = settings.topic_of(stream.source).filter
+        self._began_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
+        self._fed_ms = self._first_ms
+        fast = self._faster(stream)
+        exact = fast.model_copy(update={"privacy": _but(fast.privacy, level=_LEVEL_OF_TRUTH)})
+        self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
+        self._exact = self._pipeline(exact, links, secret, bits, Counts())
+        self._half_widths: dict[str, float] = {}
+
+    def _pipeline(
+        self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, counts: Counts
+    ) -> Pipeline:
+        core = parts.core(stream, Fraction(0), links, secret)
+        fast = replace(core, decode=self._decoder(core.decode, stream.source.kind))
+        return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
+
+    def _faster(self, stream: settings.Stream) -> settings.Stream:
+        """Return the stream with all durations in the time of the fast clock, except its slots."""
+        source, window = stream.source, stream.window
+        interval = self._stretched(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
+        modulus = None if source.modulus is None else source.modulus * self.factor
+        return stream.model_copy(
+            update={
+                "source": _but(
+                    source, hold=self._stretched(hold_ms(source)), interval=interval, modulus=modulus
+                ),
+                "window": _but(
+                    window,
+                    clock=Clock.WALL,
+                    lateness=self._stretched(self._lateness_ms(stream)),
+                    forget=self._stretched(settings.forget_ms(source, window.forget)),
+                ),
+                "privacy": _but(stream.privacy, budget=None),
+                "sink": _but(stream.sink, spread=0, total=False, format="json"),
+            }
+        )
+
+    def _lateness_ms(self, stream: settings.Stream) -> int:
+        """Return how long a slot stays open; energies of its end come with the next reading."""
+        least_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
+        return max(lateness_ms(stream.source, stream.window.lateness), least_ms)
+
+    def _stretched(self, duration_ms: int) -> int:
+        return round(duration_ms * self.factor)
+
+    def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
+        """Return a decoder of readings at their arrival; earlier ones of a message come before it."""
+        scale = Fraction(1) if kind is Kind.POWER else self.factor
+
+        def decode_fast(payload: bytes) -> list[Reading]:
+            """Return the readings of a payload for the fast clock; raises PayloadError."""
+            readings = decode(payload)
+            newest_ms = max((time_ms for time_ms, _ in readings if time_ms is not None), default=0)
+            fast = []
+            for time_ms, value_u in readings:
+                before_ms = 0 if time_ms is None else self._stretched(newest_ms - time_ms)
+                fast.append(Reading(-before_ms or None, round(value_u * scale)))
+            return fast
+
+        return decode_fast
+
+    def message(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> list[Row]:
+        """Process a message; return the slots that have ended."""
+        rows = self.advance(now_ms)
+        fast_ms = self._fast_ms(now_ms)
+        message = Message(topic, payload, retain, fast_ms, None)
+        return rows + self._feed([message], fast_ms, now_ms)
+
+    def advance(self, now_ms: int) -> list[Row]:
+        """Let the time pass; return the slots that have ended."""
+        fast_ms, step_ms = self._fast_ms(now_ms), self._noisy.length_ms
+        rows = []
+        for time_ms in (*range(self._fed_ms + step_ms, fast_ms, step_ms), fast_ms):
+            rows += self._feed([], time_ms, now_ms)
+        return rows
+
+    def _fast_ms(self, now_ms: int) -> int:
+        """Return the time of the fast clock, which never goes back."""
+        return max(self._fed_ms, self._first_ms + round((now_ms - self._began_ms) * self.factor))
+
+    def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
+        self._fed_ms = fast_ms
+        measured = {
+            (record["meter"], record["t"], record.get("band")): record["value"]
+            for record in self._records(self._exact.feed(batch, fast_ms, fast_ms))
+        }
+        return [
+            Row(
+                record["meter"],
+                now_ms,
+                record.get("band"),
+                measured[record["meter"], record["t"], record.get("band")],
+                record["value"],
+                record["sd"],
+                self._half_widths[record["d"]],
+                record["unit"],
+            )
+            for record in self._records(self._noisy.feed(batch, fast_ms, fast_ms))
+        ]
+
+    def _records(self, effects: Effects) -> Iterator[dict[str, Any]]:
+        """Yield the records of a feed, and note the intervals of the descriptors."""
+        for outgoing in effects.commit.outgoing:
+            content = json.loads(outgoing.payload)
+            if outgoing.retain:
+                self._half_widths[content["id"]] = content["ci95"]
+            else:
+                yield content
+
+
+def _but(section: Any, **keys: Any) -> Any:
+    """Return a section of a configuration with other keys."""
+    return section.model_copy(update=keys)

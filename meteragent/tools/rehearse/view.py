@@ -1,0 +1,94 @@
+"""The lines of a rehearsal on the terminal."""
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+
+from meteragent import __version__
+from meteragent import config as settings
+from meteragent.agent.first_minutes import why_none
+from meteragent.domain.grid import duration_text
+from meteragent.domain.units import Kind
+from meteragent.report.format import column, energy
+from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
+
+PATIENCE_MS = 20_000
+"""How long nothing may end before the reasons are shown; then it doubles."""
+
+_ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
+HEAD = _ROW.format("meter", "time", "measured", "would leave", "sd", "95%: low", "high", "unit")
+
+
+class View:
+    """One stream of a rehearsal: `write` is called with each line."""
+
+    def __init__(
+        self,
+        stream: settings.Stream,
+        rehearsal: Rehearsal,
+        write: Callable[[str], None],
+        local_time: Callable[[int], str],
+        now_ms: int,
+    ) -> None:
+        self._stream = stream
+        self._rehearsal = rehearsal
+        self._write = write
+        self._local_time = local_time
+        self._began_ms, self._patience_ms = now_ms, PATIENCE_MS
+        self._count = 0
+        self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}
+
+    def begin(self) -> None:
+        """Write what the stream is, and what stands for a slot."""
+        for text in _about(self._stream, self._rehearsal):
+            self._say(text)
+        self._write("")
+        self._write(HEAD)
+
+    def show(self, rows: Sequence[Row], now_ms: int) -> None:
+        """Write the slots that have ended or, after a while without any, the reason."""
+        for row in rows:
+            self._write(self._line(row))
+            count, measured, number = self._sums.get((row.meter, row.unit), (0, 0.0, 0.0))
+            self._sums[row.meter, row.unit] = count + 1, measured + row.measured, number + row.number
+        if not self._sums and now_ms - self._began_ms >= self._patience_ms:
+            waited_ms, self._patience_ms = self._patience_ms, 2 * self._patience_ms
+            if reason := why_none(self._stream, self._rehearsal.counts, waited_ms):
+                self._say(reason)
+
+    def _say(self, text: str) -> None:
+        """Write a sentence in lines of at most 79 characters."""
+        for line in textwrap.wrap(text, 79, break_long_words=False, break_on_hyphens=False):
+            self._write(line)
+
+    def _line(self, row: Row) -> str:
+        name = row.meter if row.band is None else f"{row.meter} {row.band}"
+        low, high = row.number - row.half_width, row.number + row.half_width
+        values = map(column, (row.measured, row.number, row.sd, low, high))
+        return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
+
+    def end(self) -> None:
+        """Write the means of all slots: noise makes one number wrong, but not their mean."""
+        for (meter, unit), (count, measured, number) in self._sums.items():
+            self._say(
+                f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"
+                f" the mean of what would leave is {column(number / count)} {unit}"
+            )
+
+
+def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
+    """Yield what a rehearsal shows of a stream, and what is different from a run."""
+    terms, source = settings.terms(stream), stream.source
+    slot = duration_text(terms.step_ms) if not terms.bands else "a band"
+    yield f"meteragent {__version__}: rehearsal of stream {stream.name}. Nothing leaves, nothing is written."
+    kind = str(source.kind).replace("_", " ")
+    yield f"Reads {kind} in {source.unit} on {source.topic} from {source.url}."
+    yield f"A run would send each number to {stream.sink.topic} at {settings.sink_url(stream)}."
+    yield (
+        f"Here {duration_text(rehearsal.slot_ms)} stand for a slot ({slot}). The noise is that of a real"
+        f" slot, which hides {energy(terms.hides_wh)}; no run ever uses it again."
+    )
+    if source.kind is not Kind.POWER or terms.is_energy:
+        yield "Energies are shown as if the use of these seconds went on for the whole slot."
+    if stream.window.weights is not None and stream.window.weights.topic is not None:
+        yield "Prices of window.weights.topic are not read here: window.weights.default counts."
+    yield "The column `measured` shows your readings as they are: it never leaves. Ctrl-C ends this."

@@ -8,21 +8,21 @@ one of them is not proposed. The likeliest group is the candidate, the others ar
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.points import Point, joined, numbers_at
-from meteragent.tools.discover.words import Direction, Role, split
+from meteragent.tools.discover.words import Direction, Meaning, Role
 
 _ROLES = list(Role)
 _WAYS = [Direction.NET, Direction.DRAWN, Direction.UNSTATED, Direction.FED_IN, Direction.PRODUCED]
 _MADE = frozenset(["produced", "production", "produce", "producing", "productie"])
-_DELIVERED = frozenset(["delivered", "delivery"])
 _NO_WAY = (
-    "its name states no direction: taken as what is drawn, and, for a power below zero, as what is fed in"
+    "its name states no direction: check that it counts what is drawn, and that it is below zero or still"
+    " while you feed in"
 )
 
 
@@ -81,25 +81,37 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _with_ways(points: Sequence[Point]) -> list[Point]:
-    """Decide directions that only the other points of a device can tell.
-
-    What is produced beside what is consumed at one measuring point is fed in; what is delivered is drawn if
-    something is returned.
-    """
+    """Decide directions that only the other points of a device can tell."""
+    ways = {(point.kind, point.meaning.direction) for point in points}
     drawn = {
         (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
     }
-    returned = any(point.meaning.direction is Direction.FED_IN for point in points)
-    decided = []
-    for point in points:
-        stated = point.meaning
-        words = frozenset(split(_name(point)))
-        if stated.direction is Direction.PRODUCED and (point.kind, stated.rest - _MADE) in drawn:
-            stated = replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _MADE)
-        elif stated.direction is Direction.UNSTATED and returned and words & _DELIVERED:
-            stated = replace(stated, direction=Direction.DRAWN)
-        decided.append(replace(point, meaning=stated))
-    return decided
+    return [replace(point, meaning=_decided(point, ways, drawn)) for point in points]
+
+
+def _decided(
+    point: Point,
+    ways: Collection[tuple[Kind, Direction | None]],
+    drawn: Collection[tuple[Kind, frozenset[str]]],
+) -> Meaning:
+    """Return a point's meaning with the direction that the other points of the device decide.
+
+    An inverter's power without a direction is produced. What is produced beside what is consumed at one
+    measuring point is fed in. What is delivered is drawn if something is returned. A register beside one of
+    what is fed in is of what is drawn.
+    """
+    stated, directions = point.meaning, {direction for _, direction in ways}
+    only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
+    has_export = (Kind.REGISTER, Direction.FED_IN) in ways
+    if stated.direction is Direction.PRODUCED and (point.kind, stated.rest - _MADE) in drawn:
+        return replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _MADE)
+    if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.rest)):
+        return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
+    is_import = stated.direction is None and point.kind is Kind.REGISTER and has_export
+    is_delivered = stated.direction is Direction.UNSTATED and stated.is_delivered
+    if is_import or (is_delivered and Direction.FED_IN in directions):
+        return replace(stated, direction=Direction.DRAWN)
+    return stated
 
 
 def _name(point: Point) -> str:
@@ -139,7 +151,7 @@ def _single(point: Point) -> Candidate:
     """Make the candidate of a point."""
     candidate = Candidate(
         rank=point.rank,
-        title=point.device_name or ("a bare number" if point.value is None else "a number in JSON"),
+        title=point.title,
         profile=point.profile,
         template=point.log.topic,
         kind=point.kind,
@@ -151,7 +163,7 @@ def _single(point: Point) -> Candidate:
         timed=point.time is not None,
         factor=point.factor,
         scale=point.scale,
-        direction=point.meaning.direction or Direction.DRAWN,
+        direction=point.meaning.direction or _seen(point),
         role=point.meaning.role,
         label=" ".join(sorted(point.meaning.rest)),
         certainty=point.source,
@@ -163,6 +175,12 @@ def _single(point: Point) -> Candidate:
         candidate.doubts.append(_NO_WAY)
     candidate.doubts += point.doubts
     return candidate
+
+
+def _seen(point: Point) -> Direction:
+    """Return the direction of a point whose name states none: a power below zero is a difference."""
+    is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
+    return Direction.NET if is_net else Direction.UNSTATED
 
 
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:

@@ -1,6 +1,6 @@
 """Points that only names describe: bare numbers and JSON fields whose names state kind and unit."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -28,15 +28,20 @@ _KIND_UNKNOWN = "a register that only grows, or the energy of each interval? its
 
 _FELL = "its numbers fell: it is not a register that only grows"
 
+_ONLY_DIRECTION = "its name speaks of a direction, but neither of power or energy nor of a unit"
+
 Outcome = tuple[list[Point], list[Unplaced]]
 
 
-def named(logs: Iterable[TopicLog]) -> Outcome:
-    """Find the numbers whose names state kind and unit, and say why others are left."""
+def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
+    """Find the numbers whose names state kind and unit, and say why others are left.
+
+    Numbers at the topics and expressions of `described` are left out.
+    """
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for log in logs:
-        for certain, refused in (_bare(log), _document(log)):
+        for certain, refused in (_bare(log), _document(log, described)):
             points += certain
             unplaced += refused
     return points, unplaced
@@ -101,7 +106,7 @@ def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Me
     return replace(stated, role=role, objection=stated.objection or topic_meaning.objection)
 
 
-def _document(log: TopicLog) -> Outcome:
+def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> Outcome:
     """Read the fields of a topic's JSON objects; the newest message has their units and times."""
     fields: dict[str, Leaf] = {}
     for payload in log.payloads:
@@ -109,6 +114,8 @@ def _document(log: TopicLog) -> Outcome:
     points: list[Point] = []
     unplaced: list[Unplaced] = []
     for leaf in fields.values():
+        if (log.topic, expression(leaf.path)) in described:
+            continue
         certain, refused = _field(log, leaf)
         points += certain
         unplaced += refused
@@ -124,13 +131,15 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
             is_total=stated.is_total,
             is_register=stated.is_register or "total" in names[-1],
         )
-    if stated.kind is None and stated.objection is None:
+    if stated.kind is None and stated.objection is None and stated.direction is None:
         return [], []
     topic_meaning = meaning(log.topic)
     outer = [meaning(name) for name in names[:-1]]
     rest = stated.rest.union(*(part.rest for part in outer))
     stated = _with_context(
-        stated, outer, replace(meaning("_".join(names)), objection=_objection(outer, topic_meaning, leaf))
+        stated,
+        outer,
+        replace(meaning("_".join(names)), objection=_objection(outer, topic_meaning, leaf, stated.kind)),
     )
     stated = replace(stated, rest=rest)
     if stated.kind is not None and stated.unit is None:
@@ -153,18 +162,29 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
     return _judged(point, stated.kind is not None)
 
 
-def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf) -> str | None:
+def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind | None) -> str | None:
     flows = [key for key in leaf.siblings if key != leaf.path[-1] and set(split(key)) & _FLOW_WORDS]
-    if flows:
+    if flows and kind is Kind.POWER:
         return f"its direction is in another field, {flows[0]}"
+    if any(_is_volume(key) for key in leaf.siblings):
+        return "the same message has a volume or a flow: this may be heat and not electricity"
     return next((stated.objection for stated in [*outer, topic] if stated.objection), None)
+
+
+def _is_volume(name: str) -> bool:
+    """Return whether a name is that of a volume or a flow of water, and not of gas."""
+    words = split(name)
+    is_cubic = ("m", "3") in pairwise(words) or bool({"m³", "volume", "flow"} & set(words))
+    return is_cubic and not {"gas", "energy", "power"} & set(words)
 
 
 def _judged(point: Point, has_kind: bool) -> Outcome:
     """Return the point if its kind and unit are certain, else the reason why it is left."""
     stated = point.meaning
     if not has_kind:
-        return [], ([_left(point, stated.objection, ())] if stated.objection else [])
+        missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")
+        reason = (None if stated.is_quiet else stated.objection) or (_ONLY_DIRECTION if missing else None)
+        return [], ([] if reason is None else [_left(point, reason, missing)])
     if stated.objection is not None:
         return [], [_left(point, stated.objection, ())]
     if not point.unit:

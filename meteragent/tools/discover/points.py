@@ -64,6 +64,11 @@ class Point:
     device_name: str = ""
 
     @property
+    def title(self) -> str:
+        """The device's name, or else what its payload is."""
+        return self.device_name or ("a bare number" if self.value is None else "a number in JSON")
+
+    @property
     def scale(self) -> Fraction:
         """The value of 1 in W or Wh."""
         return UNIT_FACTOR[self.unit] * (self.factor or Fraction(1))

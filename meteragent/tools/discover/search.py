@@ -48,6 +48,7 @@ def search(listener: Listener) -> Search:
     }
     described = describe(logs)
     logged = [log for log in logs.values() if log.topic not in described.topics]
+    logged += _examples(logged, described)
     recognised, incomplete = _recognised(logged, described)
     recognised = _uncontradicted(recognised, described)
     covered = {log.topic: candidate for candidate in recognised for log in _logs([candidate])}
@@ -55,15 +56,9 @@ def search(listener: Listener) -> Search:
     owners = {point.log.topic: point.device for point in described.points}
     read = set(covered) | {entry.topic for entry in incomplete}
     read |= {point.log.topic for point in points if point.value is None}
-    guessed, left = named(log for log in logged if log.topic not in read)
-    guessed = [
-        replace(point, device=owners.get(point.log.topic, point.device))
-        for point in guessed
-        if (point.log.topic, _plain(point.value)) not in described.places
-    ]
-    left = [
-        entry for entry in left if (entry.topic, _plain(entry.source.get("value"))) not in described.places
-    ]
+    read |= {topic for topic, value in described.places if value is None}
+    guessed, left = named((log for log in logged if log.topic not in read), described.places)
+    guessed = [replace(point, device=owners.get(point.log.topic, point.device)) for point in guessed]
     guessed, left = _apart(guessed, left, recognised)
     assembled, refused = assemble([*points, *guessed])
     candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
@@ -82,23 +77,28 @@ def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
     ]
 
 
+def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
+    """Return logs of devices that were not heard, with the example of a message that describes them."""
+    topics = {log.topic for log in logged}
+    logs = {
+        device.topic: TopicLog(device.topic, payloads=deque([device.example]))
+        for device in described.devices
+        if device.example is not None and device.topic not in topics
+    }
+    return list(logs.values())
+
+
 def _recognised(
     logged: Sequence[TopicLog], described: Descriptions
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Recognise families, also of devices that only describe themselves."""
-    topics = {log.topic for log in logged}
-    examples = [
-        TopicLog(device.topic, payloads=deque([device.example]))
-        for device in described.devices
-        if device.example is not None and device.topic not in topics
-    ]
-    examples = list({log.topic: log for log in examples}.values())
     elsewhere = {device.topic: "tasmota" for device in described.devices}
     roles = {device.topic: device.role for device in described.devices if device.role is not Role.UNKNOWN}
     roles |= {
         point.log.topic: point.meaning.role for point in described.points if point.meaning.role is Role.DEVICE
     }
-    candidates, unplaced = recognise([*logged, *examples], elsewhere, roles)
+    roles |= dict.fromkeys(_switched(logged), Role.DEVICE)
+    candidates, unplaced = recognise(logged, elsewhere, roles)
     units = {point.log.topic for point in described.points}
     for candidate in candidates:
         if not candidate.count:
@@ -159,11 +159,6 @@ def _is_covered(point: Point, candidate: Candidate | None) -> bool:
     )
 
 
-def _plain(value: str | None) -> str | None:
-    """Return an expression without the conversion of texts."""
-    return None if value is None else value.removeprefix("to_number(").removesuffix(")")
-
-
 def _apart(
     points: Sequence[Point], left: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
@@ -188,9 +183,28 @@ def _names(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge candidates that were recognised by their payload; the others are merged already."""
+    """Merge candidates that were recognised by their payload; the others are merged already.
+
+    One of the same family on a topic of a meter that is on its usual topic is a quantity of that meter.
+    """
     usual = [candidate for candidate in candidates if candidate.rank == 0]
-    return usual + together([candidate for candidate in candidates if candidate.rank])
+    others = []
+    for candidate in [candidate for candidate in candidates if candidate.rank]:
+        owner = next((main for main in usual if _owns(main, candidate)), None)
+        if owner is None:
+            others.append(candidate)
+            continue
+        for offer in (candidate, *candidate.alternatives):
+            offer.label = f"{offer.label} {candidate.template.rpartition('/')[2]}".strip()
+            owner.alternatives.append(offer)
+        candidate.alternatives = []
+    return usual + together(others)
+
+
+def _owns(main: Candidate, candidate: Candidate) -> bool:
+    """Return whether a candidate is on another topic of the only meter of a family's candidate."""
+    segments = candidate.template.split("/")
+    return main.profile == candidate.profile and len(main.meters) == 1 and main.meters[0] in segments
 
 
 def _order(candidate: Candidate) -> tuple[object, ...]:

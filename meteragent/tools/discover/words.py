@@ -93,13 +93,14 @@ _FED_IN = _set(
     " rückspeisung"
 )
 _DRAWN = _set(
-    "import imported consumed consumption drawn bezug purchased forward verbrauch afname usage demand"
+    "load import imported consumed consumption drawn bezug purchased forward verbrauch afname usage demand"
     " demanded soutirage soutirée consumo consommation"
 )
+_DELIVERED = frozenset({"delivered", "delivery"})
 _OPEN_WAYS = _set("delivered delivery received supplied supply lieferung")
 """Words that some devices use for one direction and some for the other."""
 _PRODUCER = _set(
-    "solar pv inverter produced production produce generated generation generator yield panel panels"
+    "solar pv inverter produced production produce generated generation generator yield"
     " mppt dtu photovoltaic photovoltaik wechselrichter ertrag erzeugung zonnepanelen zon opwek wind"
     " string dc producing produce productie opbrengst"
 )
@@ -132,8 +133,9 @@ _FILLERS = _set(
 class Meaning:
     """What the words of a name state; `objection` is why such a number is never proposed.
 
-    `is_register` is whether a word says that an energy only grows. `rest` has the words that say none of it;
-    they tell the measuring points of one device apart.
+    `is_quiet` is whether the words name nothing that is measured in Wh, VA or cubic metres. `is_register` is
+    whether a word says that an energy only grows. `rest` has the words that say none of it; they tell the
+    measuring points of one device apart.
     """
 
     kind: Kind | None = None
@@ -143,9 +145,12 @@ class Meaning:
     channel: str | None = None
     tariff: str | None = None
     role: Role = Role.UNKNOWN
+    is_delivered: bool = False
     is_register: bool = False
     is_total: bool = False
     objection: str | None = None
+    is_quiet: bool = False
+    is_medium: bool = False
     rest: frozenset[str] = frozenset()
 
 
@@ -173,9 +178,13 @@ def meaning(name: str) -> Meaning:
         channel=channel,
         tariff=tariff,
         role=_role(words),
+        is_delivered=bool(words & _DELIVERED),
         is_register=bool(words & _GROWS) or obis is not None,
         is_total=bool(words & {"total", "sum", "all", "gesamt", "summe", "tot", "totaal"}),
         objection=_objection(words, parts),
+        is_quiet=not words & (_APPARENT | _REACTIVE | _MEDIA | _BATTERY)
+        and ("m", "3") not in pairwise(parts),
+        is_medium=bool(words & _MEDIA),
         rest=frozenset(
             word
             for place, word in enumerate(parts)
@@ -189,7 +198,7 @@ def _is_code(word: str) -> bool:
     return word.isdecimal() or word == "ff"
 
 
-_KNOWN = _POWER | _ENERGY | _FED_IN | _DRAWN | _OPEN_WAYS | _FILLERS | frozenset(_UNITS) | {"k"}
+_KNOWN = (_POWER | _ENERGY | _FED_IN | _DRAWN | _OPEN_WAYS | _FILLERS | frozenset(_UNITS) | {"k"}) - {"load"}
 
 
 def _numbered(parts: list[str]) -> tuple[str | None, str | None, str | None, set[int]]:

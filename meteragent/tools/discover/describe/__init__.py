@@ -7,7 +7,7 @@ software come before those for Home Assistant. Two descriptions of one number th
 cancel out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from meteragent.tools.discover.candidate import Unplaced
@@ -16,7 +16,13 @@ from meteragent.tools.discover.describe.document import document_in
 from meteragent.tools.discover.describe.statement import Statement, point_of
 from meteragent.tools.discover.listener import TopicLog
 from meteragent.tools.discover.points import Point
+from meteragent.tools.discover.words import meaning
 
+_FLOW_CLASSES = frozenset({"water", "volume_flow_rate", "temperature_delta"})
+_FLOW_UNITS = frozenset({"m³/h", "m3/h", "L/min", "l/min", "L/h", "l/h", "GJ", "MJ"})
+_FLOW = "its device also measures a flow of water or heat: this may be heat and not electricity"
+_ELECTRIC_CLASSES = frozenset({"voltage", "current", "apparent_power", "power_factor"})
+_ELECTRIC_UNITS = frozenset({"V", "A", "VA"})
 _CONTRADICTION = "two descriptions contradict each other"
 
 
@@ -43,19 +49,41 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
     result.topics = set(statestream.description_topics(logs))
     result.topics |= {topic for topic in logs if _is_description(topic, logs)}
     by_place: dict[tuple[str, str | None], Point | Unplaced] = {}
-    for statement in _statements(logs):
-        point = point_of(statement, logs)
+    sayings = list(_statements(logs))
+    media = _media(sayings)
+    for statement in sayings:
         place = statement.topic, statement.value
+        result.places.add(place)
+        point = point_of(statement, logs)
+        if isinstance(point, Point) and statement.device in media:
+            point = Unplaced(statement.topic, f"{statement.names[0]}: {media[statement.device]}")
         if point is None:
             continue
         earlier = by_place.setdefault(place, point)
         if isinstance(earlier, Point) and (not isinstance(point, Point) or _differ(earlier, point)):
             by_place[place] = Unplaced(statement.topic, _CONTRADICTION)
-    result.places = set(by_place)
     result.refused = {place for place, entry in by_place.items() if isinstance(entry, Unplaced)}
     result.points = [point for point in by_place.values() if isinstance(point, Point)]
     result.unplaced = [entry for entry in by_place.values() if isinstance(entry, Unplaced)]
     return result
+
+
+def _media(statements: Iterable[Statement]) -> dict[str, str]:
+    """Map devices that may measure heat to the reason: a flow of water, or a name that says so.
+
+    A device that measures volts or amperes is electric, whatever its name is.
+    """
+    reasons: dict[str, str] = {}
+    electric = set()
+    for statement in statements:
+        names = meaning(f"{statement.device_name} {statement.device_model}")
+        if statement.device_class in _ELECTRIC_CLASSES or statement.unit in _ELECTRIC_UNITS:
+            electric.add(statement.device)
+        if statement.device_class in _FLOW_CLASSES or statement.unit in _FLOW_UNITS:
+            reasons[statement.device] = _FLOW
+        elif names.is_medium:
+            reasons.setdefault(statement.device, f"{names.objection}, in the device's name")
+    return {device: reason for device, reason in reasons.items() if device not in electric}
 
 
 def _differ(first: Point, second: Point) -> bool:

@@ -88,6 +88,7 @@ def _sensor(fields: Mapping[str, Any], root: Mapping[str, Any], key: str, place:
         names=tuple(name for name in names if name),
         device=f"ha:{_identifier(device) or place}",
         device_name=device_name,
+        device_model=" ".join(filter(None, (text_in(device, "manufacturer"), text_in(device, "model")))),
         device_class=text_in(fields, "device_class"),
         state_class=text_in(fields, "state_class"),
         problem=problem,

@@ -42,6 +42,7 @@ class Statement:
     names: tuple[str, ...]
     device: str
     device_name: str = ""
+    device_model: str = ""
     device_class: str | None = None
     state_class: str | None = None
     problem: str | None = None
@@ -91,7 +92,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
         factor=unit.factor,
         numbers=numbers,
         doubts=[] if log is not None and log.count else [_NOT_HEARD],
-        device_name=statement.device_name,
+        device_name=statement.device_name or next(iter(statement.names), ""),
     )
 
 
@@ -168,7 +169,10 @@ _KIND_UNKNOWN = (
 
 
 def _role(statement: Statement, stated: Meaning) -> Role:
-    return statement.role if stated.role is Role.UNKNOWN else stated.role
+    """Return the role that the names, the description or the device's name and model state, in this order."""
+    device = meaning(f"{statement.device_name} {statement.device_model}").role
+    roles = (stated.role, statement.role, device)
+    return next((role for role in roles if role is not Role.UNKNOWN), Role.UNKNOWN)
 
 
 def _profile(topic: str, value: str | None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from meteragent.tools.discover.describe.document import document_in
 from meteragent.tools.discover.describe.statement import Statement
 from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.words import meaning
 
 SOURCE = "its unit topic"
 _UNIT = "/unit_of_measurement"
@@ -41,10 +42,16 @@ def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
             value=None,
             unit=_text(logs, topic),
             names=tuple(name for name in names if name),
-            device=f"statestream:{base}",
+            device=_device(base),
             device_class=_text(logs, f"{base}/device_class"),
             state_class=_text(logs, f"{base}/state_class"),
         )
+
+
+def _device(base: str) -> str:
+    """Return the device of an entity: its name without the words that say what is measured."""
+    prefix, _, name = base.rpartition("/")
+    return f"statestream:{prefix}:{' '.join(sorted(meaning(name).rest))}"
 
 
 def description_topics(logs: Mapping[str, TopicLog]) -> Iterator[str]:

@@ -4,7 +4,7 @@
 
 The exporter subscribes, and reads records and descriptors with `meteragent.consume`. For each home's newest
 slot it exports the private value, the ends of its 95 % interval, and the standard deviation of its noise.
-For all homes it exports the mean with its interval, which is narrower the more homes there are. A stream is
+For all homes it exports the mean with its interval, which narrows as the number of homes grows. A stream is
 a topic in which `+` stands for the home; homes are distinguished by their public ids.
 
 Rules:
@@ -41,22 +41,22 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 COVERAGE = 0.95
 STREAMS = 100
 HOMES = 10_000
-"""The most streams, and the most homes of each; messages of further ones are refused and counted."""
+"""The largest numbers of streams, and of homes in each; messages of further ones are refused and counted."""
 TERMS = 10_000
-"""The most descriptors in memory; further ones are refused and counted."""
+"""The largest number of descriptors in memory; further ones are refused and counted."""
 RECONNECT_MAX_S = 30
 """The longest pause before the client reconnects."""
 
 _PARTS = {
-    "": "the private value of the newest slot, or of all homes the mean; negative values are normal",
-    "_low": "where its 95 % interval begins",
-    "_high": "where its 95 % interval ends",
+    "": "the private value of the newest slot, or the mean of all homes; negative values are normal",
+    "_low": "the lower end of its 95 % interval",
+    "_high": "the upper end of its 95 % interval",
     "_sd": "the standard deviation of its noise",
 }
 
 
 class Stream(NamedTuple):
-    """What the homes of a mean have in common: topic, unit, and the length of a slot."""
+    """The properties that the homes of a mean share: topic, unit, and the length of a slot."""
 
     topic: str
     unit: str
@@ -85,7 +85,7 @@ class Board(Collector):
 
     def __init__(self) -> None:
         self.connected = False
-        self._messages = self._refused = 0
+        self._message_count = self._refused_count = 0
         self._terms: dict[str, Descriptor] = {}
         self._slots: dict[Stream, dict[int, Slot]] = {}
         self._lock = threading.Lock()
@@ -93,26 +93,26 @@ class Board(Collector):
     def take(self, topic: str, payload: bytes) -> None:
         """Process a message."""
         with self._lock:
-            self._messages += 1
+            self._message_count += 1
             try:
                 if "privacy" in topic.split("/")[-2:]:
                     self._describe(Descriptor.parse(payload))
                 elif not topic.endswith("/total"):
-                    self._note(topic, Record.parse(payload))
+                    self._keep(topic, Record.parse(payload))
             except (RecordError, ValueError):
-                self._refused += 1
+                self._refused_count += 1
 
     def _describe(self, terms: Descriptor) -> None:
         if len(self._terms) >= TERMS and terms.id not in self._terms:
             raise ValueError("too many descriptors")
         self._terms[terms.id] = terms
 
-    def _note(self, topic: str, record: Record) -> None:
+    def _keep(self, topic: str, record: Record) -> None:
         """Keep a record if its slot is one of the two newest of its stream."""
         series = Series.of([record], self._terms)
         home_value = HomeValue(series, series.value(record.time_ms, COVERAGE, record.band))
         segments = ("+" if segment == record.meter else segment for segment in topic.split("/"))
-        stream = Stream("/".join(segments), record.unit, _lasting(record.step_ms))
+        stream = Stream("/".join(segments), record.unit, _slot_length(record.step_ms))
         if len(self._slots) >= STREAMS and stream not in self._slots:
             raise ValueError("too many streams")
         slots = self._slots.setdefault(stream, {})
@@ -130,11 +130,13 @@ class Board(Collector):
             yield GaugeMetricFamily(
                 "meteragent_exporter_connected", "1: there is a connection to the broker", self.connected
             )
-            yield CounterMetricFamily("meteragent_exporter_messages", "messages taken in", self._messages)
+            yield CounterMetricFamily(
+                "meteragent_exporter_messages", "messages received", self._message_count
+            )
             yield CounterMetricFamily(
                 "meteragent_exporter_refused",
-                "messages that are no record or not in agreement",
-                self._refused,
+                "messages that are not records, or contradict their descriptor",
+                self._refused_count,
             )
             yield from self._homes()
             yield from self._means()
@@ -152,7 +154,9 @@ class Board(Collector):
         rows, counts = (
             [],
             GaugeMetricFamily(
-                "meteragent_private_homes", "homes that the mean is of", labels=(*Stream._fields, "band")
+                "meteragent_private_homes",
+                "the number of homes in the mean",
+                labels=(*Stream._fields, "band"),
             ),
         )
         for stream, slots in self._slots.items():
@@ -168,10 +172,10 @@ class Board(Collector):
 
     def _times(self) -> Iterator[Metric]:
         ends = GaugeMetricFamily(
-            "meteragent_private_slot_end_seconds", "when the newest slot ended", labels=Stream._fields
+            "meteragent_private_slot_end_seconds", "the end of the newest slot", labels=Stream._fields
         )
         lengths = GaugeMetricFamily(
-            "meteragent_private_slot_seconds", "how long the newest slot lasts", labels=Stream._fields
+            "meteragent_private_slot_seconds", "the length of the newest slot", labels=Stream._fields
         )
         for stream, slots in self._slots.items():
             series = next(iter(slots[max(slots)].values())).series
@@ -182,7 +186,7 @@ class Board(Collector):
         yield lengths
 
 
-def _lasting(step_ms: int) -> str:
+def _slot_length(step_ms: int) -> str:
     """Return the length of a slot under a name that does not depend on summer time or the month."""
     if step_ms < 22 * HOUR_MS:
         return f"{step_ms / 60_000:g}min"

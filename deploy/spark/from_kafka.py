@@ -22,15 +22,15 @@ PAYLOAD = "t string, power decimal(24, 6)"
 def readings(messages: DataFrame) -> DataFrame:
     """Return the meter (the key), time and value of messages.
 
-    A message that is not JSON or has no time is dropped; a message with a time and no number is a reading
+    A message that is not JSON or has no time is dropped; a message with a time but no number is a reading
     without a value. No payload raises an error, because Spark would write the payload to its logs.
     """
     fields = F.from_json(F.col("value").cast("string"), PAYLOAD)
     columns = messages.select(F.col("key").cast("string").alias("meter"), fields.alias("fields"))
-    timed = columns.select(
+    timed_columns = columns.select(
         "meter", F.try_to_timestamp("fields.t").alias("time"), F.col("fields.power").alias("value")
     )
-    return timed.where("meter is not null and meter <> '' and time is not null")
+    return timed_columns.where("meter is not null and meter <> '' and time is not null")
 
 
 def messages(releases: DataFrame) -> DataFrame:
@@ -51,9 +51,9 @@ def main(settings: str, servers: str, source: str, target: str, checkpoint: str)
     def sink(releases: DataFrame, _batch: int) -> None:
         messages(releases).write.format("kafka").options(**kafka).option("topic", target).save()
 
-    raw = spark.readStream.format("kafka").options(**kafka).option("subscribe", source)
-    raw = raw.option("startingOffsets", "earliest").option("failOnDataLoss", "true")
-    with stream(readings(raw.load()), policy, sink, checkpoint, processingTime="1 minute") as query:
+    raw_messages = spark.readStream.format("kafka").options(**kafka).option("subscribe", source)
+    raw_messages = raw_messages.option("startingOffsets", "earliest").option("failOnDataLoss", "true")
+    with stream(readings(raw_messages.load()), policy, sink, checkpoint, processingTime="1 minute") as query:
         query.awaitTermination()
 
 

@@ -198,9 +198,9 @@ def supervisor() -> Iterator[str]:
 
 def test_the_supervisor_is_asked_for_the_broker(supervisor: str) -> None:
     """With the add-on's token; what it says is used as it is."""
-    assert run.supervised("token", supervisor) == BROKER
+    assert run.fetch_broker("token", supervisor) == BROKER
     with pytest.raises(OSError, match="403"):
-        run.supervised("wrong", supervisor)
+        run.fetch_broker("wrong", supervisor)
 
 
 def test_the_agent_runs_as_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_the_agent_runs_as_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     options.write_text(json.dumps(OPTIONS))
     monkeypatch.setattr(run, "OPTIONS", options)
     monkeypatch.setattr(run, "FOLDER", folder)
-    monkeypatch.setattr(run, "supervised", Mock(return_value=BROKER))
+    monkeypatch.setattr(run, "fetch_broker", Mock(return_value=BROKER))
     monkeypatch.setenv("SUPERVISOR_TOKEN", "token")
     monkeypatch.chdir(tmp_path)
     for name in ("chown", "setgroups", "setgid", "setuid"):
@@ -234,7 +234,7 @@ def test_without_a_broker_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest
     """It ends, and the log names the cure."""
     (tmp_path / "options.json").write_text(json.dumps(OPTIONS))
     monkeypatch.setattr(run, "OPTIONS", tmp_path / "options.json")
-    monkeypatch.setattr(run, "supervised", Mock(side_effect=OSError))
+    monkeypatch.setattr(run, "fetch_broker", Mock(side_effect=OSError))
     monkeypatch.setenv("SUPERVISOR_TOKEN", "token")
     with pytest.raises(SystemExit, match="Mosquitto add-on"):
         run.main()

@@ -176,7 +176,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_slot_has_one_name(hours: float, name: str) -> None:
     """Days of 23 and 25 hours are days, and every month is a month: a stream is one line the year round."""
-    assert exporter._lasting(round(hours * 3_600_000)) == name
+    assert exporter._slot_length(round(hours * 3_600_000)) == name
 
 
 @pytest.mark.parametrize("url", ["utility.example", "http://utility.example", "mqtt://"])

@@ -97,7 +97,7 @@ def anchors(text: str) -> list[str]:
 
 def rows() -> dict[str, set[str]]:
     """The runbook's table of counts: each count, and the sections that its row links to."""
-    return linked("| count | what to make of it |")
+    return linked("| count | meaning |")
 
 
 def codes() -> dict[str, set[str]]:

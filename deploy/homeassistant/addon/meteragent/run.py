@@ -102,7 +102,7 @@ def _secret(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def supervised(token: str, url: str = "http://supervisor/services/mqtt") -> dict[str, Any]:
+def fetch_broker(token: str, url: str = "http://supervisor/services/mqtt") -> dict[str, Any]:
     """Return Home Assistant's broker; raises OSError if there is none."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
     with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  the URL is a constant
@@ -123,7 +123,7 @@ def main() -> None:
     """Read the options, drop root's rights, write the configuration, and run the agent."""
     options = json.loads(OPTIONS.read_text(encoding="utf-8"))
     try:
-        broker = supervised(os.environ.pop("SUPERVISOR_TOKEN"))
+        broker = fetch_broker(os.environ.pop("SUPERVISOR_TOKEN"))
     except OSError:
         sys.exit("No broker found. Install the Mosquitto add-on or set up MQTT, then restart this add-on.")
     become(USER, FOLDER)

@@ -72,10 +72,10 @@ class IntakeHealth:
         self._refused_ms += elapsed_ms if self._is_refusing else 0
         self._clamped_ms += elapsed_ms if self._is_clamping else 0
         counts = self._counts
-        decoded = counts["accepted"] + counts["early"]
-        if decoded != self._decoded_count:
+        decoded_count = counts["accepted"] + counts["early"]
+        if decoded_count != self._decoded_count:
             self._usual_count = max(self._usual_count, self._unreadable())
-            self._decoded_count, self._quiet_ms = decoded, 0
+            self._decoded_count, self._quiet_ms = decoded_count, 0
             self._counts_before = Counts(counts)
         self._is_refusing = any(counts[name] != self._counts_before[name] for name in (*REFUSALS, "late"))
         in_range = counts["accepted"] - counts["clamped"]

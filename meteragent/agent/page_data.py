@@ -127,7 +127,7 @@ class PageData:
         watched_stream, now_ms = self._streams[name], self._clock.now_ms()
         newest_ms = self._clock.newest_ms
         since_ms, cached_row = self._last_rows.get(name, (0, None))
-        epsilons, newest_row, waiting, due_ms = await self._thread.call(
+        epsilons, newest_row, waiting_count, due_ms = await self._thread.call(
             _read_state, self._thread.store.connection, name, meter, newest_ms, since_ms
         )
         allowance = await self._allowance(watched_stream.stream, meter, newest_ms)
@@ -137,7 +137,14 @@ class PageData:
         message = None if row is None else Message(row.topic, row.payload, row.delivered_ms)
         sides = watched_stream.connected("source"), watched_stream.connected("sink")
         return Glance(
-            now_ms, epsilons, message, waiting, lag_ms, *sides, watched_stream.upcoming(meter), allowance
+            now_ms,
+            epsilons,
+            message,
+            waiting_count,
+            lag_ms,
+            *sides,
+            watched_stream.upcoming(meter),
+            allowance,
         )
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
@@ -147,8 +154,8 @@ class PageData:
             return None
         start_ms, per_ms = grid.floor(now_ms, budget.per), budget.per
         connection = self._thread.store.connection
-        spent = await self._thread.call(ledger.sum_charges, connection, meter, start_ms, per_ms)
-        return Allowance(limit, spent, start_ms, start_ms + per_ms)
+        spent_per_w = await self._thread.call(ledger.sum_charges, connection, meter, start_ms, per_ms)
+        return Allowance(limit, spent_per_w, start_ms, start_ms + per_ms)
 
     async def _history(self, name: str, meter: str) -> History:
         """Return the history of a meter's records, computed in a separate thread."""
@@ -220,5 +227,5 @@ def _read_state(
         for name, start_ms in starts_ms.items()
     }
     rows = outbox.pending(connection, stream, now_ms, 1)
-    waiting, due_ms = outbox.depth(connection, stream), rows[0].due_ms if rows else None
-    return epsilons, outbox.last_delivered(connection, stream, since_ms), waiting, due_ms
+    waiting_count, due_ms = outbox.depth(connection, stream), rows[0].due_ms if rows else None
+    return epsilons, outbox.last_delivered(connection, stream, since_ms), waiting_count, due_ms

@@ -100,7 +100,7 @@ class StreamWatch:
         """Return the vitals of the stream; reads the store."""
         public_ids = self._pipeline.public_ids()
         unmarked_ids = self._sink.unmarked_ids
-        waiting, first_ms = await thread.call(_waiting, thread, self.name, unmarked_ids)
+        waiting_count, first_ms = await thread.call(_waiting, thread, self.name, unmarked_ids)
         lag_s = max(now_ms - first_ms, 0) / 1000 if now_ms is not None and first_ms is not None else 0.0
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
@@ -108,7 +108,9 @@ class StreamWatch:
         ups = self.up["source"], self.up["sink"]
         refused_topics = len(self._sink.refusals.held_topics)
         meters = len(public_ids)
-        return StreamVitals(self.name, *ups, waiting, lag_s, meters, epsilons, self.shard, refused_topics)
+        return StreamVitals(
+            self.name, *ups, waiting_count, lag_s, meters, epsilons, self.shard, refused_topics
+        )
 
 
 def _waiting(thread: StoreThread, stream: str, unmarked_ids: frozenset[int]) -> tuple[int, int | None]:

@@ -1,6 +1,6 @@
 """The first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
-Meters and times alone decide which windows there are; values are read only to check that they are readable. A
+Meters and times alone determine the windows; values are read only to check that they are readable. A
 window that overlaps anything that another run has released is refused and counted. A window without a key is
 an error, raised before anything is released; so is, in the wide layout, a window that appears twice, or a row
 that is off the grid or whose numbers do not fit.
@@ -85,11 +85,11 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
         return windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
     order = np.lexsort((time_ms, meter))
     windows = Windows(meter[order], time_ms[order])
-    repeated = (windows.meter[1:] == windows.meter[:-1]) & (windows.start_ms[1:] == windows.start_ms[:-1])
-    if repeated.any():
-        index = int(np.argmax(repeated))
+    is_repeated = (windows.meter[1:] == windows.meter[:-1]) & (windows.start_ms[1:] == windows.start_ms[:-1])
+    if is_repeated.any():
+        index = int(np.argmax(is_repeated))
         name = next(name for name, number in names.items() if number == windows.meter[index])
-        raise duplicates(int(repeated.sum()), name, int(windows.start_ms[index]))
+        raise duplicates(int(is_repeated.sum()), name, int(windows.start_ms[index]))
     return windows
 
 

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-1. A job consists of the windows that start in a stretch of time and whose meters lie in a range of names and
-   in one of several parts of a stable hash of the public name. Each window is in exactly one job. In the long
-   layout two jobs may both read a reading near a cut, but its window opens in only one of them.
+1. A job consists of the windows that start in a stretch of time, of the meters in a range of names and in one
+   part of a stable hash of the public name. Each window is in exactly one job. In the long layout two jobs
+   may both read a reading near a cut, but its window opens in only one of them.
 2. Most archives are sorted by time or by meter. Then the statistics of the row groups show which few of them
    a job needs, and each is read about once. If an archive is unsorted, every job reads all of it.
 3. Where meters are published under pseudonyms, jobs are not cut by ranges of names: a pseudonym's place in

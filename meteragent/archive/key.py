@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from meteragent.domain.errors import KeyForgotten, KeyMissing, KeyRefused
 
 EPOCHS: dict[str, Literal["M", "D"]] = {"month": "M", "day": "D"}
-"""The lengths an epoch may have, and numpy's names for them."""
+"""The possible lengths of an epoch, and numpy's names for them."""
 
 SECRET_BYTES = 32
 _DOMAIN = b"meteragent archive 1"

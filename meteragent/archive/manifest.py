@@ -117,7 +117,7 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
     facts = _load(attempt(path, path.read_bytes), path)
     if facts["run"] != run:
         raise ArchiveError(
-            f"{out}: the output of another run: the input, the configuration or the key has changed. Restore"
+            f"{out}: belongs to another run: the input, the configuration or the key has changed. Restore"
             " the original ones, or choose another output (windows already released are refused there)"
         )
     if facts["cut"] != cut:

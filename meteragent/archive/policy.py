@@ -192,16 +192,16 @@ class Policy:
         return b"" if path is None else _pseudonym_key(path.absolute())
 
 
-def _ledger(key_file: Path, configured: Path | None) -> Path:
+def _ledger(key_file: Path, configured_ledger: Path | None) -> Path:
     """Return the folder of the key's ledger: as configured, or beside the key's file, with links resolved."""
     target = key_file.resolve()
     default = target.with_name(target.name + ".ledger")
-    if configured is None:
+    if configured_ledger is None:
         return default
-    if default.exists() and configured.resolve() != default.resolve():
+    if default.exists() and configured_ledger.resolve() != default.resolve():
         expected = f"{default}: the key has its ledger there; to keep it elsewhere, move it"
-        raise ConfigError("archive.ledger", repr(str(configured)), expected)
-    return configured.absolute()
+        raise ConfigError("archive.ledger", repr(str(configured_ledger)), expected)
+    return configured_ledger.absolute()
 
 
 def _refuse(stream: Stream) -> None:

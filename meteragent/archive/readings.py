@@ -1,7 +1,7 @@
 """Find the windows that the readings of many meters open, and the readings that count in each window.
 
 Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are in order of
-meter and start, whatever the order of the readings.
+meter and start, regardless of the order of the readings.
 """
 
 from collections.abc import Iterator
@@ -79,10 +79,10 @@ def _ordered(readings: Readings) -> Readings:
     if not _in_order(readings.meter, readings.time_ms):
         readings = readings.rows(np.lexsort((readings.time_ms, readings.meter)))
     meter, time_ms, value_u, valid = readings
-    repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
-    if not repeated.any():
+    is_repeated = (meter[1:] == meter[:-1]) & (time_ms[1:] == time_ms[:-1])
+    if not is_repeated.any():
         return readings
-    firsts = np.flatnonzero(np.append(True, ~repeated))
+    firsts = np.flatnonzero(np.append(True, ~is_repeated))
     return Readings(meter[firsts], time_ms[firsts], np.minimum.reduceat(value_u, firsts), valid[firsts])
 
 

@@ -190,7 +190,7 @@ class _Release:
     def __init__(self, source: Source, key: Key, ledger: Ledger, account: Account, out: Path) -> None:
         self.source, self.policy, self.key, self.ledger = source, source.policy, key, ledger
         self.account, self.out, self.counts = account, out, Counts()
-        self._waiting = _waiting_folder(out, account.run)
+        self._folder = _waiting_folder(out, account.run)
         self._jobs = _jobs(source)
 
     def parts(self, show: ProgressReporter, *, every_row: bool) -> Parts:
@@ -207,7 +207,7 @@ class _Release:
                     progress(rows)
                 else:
                     self._write(path, make(progress))
-        shutil.rmtree(self._waiting, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         return Parts(missing, len(work) - missing, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
@@ -232,17 +232,17 @@ class _Release:
 
     def _read_wide(self, show: ProgressReporter, *, every_row: bool) -> None:
         """Release the rows of the wide layout in the input's order, in chunks, to the waiting folder."""
-        source, allowed = self.source, None if every_row else self._allowed()
+        source, flags = self.source, None if every_row else self._allowed()
         chunk_rows = max(1, VALUES // max(source.numbers, self.policy.usual.n))
-        _create(self._waiting)
-        complete = len(list(self._waiting.glob("*.arrow")))  # they are written in order
+        _create(self._folder)
+        complete = len(list(self._folder.glob("*.arrow")))  # they are written in order
         with show("release", source.rows, "row") as progress:
             first = min(complete * chunk_rows, source.rows)
             progress(first)
             for index, batches in enumerate(source.chunks(first, chunk_rows), start=complete):
-                chunk_allowed = None if allowed is None else allowed[index * chunk_rows :]
-                releases = release(self._windows(batches, chunk_allowed), self.policy, self.key)
-                write(self._waiting / f"{index:06}.arrow", partial(self._store, releases))
+                chunk_flags = None if flags is None else flags[index * chunk_rows :]
+                releases = release(self._windows(batches, chunk_flags), self.policy, self.key)
+                write(self._folder / f"{index:06}.arrow", partial(self._store, releases))
                 progress(sum(batch.num_rows for batch in batches))
 
     def _store(self, releases: pa.RecordBatch, file: Any) -> None:
@@ -250,11 +250,11 @@ class _Release:
         store(file, releases, self._order)
         self.source.check_unchanged()
 
-    def _windows(self, batches: list[pa.RecordBatch], allowed: Flags | None) -> pa.RecordBatch:
+    def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
         """Convert rows of the wide layout to windows: all rows, or those that are allowed."""
         parts, row = [], 0
         for batch in batches:  # one by one: types may differ from file to file
-            rows = batch if allowed is None else batch.filter(pa.array(allowed[row : row + batch.num_rows]))
+            rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
             windows, counts = read_wide(rows, self.policy)
             self.counts.add(counts)
             parts.append(windows)
@@ -274,21 +274,21 @@ class _Release:
 
     def _ordered(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield row groups of the wide layout."""
-        waiting = sorted(self._waiting.glob("*.arrow"))
+        waiting = sorted(self._folder.glob("*.arrow"))
         for batch in row_groups(waiting, groups, release_schema(self.policy)):
             yield batch
             progress(batch.num_rows)
 
     def _allowed(self) -> Flags:
         """Return which rows of the wide layout the ledger has under this run."""
-        allowed = np.zeros(self.source.rows, np.bool_)
+        flags = np.zeros(self.source.rows, np.bool_)
         for job in self._jobs:
             names: dict[str, int] = {}
             for rows in read(self.source, job, names):
-                released = self.ledger.intervals_of(self.account.run, names)
+                released_intervals = self.ledger.intervals_of(self.account.run, names)
                 windows = Windows(rows.meter, rows.time_ms)
-                allowed[rows.row] = released.contains(windows, self.policy.ends(rows.time_ms))
-        return allowed
+                flags[rows.row] = released_intervals.contains(windows, self.policy.ends(rows.time_ms))
+        return flags
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
         """Return the parts of the long layout, a number of rows and a function for each job."""
@@ -306,8 +306,8 @@ class _Release:
         readings = self._readings(job, names, progress)
         windows, (first, end) = opened_windows(readings.meter, readings.time_ms, self.policy), job.starts_ms
         windows = windows.rows((first <= windows.start_ms) & (windows.start_ms < end))
-        released = self.ledger.intervals_of(self.account.run, names)
-        windows = windows.rows(released.contains(windows, self.policy.ends(windows.start_ms)))
+        released_intervals = self.ledger.intervals_of(self.account.run, names)
+        windows = windows.rows(released_intervals.contains(windows, self.policy.ends(windows.start_ms)))
         meters = pa.array(sorted(names, key=names.__getitem__), pa.string())
         # A quarter of the wide layout's number: readings are in memory too, and rows are slots.
         batch_windows = max(1, VALUES // (4 * self.policy.usual.n))

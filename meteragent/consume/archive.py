@@ -32,8 +32,8 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
         raise RecordError(f"{path}: not an output of `meteragent sanitise` that this version can read")
     if facts.get("complete") is not True:
         raise RecordError(f"{path}: incomplete; run `meteragent sanitise` again to finish it")
-    parsed = [Descriptor.parse(descriptor) for descriptor in facts["descriptors"]]
-    return {descriptor.id: descriptor for descriptor in parsed}
+    parsed_descriptors = [Descriptor.parse(descriptor) for descriptor in facts["descriptors"]]
+    return {descriptor.id: descriptor for descriptor in parsed_descriptors}
 
 
 def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]:

@@ -126,8 +126,8 @@ def number(value: int) -> bytes:
 
 def _text(text: str) -> bytes:
     """Return a UTF-8 string with its length (1.5.4)."""
-    encoded = text.encode()
-    return _SHORT.pack(len(encoded)) + encoded
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
 
 
 def _no_properties(level: int) -> bytes:

@@ -121,7 +121,7 @@ class Protocol:
         self._needed_bytes = 2
         self._skip = 0
         self._answers: dict[int, Kind] = {}
-        self._unanswered = 0
+        self._unanswered_count = 0
         self._receive_maximum = _UNLIMITED
         self._last_id = 0
 
@@ -171,10 +171,10 @@ class Protocol:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
         """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond the broker's Receive Maximum."""
-        if self._unanswered >= self._receive_maximum:
+        if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker takes no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
-        self._unanswered += 1
+        self._unanswered_count += 1
         return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
 
     def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
@@ -386,7 +386,7 @@ class Protocol:
             return False
         del self._answers[packet_id]
         if answer is Kind.PUBACK:
-            self._unanswered -= 1
+            self._unanswered_count -= 1
         return True
 
 

@@ -118,9 +118,9 @@ class _Versions:
     A CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
-    def __init__(self, configured: Version) -> None:
-        self.next = 4 if configured == "3.1.1" else 5
-        self._is_configured = configured != "auto"
+    def __init__(self, version: Version) -> None:
+        self.next = 4 if version == "3.1.1" else 5
+        self._is_configured = version != "auto"
         self._has_worked = False
 
     def note_attempt(self, reason: LinkError, *, has_worked: bool) -> None:

@@ -5,7 +5,7 @@ Theory of operation
 A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the latest time
 that one of its readings can have. Until then its readings are in Spark's state; Spark drops and counts those
 that arrive later. All meters share one clock, so a time further ahead of the wall clock than `window.ahead`
-is refused and counted (`early` among the query's observed metrics). For each micro-batch, in this order:
+is refused and counted (`is_early` among the query's observed metrics). For each micro-batch, in this order:
 
 1. windows that overlap what the key's ledger has from other runs are refused, counted and logged;
 2. the others get their noise, a function of the key and of the data;
@@ -95,8 +95,8 @@ def stream(
             yield query
         finally:
             query.stop()
-            if closing.taken is not None:
-                closing.taken.unpersist()
+            if closing.refused_intervals is not None:
+                closing.refused_intervals.unpersist()
 
 
 def folder(out: Path, policy: Policy) -> Sink:
@@ -126,12 +126,12 @@ def closed_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     """
     kind, time = layout_of(readings, policy), policy.columns.time
     # Spark fixes the current time of a micro-batch, so it is the same when the micro-batch is repeated.
-    ahead = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
-    early = F.col(time) > ahead
+    limit = F.timestamp_add("MILLISECOND", F.lit(policy.stream.window.ahead), F.current_timestamp())
+    is_early = F.col(time) > limit
     counted_readings = readings.select(*policy.columns).observe(
-        "readings", F.count(F.lit(1)).alias("read"), F.count_if(early).alias("early")
+        "readings", F.count(F.lit(1)).alias("read"), F.count_if(is_early).alias("early")
     )
-    timely_readings = counted_readings.where(~early).withWatermark(
+    timely_readings = counted_readings.where(~is_early).withWatermark(
         time, f"{policy.usual.lateness_ms} milliseconds"
     )
     mark = timely_readings.schema[time].metadata
@@ -154,14 +154,14 @@ class _Closing:
     policy: Policy
     sink: Sink
     ledger: Ledger
-    taken: DataFrame | None = None
+    refused_intervals: DataFrame | None = None
 
     def __call__(self, windows: DataFrame, batch: int) -> None:
         spark = windows.sparkSession
         run = f"stream-{_query(spark)}-{_name(self.policy)}"
-        if self.taken is None:
-            self.taken = taken_intervals(spark, self.ledger, run).persist()
-        windows = settle(mark_taken(windows, self.taken), self.policy).persist()
+        if self.refused_intervals is None:
+            self.refused_intervals = taken_intervals(spark, self.ledger, run).persist()
+        windows = settle(mark_taken(windows, self.refused_intervals), self.policy).persist()
         try:
             count = debit(windows, self.policy, self.ledger, f"{run}-{batch}")
             new_windows = windows.where(F.col("values").isNotNull())

@@ -80,7 +80,7 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     except OSError as error:
         raise KeyMissing(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
     version = status.st_mtime_ns, status.st_ino
-    if path not in _KEYS or _KEYS[path][0] != version:  # otherwise forgotten epochs would live on here
+    if path not in _KEYS or _KEYS[path][0] != version:  # otherwise forgotten epochs would stay in this cache
         _KEYS[path] = version, Key.load(path)
     key = _KEYS[path][1]
     id_ = key.epoch(fingerprint.epoch).id
@@ -188,8 +188,8 @@ def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Release the windows that are not taken, and add `name`; those that are taken have nulls."""
 
     def work(batch: RecordBatch) -> RecordBatch:
-        taken = batch.column("taken")
-        free, refused_rows = batch.filter(pc.invert(taken)), _columns(batch.filter(taken))
+        is_taken = batch.column("taken")
+        free, refused_rows = batch.filter(pc.invert(is_taken)), _columns(batch.filter(is_taken))
         released_columns = {**_columns(_add_noise(free, policy, fingerprint)), "name": free.column("meter")}
         refused_columns = {
             "name": refused_rows["meter"],

@@ -107,7 +107,7 @@ class Store:
     def _open(
         cls, path: Path, now_ms: int, floor_ms: int | None, again_s: float, restored_at_ms: int | None
     ) -> Self:
-        path = path.resolve()  # two names of one file must meet at one lock
+        path = path.resolve()  # two names of one file must share one lock
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
         with file.device(path), ExitStack() as undo:
@@ -375,7 +375,7 @@ def restore_at(
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
-    Undelivered rows stay: they leave byte for byte as before. Charges before `at_ms` are unknown. With
+    Undelivered rows stay, and are sent unchanged. Charges before `at_ms` are unknown. With
     `take_over`, meters that another store announced before `at_ms` belong to this store. Raises StoreError if
     `at_ms` is earlier than the newest clock in the store.
     """

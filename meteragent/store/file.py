@@ -2,7 +2,7 @@
 
 The files beside `<path>` are
 - `<path>.lock`, locked by the agent that has the store open;
-- `<path>.gen`, which identifies the store that may be used (`generation`), and at times the next such file,
+- `<path>.gen`, which identifies the store that may be used (`generation`), and sometimes the next one,
   `<path>.gen.new`;
 - SQLite's `-wal` and `-shm`;
 - the newest stores that were set aside, `<path>.corrupt-<ms>`.
@@ -49,7 +49,7 @@ DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file. SQLITE_ERROR is one of them, because all statements are constant."""
 
 KEPT_FILES = 3
-"""How many damaged stores are kept: only the newest, because each may be as large as the store."""
+"""The number of damaged stores that are kept, the newest ones; each may be as large as the store."""
 
 RESTORE_HINT = (
     "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
@@ -59,7 +59,7 @@ RESTORE_HINT = (
 MOVED_HINT = "if you moved it and nothing runs in the old place, run `meteragent ledger CONFIG --moved`"
 
 SHARD_HINT = (
-    "the marks of the new meters are in other stores. Stop all agents of the fleet, then run for each"
+    "the marks of the new meters are in other stores. Stop all agents of the fleet, then run for each of them"
     " `meteragent ledger CONFIG --restored-at TIME` with a TIME not before `opened_to` of any of them"
 )
 

@@ -98,13 +98,13 @@ class Writer:
         self._path = path
         self._new = Path(f"{path}.gen.new")
         self._lock = Lock()
-        self._prepared: Generation | None = None
+        self._prepared_generation: Generation | None = None
         self._open: list[int] = []
 
     def prepare(self, generation: Generation) -> None:
         """Write and fsync the file that `put` will rename; it names its own inode."""
         with self._lock:
-            if self._prepared != generation:
+            if self._prepared_generation != generation:
                 self._prepare(generation)
 
     def _prepare(self, generation: Generation) -> None:
@@ -120,14 +120,14 @@ class Writer:
         }
         os.write(descriptor, json.dumps(fields).encode("ascii"))
         os.fsync(descriptor)  # before the rename, so that a power cut cannot leave an empty file in place
-        self._prepared = generation
+        self._prepared_generation = generation
 
     def put(self, generation: Generation) -> None:
         """Replace the file and fsync the folder; write the file first unless it is prepared."""
         with self._lock:
-            if self._prepared != generation or not self._new.exists():
+            if self._prepared_generation != generation or not self._new.exists():
                 self._prepare(generation)
-            self._prepared = None
+            self._prepared_generation = None
             with suppress(FileNotFoundError):
                 self._open.append(os.open(f"{self._path}.gen", os.O_RDONLY))
             self._new.replace(f"{self._path}.gen")
@@ -139,7 +139,7 @@ class Writer:
             self._close_all()
 
     def _close_all(self) -> None:
-        self._prepared = None
+        self._prepared_generation = None
         while self._open:
             os.close(self._open.pop())
 

@@ -45,8 +45,8 @@ class Openings:
     def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
         """Refuse a commit unless each window was open before, or starts at or after its meter's mark.
 
-        A mark may rise without a charge (a window was skipped because its budget was spent), but no charge
-        goes without a rise of the mark, and no window ends after the new mark. Raises StoreError.
+        A mark may rise without a charge (a window was skipped because its budget was spent), but every charge
+        raises the mark, and no window ends after the new mark. Raises StoreError.
         """
         charged_meters = set().union(*commit.charges.values())
         meters = {*commit.marks, *commit.states, *charged_meters}

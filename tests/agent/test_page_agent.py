@@ -169,7 +169,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     glance = await look.view.glance("main", "m")
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
     assert (glance.outbox, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
-    assert await look.view.sent("main", "private/m", 10) == [b"record %d" % (now - 2)]
+    assert await look.view.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
     [row] = outbox.pending(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
         outbox.mark_delivered(tx, [row.id], START_MS)

@@ -66,7 +66,7 @@ def test_what_waits_is_bounded() -> None:
     news = viewer.take()
     assert (news.readings[0], len(news.readings)) == ((3, 0), WAITING)
     assert (news.records[0], len(news.records)) == (b"2", WAITING)
-    assert news.missed == 5
+    assert news.missed_count == 5
     assert viewer.take() == NOTHING
 
 

@@ -39,7 +39,7 @@ def test_another_run_is_not_mixed_in(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(2, 4))
     place.sanitise(path)
     before = place.files()
-    with pytest.raises(ArchiveError, match=r"out\.parquet: the output of another run"):
+    with pytest.raises(ArchiveError, match=r"out\.parquet: belongs to another run"):
         place.sanitise(path, privacy="level = 0.5")
     assert place.files() == before
     save(path, wide_rows(2, 4, seed=1))

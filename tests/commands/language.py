@@ -15,10 +15,12 @@ FOLDERS = ("meteragent", "simulators", "benchmarks", "deploy")
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 VAGUE = frozenset(
     [
-        *("again", "all_", "asked", "both", "each", "found", "given", "gone", "heard", "here", "kept"),
-        *("least", "less", "made", "many", "most", "much", "needed", "next", "now_", "one", "own"),
-        *("said", "seen", "some", "there", "these", "thing", "those", "told", "used", "way", "what"),
-        *("which", "whole"),
+        *("again", "all_", "asked", "both", "came", "coming", "done", "each", "found", "given", "gone"),
+        *("grouped", "heard", "here", "joined", "kept", "least", "less", "looked", "made", "many", "most"),
+        *("much", "needed", "next", "now_", "numbered", "observed", "off", "one", "own", "paused", "said"),
+        *("seen", "sending", "sent", "serving", "shrunk", "some", "spanned", "stretched", "taken", "there"),
+        *("these", "thing", "those", "told", "took", "typed", "unnamed", "used", "wanted", "way", "what"),
+        *("which", "who", "whoever", "whole", "whose"),
     ]
 )
 """Pronouns, participles, adverbs and empty nouns, which do not describe a value."""

@@ -166,7 +166,7 @@ class _Page:
 
     async def _stream_events(self, stream: StreamView, viewer: Viewer) -> AsyncIterator[bytes]:
         """Yield the events of an open page, until it is closed or the server stops."""
-        history = await self._view.sent(stream.name, viewer.topic, HISTORY)
+        history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
         yield RETRY + serialise.event("start", serialise.start(viewer, history))
         loop = asyncio.get_running_loop()
         glance_at = loop.time()

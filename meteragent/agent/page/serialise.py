@@ -101,7 +101,7 @@ def news(batch: News) -> dict[str, Any]:
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
     means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
-    return {"readings": readings, "records": records, "missed": batch.missed, "means": means}
+    return {"readings": readings, "records": records, "missed": batch.missed_count, "means": means}
 
 
 def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:

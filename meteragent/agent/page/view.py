@@ -171,14 +171,14 @@ async def _all_is_well() -> Sequence[Problem]:
 class View:
     """The data that the page may use.
 
-    `glance` returns the state of a meter of a stream. `sent` returns the payloads of the latest records on a
-    topic of a stream, up to a limit, in order. `problems` returns the present problems. `history` returns the
-    history of a meter of a stream.
+    `glance` returns the state of a meter of a stream. `latest_payloads` returns the payloads of the latest
+    records on a topic of a stream, up to a limit, in order. `problems` returns the present problems.
+    `history` returns the history of a meter of a stream.
     """
 
     streams: Sequence[StreamView]
     glance: Callable[[str, str], Awaitable[Glance]]
-    sent: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
+    latest_payloads: Callable[[str, str, int], Awaitable[Sequence[bytes]]]
     counts: Counts
     problems: Callable[[], Awaitable[Sequence[Problem]]] = _all_is_well
     history: Callable[[str, str], Awaitable[History]] = _no_history

@@ -29,7 +29,7 @@ class News(NamedTuple):
 
     readings: list[tuple[int, int]]
     records: list[bytes]
-    missed: int
+    missed_count: int
     means: dict[str, list[SlotMean]]
 
 
@@ -48,12 +48,12 @@ class Viewer:
         self._means = {name: SlotMeans(schedule) for name, schedule in schedules.items()}
         self._readings: deque[tuple[int, int]] = deque(maxlen=WAITING)
         self._records: deque[bytes] = deque(maxlen=WAITING)
-        self._missed = 0
+        self._missed_count = 0
         self._wake = asyncio.Event()
 
     def reading(self, time_ms: int, value_u: int) -> None:
         """Queue a reading of the meter."""
-        self._missed += len(self._readings) == WAITING
+        self._missed_count += len(self._readings) == WAITING
         self._readings.append((time_ms, value_u))
         self._wake.set()
 
@@ -64,7 +64,7 @@ class Viewer:
 
     def released(self, payload: bytes) -> None:
         """Queue a record of the meter."""
-        self._missed += len(self._records) == WAITING
+        self._missed_count += len(self._records) == WAITING
         self._records.append(payload)
         self._wake.set()
 
@@ -83,10 +83,10 @@ class Viewer:
         """Remove all waiting events, and return them."""
         self._wake.clear()
         means = {name: slots for name, means in self._means.items() if (slots := means.take())}
-        news = News(list(self._readings), list(self._records), self._missed, means)
+        news = News(list(self._readings), list(self._records), self._missed_count, means)
         self._readings.clear()
         self._records.clear()
-        self._missed = 0
+        self._missed_count = 0
         return news
 
 

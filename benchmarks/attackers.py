@@ -21,7 +21,7 @@ PROGRAMMES, SLOTS, TRIALS = 100, 30, 2000
 EPSILON = Fraction(1, 10)
 
 Answer = Callable[[], Floats]
-"""Learns, and returns the probability of each class for each window in the queries."""
+"""A function that learns, and returns the probability of each class for each window in the queries."""
 
 
 def observe(scene: Scene, seed: int) -> tuple[Integers, Integers]:

@@ -90,7 +90,7 @@ class RunningContestant:
 
 
 Contestant = Callable[[int], AbstractContextManager[RunningContestant]]
-"""Runs a contestant at a QoS until the block ends; it is subscribed when the block begins."""
+"""A function that runs a contestant at a QoS until the block ends; it is subscribed when the block begins."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ COMMIT_S, BETWEEN_S, MIN_LOG_BYTES = 0.2, 0.003, 100_000
 
 @contextmanager
 def _process(path: Path, meters: int, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that makes `commits` commits; it has released when the block begins."""
+    """Run a process that makes `commits` commits; it has made its first release when the block begins."""
     command = [sys.executable, "-m", "benchmarks.crash", str(path), str(meters), str(commits)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -42,7 +42,7 @@ class Recorder:
 
 
 def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """Return the statements of releases, commit by commit; leave the store before them at `path`."""
+    """Return the statements of releases, by commit; leave the store from before the releases at `path`."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()

@@ -26,7 +26,7 @@ ROUNDS_VARIABLE = "BENCH_ROUNDS"
 ROUNDS = int(os.environ.get(ROUNDS_VARIABLE, "5"))
 SLICE_S = 0.05
 GROWTH = 1.1
-"""The most that a unit of large work may cost, as a multiple of a unit of small work."""
+"""The largest allowed cost of a unit of large work, as a multiple of that of small work."""
 FSYNCS = 20
 ROOT = Path(__file__).resolve().parent.parent
 LOAD_BEFORE = os.getloadavg()[0]

@@ -3,8 +3,8 @@
 `python -m benchmarks.mechanisms [--out FILE]`. Ratios are of readings per CPU-second, ours over theirs: ours
 with the bits that the agent draws, numpy with its own generator, peers with their defaults. The level is that
 of the default preset: 1 at 220 quanta. No peer has the l_inf law: for a comparison with its windows they draw
-independent noise of the same scale for as many readings, which is n times less private. A peer's time is
-linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
+independent noise of the same scale for the same number of readings, which is n times less private. A peer's
+time is linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
 
 Random bytes: the bytes drawn for a reading, compared with the entropy of the law, a lower bound for every
 sampler. Time and the secret: one call on windows of zeros, compared with one on windows at the end of the

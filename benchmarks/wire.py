@@ -147,7 +147,7 @@ class Load:
         """Handle the arrival of a record of this topic."""
 
     def send(self) -> None:
-        """Send the next meter's reading; after all meters, the time advances by a step."""
+        """Send the next meter's reading; after the last meter, the time advances by a step."""
         step, meter = divmod(self.reading_count, len(self._topics))
         payload = b'{"t":%d,"power":%d}' % (self._first_s + step * self._step_s, step % 3000)
         self._sender.publish(self._topics[meter], payload, self._qos)

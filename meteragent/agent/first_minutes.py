@@ -1,6 +1,6 @@
-"""What the log says of a stream's beginning: its first reading, its first number, and why neither comes.
+"""The log of a stream's beginning: its first reading, its first number, and the reason if neither comes.
 
-A line holds no value, no count and no meter's name: it says only that something has begun (law 4). After the
+A line contains no value, no count and no meter's name, only that something has begun (law 4). After the
 first reading `health` reports when nothing arrives.
 """
 
@@ -40,7 +40,7 @@ class FirstMinutes:
         self._row: int | None = None
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Note the rows of a commit: the first one that is not retained is the first number."""
+        """Record the rows of a commit: the first one that is not retained is the first number."""
         if self._row is None:
             self._row = next((row.id for row in rows if not row.retain), None)
 

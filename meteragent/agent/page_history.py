@@ -37,8 +37,8 @@ _LONGEST_DAY_MS = 25 * HOUR_MS
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's present schedule.
 
-    The outbox drops a descriptor some time after it left, which may be before the window closes. So a missing
-    descriptor is made again from the schedule; if the configuration has changed, its id differs.
+    The outbox drops a descriptor some time after it was sent, which may be before the window closes. So a
+    missing descriptor is rebuilt from the schedule; if the configuration has changed, its id differs.
     """
 
     records: Sequence[bytes]

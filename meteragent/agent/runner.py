@@ -47,7 +47,7 @@ POLL_S = 1.0
 """The longest sleep of a runner, because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""Messages for topics that the sink's broker refuses may take one part in this many of the store's room."""
+"""Messages for topics that the sink's broker refuses may take 1 / REFUSED_PART of the store's room."""
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""

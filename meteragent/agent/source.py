@@ -52,7 +52,7 @@ PACKET_IDS = 65_535
 _MQTT_5 = 5
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""Silences after which the broker may be waiting for an acknowledgement. The broker is, if it answers three
+"""Silences after which the broker may be waiting for an acknowledgement. It is waiting if it answers three
 tests in a row. The silences differ, so that readings at regular intervals are not mistaken for answers."""
 PROMPT_S = 0.5
 """The time within which a broker that waits for an acknowledgement answers one with a message."""

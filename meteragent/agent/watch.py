@@ -2,7 +2,7 @@
 
 A socket beside the store (`<store>.health`, mode 0600) answers each connection with the vitals as JSON, so
 any user of the store may ask. systemd's watchdog gets messages only while all runners make progress: an agent
-whose event loop answers although no record can leave is not alive.
+whose event loop responds, but which cannot send a record, does not count as alive.
 """
 
 import asyncio

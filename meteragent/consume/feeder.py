@@ -37,7 +37,7 @@ _POINTS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest mean over homes of any slot in a time, in `unit`.
+    """The largest mean over homes of any slot in a stretch of time, in `unit`.
 
     `value` is corrected for the bias of `highest`, the largest of the private means, in the slot at
     `time_ms`. `low` .. `high` holds the largest measured mean with at least probability `coverage`.

@@ -332,7 +332,7 @@ def _exact(text: str) -> Fraction:
     return Fraction(text)
 
 
-@lru_cache(maxsize=64)  # each record has a duration, mostly the same
+@lru_cache(maxsize=64)  # each record has a duration, usually the same
 def _duration_ms(text: str) -> int:
     match = _ISO_DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)

@@ -36,7 +36,7 @@ class Nested:
 
     Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` holds the
     measured value with probability `coverage`, for each number separately. Errors of different numbers are
-    dependent: never add up squares of `sd`. A number that is not `combined` is as it was released.
+    dependent: never add up squares of `sd`. A number that is not `combined` is unchanged.
     """
 
     meter: str

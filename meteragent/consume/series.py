@@ -59,7 +59,7 @@ class Series:
 
     @classmethod
     def of(cls, records: Iterable[Record], descriptors: Mapping[str, Descriptor]) -> Self:
-        """Make the series of one meter from its records, in any order, repeated or not.
+        """Make the series of one meter from its records, in any order; repeated records are ignored.
 
         Raises:
             RecordError: there is no record; two records contradict each other about a slot, overlap, or are
@@ -116,7 +116,7 @@ class Series:
         return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
     def _by_slot(self, compute: Callable[[Descriptor, str | None], float]) -> Floats:
-        """Compute a number of each slot from its descriptor and band, once for equal ones."""
+        """Compute a number for each slot from its descriptor and band, once for equal ones."""
         results: dict[tuple[str, str | None], float] = {}
         for record in self.records:
             key = record.descriptor, record.band
@@ -215,7 +215,7 @@ def collect(messages: Iterable[Message]) -> dict[str, Series]:
     """Collect each meter's series from all messages of one stream: records and descriptors, in any order.
 
     Raises:
-        RecordError: a message is neither record nor descriptor, or messages contradict each other
+        RecordError: a message is neither a record nor a descriptor, or messages contradict each other
             (`Series.of`).
     """
     records: dict[str, list[Record]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The released slots of many meters as columns, from messages or Parquet, for statistics over thousands.
+"""The released slots of many meters as columns, from messages or Parquet, for statistics at scale.
 
 A row is a slot of a meter. Values are whole millionths of the unit, as every released value is, so sums are
 exact and do not depend on the order or the engine of the computation.

@@ -1,4 +1,4 @@
-"""The cost of what a home used, under tariffs: from energies of bands to money, each with its interval.
+"""The cost of a home's consumption under tariffs: from energies of bands to money, with intervals.
 
     flat = Tariff("flat", {"day": 0.30, "night": 0.30}, fee=9.5)
     night = Tariff("night", {"day": 0.34, "night": 0.22}, fee=11)
@@ -37,7 +37,7 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 @dataclass(frozen=True)
 class TariffChoice:
-    """What each tariff would have cost, by name, the cheapest of them, and how sure that is.
+    """The cost under each tariff, by name, the cheapest tariff, and how sure that is.
 
     `p_values` are those of the other tariffs. `sureness` is 1 minus their sum, at least 0.
     """

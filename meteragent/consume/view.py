@@ -30,7 +30,7 @@ class View:
 
 
 def nonnegative(series: Series) -> View:
-    """Make the view of a series; a day without some records consists of the others."""
+    """Make the view of a series; for a day with missing records, use the existing ones."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):
@@ -55,7 +55,7 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
     """Compute max(x - c, 0) with the c >= 0 that keeps the weighted sum; zeros if that sum is negative.
 
     This is the projection onto {y >= 0: w y = w x} in the norm of sum w y^2 (Held, Wolfe and Crowder 1974,
-    for equal weights). No value grows, except to zero.
+    for equal weights). No value increases, except to zero.
 
     Args:
         values: x, shape (m).

@@ -98,7 +98,7 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 async def _one_connection(
     log: ConnectionLog, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
-    """Open, serve and close one session; return its lifetime (None: not opened) and the reason of its end."""
+    """Open, serve and close one session; return its lifetime (None: not opened) and why it ended."""
     now_s = asyncio.get_running_loop().time
     opened_s = None
     try:

@@ -131,7 +131,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
-        """Return the stream and meter in the query, else the first; a response if there is no such."""
+        """Return the stream and meter in the query, or the first; return a response if there is none."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:

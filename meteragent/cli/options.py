@@ -206,6 +206,20 @@ def redact(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def profile_test(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `profile test`."""
+    parser.add_argument(
+        "config", metavar="FILE", type=Path, help="the profile's file, or the name of a built-in profile"
+    )
+    parser.add_argument(
+        "payloads",
+        metavar="PAYLOAD",
+        nargs="+",
+        help="a file of one payload, or of a message on each line, as mosquitto_sub -v prints; - for"
+        " standard input",
+    )
+
+
 def sanitise(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `sanitise`."""
     parser.add_argument("input", metavar="IN.parquet", type=Path, help="a file, or a folder of files")

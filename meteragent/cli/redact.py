@@ -22,7 +22,7 @@ _KINDS = {
     "key": "keys that are not known words",
     "time": "times (moved)",
 }
-_WITH_TOPIC = re.compile(rb"[^\s{\[\"]*/[^\s{\[\"]* (.+)", re.DOTALL)
+_WITH_TOPIC = re.compile(rb"([^\s{\[\"]*/[^\s{\[\"]*) (.+)", re.DOTALL)
 
 
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
@@ -84,14 +84,21 @@ def _compared(profile: Profile, recorded: bytes, redacted: bytes) -> Iterator[st
 
 
 def payloads(recorded: bytes) -> list[bytes]:
-    """Split a recording into payloads: its lines if each is JSON or follows its topic, or else the whole."""
+    """Split a recording into payloads, as `messages`."""
+    return [payload for _, payload in messages(recorded)]
+
+
+def messages(recorded: bytes) -> list[tuple[str | None, bytes]]:
+    """Split a recording into topics and payloads.
+
+    A line is a message if all lines follow a topic, or if all are JSON; otherwise the whole is one payload.
+    """
     lines = [line for line in recorded.splitlines() if line.strip()]
     with_topic = [_WITH_TOPIC.fullmatch(line) for line in lines]
     if lines and all(with_topic):
-        return [match[1] for match in with_topic if match]
-    return (
-        lines if all(line.lstrip()[:1] in (b"{", b"[") for line in lines) and len(lines) > 1 else [recorded]
-    )
+        return [(match[1].decode(errors="replace"), match[2]) for match in with_topic if match]
+    is_json = len(lines) > 1 and all(line.lstrip()[:1] in (b"{", b"[") for line in lines)
+    return [(None, payload) for payload in (lines if is_json else [recorded])]
 
 
 def _summary(read: Callable[[bytes], object], recorded: list[bytes]) -> str:

@@ -88,6 +88,24 @@ def _key(parser: argparse.ArgumentParser) -> None:
         action.declare(_subparser(actions, name, action))
 
 
+def _profile(parser: argparse.ArgumentParser) -> None:
+    """Declare the only action of `profile`."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
+    _PROFILE_TEST.declare(_subparser(actions, "test", _PROFILE_TEST))
+
+
+_PROFILE_TEST = Command(
+    "Show what a profile reads in recorded payloads, what it drops, and what it refuses and why.",
+    "profile test profiles/my-meter.toml payloads.txt",
+    options.profile_test,
+    (0, 1, 2, 78),
+    {
+        0: "a quantity was read",
+        1: "no quantity was read, or a file of payloads cannot be read",
+        78: "the profile is refused: the message names each line and key, and the value expected",
+    },
+)
+
 _KEY_ACTIONS = {
     "new": Command(
         "Create a key. Anyone who has its file can remove the noise from releases: see SECURITY.md.",
@@ -185,6 +203,13 @@ COMMANDS = {
         options.redact,
         (0, 1, 2),
         {1: "failed: the file cannot be read, or is too large"},
+    ),
+    "profile": Command(
+        "Test a profile, the file that says what a device's messages mean.",
+        "profile test profiles/my-meter.toml payloads.txt",
+        _profile,
+        (0, 1, 2, 78),
+        _PROFILE_TEST.meanings,
     ),
     "sanitise": Command(
         "Release a Parquet archive, each window once, on this machine or on Spark.",

@@ -8,15 +8,18 @@ the parameters of the mechanism.
 
 import contextlib
 import tomllib
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 
 from meteragent.config.accept import missing_extras, refusals
 from meteragent.config.accept import warnings as load_warnings
-from meteragent.config.files import endpoint, exposed, read_secret, reason, sink_broker, unreadable
+from meteragent.config.files import endpoint, exposed, read_secret, sink_broker, unreadable
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
+from meteragent.config.profiles import FOLDER, all_profiles, own_profiles
 from meteragent.config.refuse import problems
 from meteragent.config.schema import schema
 from meteragent.config.source import (
@@ -30,9 +33,10 @@ from meteragent.config.source import (
 )
 from meteragent.config.tariff import Month, band_names, month, tariffs
 from meteragent.config.terms import budget, others_per_day, schedule, shapes, sink_url, terms
-from meteragent.domain.errors import ConfigError
+from meteragent.decode.profile import Profile
+from meteragent.domain.errors import ConfigError, ConfigErrors
 from meteragent.domain.lines import line_of, lines, path_of
-from meteragent.domain.refusal import not_toml, raise_all
+from meteragent.domain.refusal import not_toml, raise_all, text_of_file
 
 __all__ = [
     "Archive",
@@ -40,6 +44,7 @@ __all__ = [
     "Month",
     "Page",
     "Stream",
+    "all_profiles",
     "band_names",
     "budget",
     "decoder",
@@ -72,36 +77,39 @@ __all__ = [
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file.
+    """Read and check a configuration file, and the profiles in the folder `profiles` beside it.
 
     Raises ConfigError with all errors: each has its file, line and key, the value found and what is expected.
     """
+    profiles, refusals = own_profiles(path.parent / FOLDER)
+    errors = [error for refusal in refusals.values() for error in refusal.errors]
     try:
-        return parse(_text(path))
-    except ConfigError as error:
-        refusal = error
-    raise locate(refusal, path) from None
+        config = parse(text_of_file(path), profiles)
+    except ConfigError as refusal:
+        # A profile whose file is refused is not also unknown.
+        known = {repr(name) for name in refusals}
+        others = [error for error in refusal.errors if not _is_profile(error, known)]
+        errors = [*(locate(error, path) for error in others), *errors]
+    if errors:
+        raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
+    return config
 
 
-def _text(path: Path) -> str:
-    """Return the text of a file; raises ConfigError if its content is not text."""
-    try:
-        return path.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        refusal = ConfigError("", "a byte that is not UTF-8", "a text in UTF-8")
-        refusal.line = error.object.count(b"\n", 0, error.start) + 1
-        raise refusal from None
-    except (OSError, ValueError) as error:
-        raise ConfigError("", reason(error), "a TOML file that can be read") from None
+def _is_profile(error: ConfigError, names: Collection[str]) -> bool:
+    """Return whether an error refuses one of these profiles as unknown."""
+    return error.key.endswith("source.profile") and error.found in names
 
 
-def parse(text: str) -> Config:
-    """Check a configuration given as text; raises ConfigError as `load` does, without a file."""
+def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
+    """Check a configuration given as text, which may name `profiles` besides the built-in ones.
+
+    Raises ConfigError as `load` does, without a file.
+    """
     try:
         document = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:  # also for endless digits or brackets
         raise not_toml(error, text) from None
-    form = Form(document, text)
+    form = Form(document, text, profiles)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
     return expanded(config)

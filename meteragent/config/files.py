@@ -6,6 +6,7 @@ from pathlib import Path
 
 from meteragent.config.model import Broker, Config, Stream
 from meteragent.domain.errors import ConfigError
+from meteragent.domain.refusal import reason
 from meteragent.mqtt import Endpoint
 
 _SECRETS = ("password_file", "key_file", "pseudonym_key_file")
@@ -26,11 +27,6 @@ def read_secret(key: str, path: Path) -> bytes:
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret
-
-
-def reason(error: Exception) -> str:
-    """Return why a file could not be read, in the system's words."""
-    return (getattr(error, "strerror", None) or "not the name of a file").lower()
 
 
 def _path_text(path: Path) -> str:

@@ -15,7 +15,7 @@ under the name that it has in the file.
 
 import copy
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ from meteragent.config.model import (
     Weights,
     Window,
 )
+from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, line_of, lines, path_of
 from meteragent.domain.refusal import expectation, key_text, value_text
@@ -92,14 +93,16 @@ _KEY_OF_TABLE = "[key]"
 class Form:
     """A document, parsed from `text`, that is repaired until its form is right.
 
+    `profiles` are those that it may name besides the built-in ones.
+
     `read` fills `errors`, and `wrong_paths` with the paths that it repaired.
     """
 
-    def __init__(self, document: dict[str, Any], text: str) -> None:
+    def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
         self.errors: list[ConfigError] = []
         self.wrong_paths: set[Path] = set()
         self._renamed: dict[Path, str] = {}
-        self._text = text
+        self._text, self._profiles = text, profiles
         misspelling = None if "stream" in document else _misspelt_streams(document)
         if misspelling is not None:
             document["stream"] = document.pop(misspelling)
@@ -129,7 +132,7 @@ class Form:
         """Return the repaired configuration."""
         while True:
             try:
-                return Config.model_validate(self.document)
+                return Config.model_validate(self.document, context=self._profiles)
             except ValidationError as error:
                 self._repair(error.errors(include_url=False))
 

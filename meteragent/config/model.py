@@ -3,7 +3,7 @@
 The text under a key is its description in the JSON Schema.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal, Self
@@ -30,6 +30,7 @@ from meteragent.config.value import (
     Span,
     Template,
 )
+from meteragent.decode.profile import Profile
 from meteragent.domain.grid import EVERY_DAY
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Clock
@@ -104,6 +105,18 @@ class Source(Broker):
     """The largest number of meters; further meters are refused and counted."""
     max_payload: Size = 64 * 1024
     """The size of the largest payload; larger payloads are refused and counted."""
+
+    _profiles: Mapping[str, Profile] = PrivateAttr(default_factory=dict)
+
+    def model_post_init(self, context: Mapping[str, Profile] | None, /) -> None:
+        """Keep the profiles that the operator has written, which are the context of the validation."""
+        if context:
+            self._profiles = context
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles that the operator has written."""
+        return self._profiles
 
 
 class TariffBand(_Section):

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from meteragent.config.model import Config
 from meteragent.config.source import FORMATS
+from meteragent.decode.profile_file import NAME
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import format_duration
 from meteragent.domain.presets import PRESETS
@@ -41,7 +42,8 @@ def schema() -> dict[str, Any]:
         if "properties" in table:
             table["properties"] = {name: _key(key) for name, key in table["properties"].items()}
     definitions["Privacy"]["properties"]["preset"]["enum"] = list(PRESETS)
-    definitions["Source"]["properties"]["profile"]["enum"] = [*FORMATS, *PROFILES]
+    profile = definitions["Source"]["properties"]["profile"]
+    profile["anyOf"] = [{"enum": [*FORMATS, *PROFILES]}, {"pattern": f"^{NAME.pattern}$"}]
     shared = {name: generated["properties"][name] for name in Config.model_fields if name != "stream"}
     stream = definitions["Stream"]
     flat = {

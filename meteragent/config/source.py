@@ -1,6 +1,7 @@
 """The readings of a source and how they are decoded, by the source's keys or else by its device's profile."""
 
 import difflib
+from collections.abc import Iterable
 from fractions import Fraction
 
 from meteragent.config.model import Source
@@ -41,7 +42,7 @@ def fleet_share(source: Source) -> str:
 
 def profile(source: Source) -> Profile | None:
     """Return the device's profile; None for a format and for an unknown name."""
-    return PROFILES.get(source.profile)
+    return source.profiles.get(source.profile) or PROFILES.get(source.profile)
 
 
 def quantity(source: Source) -> Quantity | None:
@@ -173,13 +174,14 @@ def counters(source: Source) -> int:
     return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (device.counters if device else 1)
 
 
-def nearest_profile(name: str) -> tuple[str | None, str]:
-    """Return the profile that was probably meant, if any is close, and a list of all profiles.
+def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:
+    """Return the profile that was probably meant, if any is close, and a list of all, `more_names` first.
 
     A prefix of a profile's name is closer than a name that differs by a character:
     `shelly-gen2` means the devices of the second generation, not `shelly-gen1`.
     """
-    names = [*FORMATS, *PROFILES]
+    devices = [*more_names, *PROFILES]
+    names = [*FORMATS, *devices]
     matches = [profile for profile in names if profile.startswith(name)] if len(name) >= _PREFIX_LEAST else []
     matches = matches or difflib.get_close_matches(name, names, n=1)
-    return " or ".join(map(repr, matches)) or None, "'number' or 'json', or a device: " + ", ".join(PROFILES)
+    return " or ".join(map(repr, matches)) or None, "'number' or 'json', or a device: " + ", ".join(devices)

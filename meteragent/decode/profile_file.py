@@ -20,7 +20,8 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, line_of, lines
 from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, value_text
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
+"""The form of a profile's name."""
 _TAKEN = ("number", "json")
 """The names of the formats that any device may send."""
 
@@ -43,7 +44,7 @@ def parse(text: str, name: str) -> Profile:
 def _misnamed(written: str, name: str, text: str) -> Iterator[ConfigError]:
     """Yield the refusal of a name that is not that of the file, or not one of a profile."""
     problem = None
-    if not _NAME.fullmatch(name) or name in _TAKEN:
+    if not NAME.fullmatch(name) or name in _TAKEN:
         problem = ConfigError(
             "name", repr(name), "a file called by small letters, digits and -, such as my-meter.toml"
         )

@@ -155,6 +155,8 @@ class QuantityTable(_Table):
     """Whether a text that spells a number counts."""
     match: _Match = ()
     """Conditions in addition to those of the profile."""
+    negative: _Match = ()
+    """Conditions under which the number counts as negative."""
     interval: _Duration | None = None
     """The time that an interval energy covers."""
     step: _Positive | None = None
@@ -179,8 +181,12 @@ class QuantityTable(_Table):
             raise ValueError("step: none, because a power is not counted")
         if is_power and self.counters != 1:
             raise ValueError("counters: none, because a power is not counted")
-        if not self.value and (self.channel is not None or self.text or self.match or self.unit_at):
-            raise ValueError("value: the path of the number, which channel, text, match and unit_at refer to")
+        if not self.value and (
+            self.channel is not None or self.text or self.match or self.negative or self.unit_at
+        ):
+            raise ValueError(
+                "value: the path of the number, which channel, text, match, negative and unit_at refer to"
+            )
         if self.unit_at is not None and self.unit is None:
             raise ValueError("unit: what the text at unit_at must be")
         return self
@@ -192,7 +198,15 @@ class QuantityTable(_Table):
         if not self.value:
             read, timed = bare_reader(scale, is_power=is_power), False
         else:
-            value = Value(self.value, self.match, self.channel, self.text, self.unit_at, self.unit)
+            value = Value(
+                sums=self.value,
+                match=self.match,
+                negative=self.negative,
+                channel=self.channel,
+                text=self.text,
+                unit_path=self.unit_at,
+                unit=self.unit,
+            )
             read, timed = document_reader(message, value, scale, is_power=is_power), message.time is not None
         return Quantity(
             kind=self.kind,
@@ -284,7 +298,11 @@ class ProfileTable(_Table):
     def _words(self) -> Iterator[str]:
         """Yield the names, and the texts that identify a kind of message, on which the profile depends."""
         paths = [path for path in (self.time, self.id, self.others) if path is not None]
-        matches = (self.match, self.partial or (), *(table.match for table in self.quantity.values()))
+        matches = (
+            self.match,
+            self.partial or (),
+            *(conditions for table in self.quantity.values() for conditions in (table.match, table.negative)),
+        )
         for conditions in chain.from_iterable(matches):
             paths += [path for path, _ in conditions]
             yield from (value for _, values in conditions for value in values if isinstance(value, str))

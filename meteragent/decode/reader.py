@@ -64,11 +64,13 @@ class Value:
     """Where a quantity's number is: the sums of which the first that has a value counts.
 
     `channel` is set if a value may be a list: the number of the channel, from 0, or `all` for the sum. A text
-    that spells a number is one only if `text`. `unit` is the unit that the text at `unit_path` must be.
+    that spells a number is one only if `text`. In a message that meets one of the `negative` conditions, the
+    number counts as negative. `unit` is the unit that the text at `unit_path` must be.
     """
 
     sums: tuple[tuple[Term, ...], ...]
     match: tuple[Conditions, ...] = ()
+    negative: tuple[Conditions, ...] = ()
     channel: int | Literal["all"] | None = None
     text: bool = False
     unit_path: str | None = None
@@ -86,6 +88,7 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
     find_id = None if message.id is None else finder(message.id)
     unit_matches = None if value.unit_path is None else _matcher((((value.unit_path, (value.unit or "",)),),))
     limit = _limit(scale) if is_power else None
+    is_negative = _matcher(value.negative) if value.negative else None
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the number with its time and id; raises PayloadError."""
@@ -102,6 +105,8 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
             raise PayloadError("refused_unit")
         if limit is not None and number.copy_abs() >= limit:
             raise PayloadError("refused_wrapped")
+        if is_negative is not None and is_negative(document):
+            number = number.copy_negate()
         meter_id = None if find_id is None else find_id(document)
         return (PayloadNumber(find_time(document), number, meter_id if isinstance(meter_id, str) else None),)
 

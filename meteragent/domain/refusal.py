@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from meteragent.domain.errors import ConfigError, ConfigErrors
@@ -77,6 +78,23 @@ def value_text(name: str | int, value: Any) -> str:
     if "://" in text:
         return "an address"
     return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]} .."
+
+
+def text_of_file(path: Path) -> str:
+    """Return the text of a file; raises ConfigError if it cannot be read or is not UTF-8."""
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        refusal = ConfigError("", "a byte that is not UTF-8", "a text in UTF-8")
+        refusal.line = error.object.count(b"\n", 0, error.start) + 1
+        raise refusal from None
+    except (OSError, ValueError) as error:
+        raise ConfigError("", reason(error), "a TOML file that can be read") from None
+
+
+def reason(error: Exception) -> str:
+    """Return why a file could not be read, in the system's words."""
+    return (getattr(error, "strerror", None) or "not the name of a file").lower()
 
 
 def not_toml(error: Exception, text: str) -> ConfigError:

@@ -57,7 +57,7 @@ def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
     shared = {"__init__", "admission", "common", "options", "rehearsal", "secrecy", "usage"}
-    assert set(PARSERS) == (modules - shared) | {"key new", "key show", "key forget"}
+    assert set(PARSERS) == (modules - shared) | {"key new", "key show", "key forget", "profile test"}
 
 
 @pytest.mark.parametrize("columns", [60, 80, 250])

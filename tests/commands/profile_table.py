@@ -1,31 +1,28 @@
-"""Generate the table of profiles in `meteragent/decode/profiles/README.md`.
+"""Generate the sections on profiles in `meteragent/decode/profiles/README.md`, and the add-on's list of them.
 
-`python -m tests.commands.profile_table` rewrites the table in that file.
+`python -m tests.commands.profile_table` rewrites both, and the JSON Schema in deploy/.
 """
 
+import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
+from meteragent import config
+from meteragent.config.source import FORMATS
 from meteragent.decode import profiles
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.grid import format_duration
 from meteragent.domain.units import Kind
+from tests.support.not_run import ROOT
 
 README = Path(profiles.__file__).with_name("README.md")
+ADD_ON = ROOT / "deploy" / "homeassistant" / "addon" / "meteragent" / "config.yaml"
+SCHEMA = ROOT / "deploy" / "meteragent.schema.json"
 BEGIN, END = "<!-- the table, made by tests/commands/profile_table.py -->\n", "<!-- end of the table -->\n"
 _SCALES = {Fraction(1): "", Fraction(1000): "k", Fraction(1, 1000): "m"}
 _ODD = {Fraction(1, 60): "W·min", Fraction(1, 3600): "J"}
-_HEAD = (
-    "`source.profile`",
-    "of",
-    "`source.topic`",
-    "`source.value`: kind, the device's unit",
-    "time",
-    "power: how often; stands unsent",
-    "dropped",
-    "to know",
-)
 
 
 def _unit(quantity: Quantity) -> str:
@@ -38,7 +35,8 @@ def _unit(quantity: Quantity) -> str:
 
 def _quantity(name: str, quantity: Quantity) -> str:
     per = f" per {format_duration(quantity.interval_ms)}" if quantity.interval_ms else ""
-    return f"`{name}`: {quantity.kind}, {_unit(quantity)}{per}{_step(quantity)}"
+    direction = f", {quantity.direction}" if quantity.direction else ""
+    return f"`{name}`: {quantity.kind}{direction}, {_unit(quantity)}{per}{_step(quantity)}"
 
 
 def _step(quantity: Quantity) -> str:
@@ -51,7 +49,7 @@ def _step(quantity: Quantity) -> str:
 
 def _quantities(profile: Profile) -> list[str]:
     """Return the quantities; those that differ only in the number at the end of their name are one entry."""
-    entries: dict[str, str] = {}
+    entries = dict[str, str]()
     for name, quantity in profile.quantities.items():
         stem, _, channel = name.rpartition("-")
         if channel.isdecimal() and stem in entries:
@@ -70,9 +68,10 @@ def _time(profile: Profile) -> str:
 
 def _unsent(profile: Profile) -> list[str]:
     if not any(quantity.kind is Kind.POWER for quantity in profile.quantities.values()):
-        return ["–"]
+        return []
     band = f"{float(profile.dead_band_w):g} W" if profile.dead_band_known else "`source.dead_band`"
-    return [_period(profile), band, f"held for {format_duration(profile.hold_ms)}"]
+    hold = format_duration(profile.hold_ms)
+    return [f"{_period(profile)}; may differ from what was sent last by {band}; held for {hold}"]
 
 
 def _period(profile: Profile) -> str:
@@ -83,31 +82,44 @@ def _period(profile: Profile) -> str:
 
 
 def _dropped(profile: Profile) -> list[str]:
-    named = [f"`{{meter}}`: {profile.identifies}"] if profile.identifies else []
+    named = [f"`{{meter}}`, {profile.identifies}"] if profile.identifies else []
     fields = [f"`{field}`" for field in profile.personal]
-    return [*named, *([", ".join(fields)] if fields else [])] or ["–"]
+    return [*named, *([", ".join(fields)] if fields else [])] or []
 
 
-def _row(profile: Profile) -> tuple[str | list[str], ...]:
-    name = [f"`{profile.name}`", *(["needs `source.id`"] if profile.needs_id else [])]
-    topics = [f"`{topic}`" for topic in profile.topics]
-    return (
-        name,
-        profile.title,
-        topics,
-        _quantities(profile),
-        _time(profile),
-        _unsent(profile),
-        _dropped(profile),
-        list(profile.traps),
-    )
+def _section(profile: Profile) -> str:
+    """Return the section on a profile."""
+    rows = {
+        "topics": [f"`{topic}`" for topic in profile.topics],
+        "needs": ["`source.id`"] if profile.needs_id else [],
+        "values": _quantities(profile),
+        "time": [_time(profile)],
+        "power": _unsent(profile),
+        "dropped": _dropped(profile),
+        "to know": list(profile.traps),
+        "from": [f"{origin.address}, {origin.date}, {origin.facts}" for origin in profile.origins],
+    }
+    lines = [f"### `{profile.name}`", "", f"{profile.title[0].upper()}{profile.title[1:]}.", ""]
+    for name, entries in rows.items():
+        if len(entries) == 1:
+            lines.append(f"- {name}: {entries[0]}")
+        elif entries:
+            lines += [f"- {name}:", *(f"  - {entry}" for entry in entries)]
+    return "\n".join(lines) + "\n"
 
 
 def table() -> str:
-    """Return the table in Markdown."""
-    rows = [_HEAD, ("---",) * len(_HEAD), *map(_row, PROFILES.values())]
-    cells = [["<br>".join([cell] if isinstance(cell, str) else cell) for cell in row] for row in rows]
-    return "".join("| " + " | ".join(row).replace("\n", " ") + " |\n" for row in cells)
+    """Return the list of all profiles, and a section on each, in Markdown."""
+    rows = [("`source.profile`", "of"), ("---", "---")]
+    rows += [(f"[`{profile.name}`](#{profile.name})", profile.title) for profile in PROFILES.values()]
+    overview = "".join(f"| {name} | {title} |\n" for name, title in rows)
+    return "\n".join([overview, *map(_section, PROFILES.values())])
+
+
+def renewed_list(text: str) -> str:
+    """Return the add-on's configuration with its list of formats and profiles."""
+    names = "|".join([*FORMATS, *PROFILES])
+    return re.sub(r"(?m)^(  profile: list\().*\)$", lambda match: f"{match[1]}{names})", text)
 
 
 def renewed(text: str) -> str:
@@ -118,3 +130,5 @@ def renewed(text: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(renewed(README.read_text()))
+    ADD_ON.write_text(renewed_list(ADD_ON.read_text()))
+    SCHEMA.write_text(json.dumps(config.schema(), indent=2) + "\n")

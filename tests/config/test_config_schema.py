@@ -1,6 +1,7 @@
 """The JSON Schema of the configuration: what the models accept is valid by it, and it knows every key."""
 
 import json
+import re
 import tomllib
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,8 @@ from pydantic import BaseModel
 from meteragent import config
 from meteragent.cli import main
 from meteragent.config import model
+from meteragent.config.source import FORMATS
+from meteragent.decode.profiles import PROFILES
 from meteragent.domain.errors import ConfigError
 from tests.config.test_config_refuse import REFUSED
 from tests.support.configurations import BUDGET, energy, streams, written
@@ -67,7 +70,6 @@ WRONG_BY_FORM = (
     "payload",
     "source typo",
     "format",
-    "profile",
 )
 
 
@@ -88,6 +90,16 @@ def test_what_is_wrong_by_form_is_not_valid(what: str) -> None:
     """An unknown key, a number without its unit, a word that is none of the list: the schema says so too."""
     keys, key, *_ = REFUSED[what]
     assert not VALID.is_valid(document(written(**{key.partition(".")[0]: keys})))
+
+
+def test_a_profile_is_one_of_the_list_or_a_name_of_ones_own() -> None:
+    """Editors offer formats and devices; any other name that a file of one's own may have is valid too."""
+    offered, own = SCHEMA["$defs"]["Source"]["properties"]["profile"]["anyOf"]
+    assert offered["enum"] == [*FORMATS, *PROFILES]
+    for name, is_valid in (("my-meter", True), ("Shelly Pro", False), ("../json", False), ("", False)):
+        text = written(source=f"profile = {name!r}")
+        assert VALID.is_valid(document(text)) is is_valid
+        assert bool(re.search(own["pattern"], name)) is is_valid
 
 
 def test_the_schema_knows_every_key() -> None:

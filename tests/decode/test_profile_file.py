@@ -187,6 +187,8 @@ def test_what_is_not_toml_has_its_line() -> None:
         ("'a'\nchannel = 'all'", '{"a": 5}', "5"),
         ("'a'\nchannel = 1", '{"a": [4, 6]}', "6"),
         ("'a'\nchannel = 1", '{"a": 4}', "refused_missing"),
+        ("'a'\nnegative = { t = 'up' }", '{"a": 1, "t": "up"}', "-1"),
+        ("'a'\nnegative = { t = 'up' }", '{"a": 1, "t": "down"}', "1"),
         ("'a'\nmatch = { t = 'el' }", '{"a": 1, "t": "el"}', "1"),
         ("'a'\nmatch = { t = 'el' }", '{"a": 1, "t": "gas"}', "other"),
         ("'a'\nmatch = { t = [0, 'x'] }", '{"a": 1}', "other"),

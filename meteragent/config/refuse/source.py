@@ -81,7 +81,7 @@ def device(stream: Stream) -> Problems:
     if source.profile in FORMATS:
         return
     if device_profile is None:
-        meant, expected = nearest_profile(source.profile)
+        meant, expected = nearest_profile(source.profile, source.profiles)
         yield ConfigError("source.profile", repr(source.profile), expected, meant=meant)
         return
     if source.time is not None:

@@ -1,7 +1,13 @@
-"""The words that identify nobody: those in the keys, units and states of meters and gateways."""
+"""The words that identify nobody: those in the keys, units and states of meters and gateways.
+
+The names of fields that a built-in profile reads or drops are among them.
+"""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+
+from meteragent.decode.profiles import PROFILES
 
 _UNITS = """
 w kw mw va kva var kvar wh kwh mwh vah varh kvarh v mv a ma hz c f k l m m3 dm3 gj j mj s ms min h d lat lon
@@ -57,7 +63,17 @@ energytoday energyyesterday bn bt bu bv bs bver n u v vs vb vd s t ut l1 l2 l3 l
 tf pn sn tst mid fw_ver z1 z2 hp hc hpjb hpjw hpjr hcjb hcjw hcjr wh_in wh_out txt md dd apikey
 """
 
-WORDS = frozenset(f"{_UNITS} {_STATES} {_METERING} {_CODES}".split())
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+def _fields() -> Iterator[str]:
+    """Yield the names of fields that the built-in profiles read or drop, in lower case."""
+    for profile in PROFILES.values():
+        names = (*profile.fields, *profile.personal)
+        yield from (name.lower() for name in names if _FIELD.fullmatch(name))
+
+
+WORDS = frozenset([*f"{_UNITS} {_STATES} {_METERING} {_CODES}".split(), *_fields()])
 """All words that identify nobody, in lower case."""
 
 UNITS = frozenset(_UNITS.split())

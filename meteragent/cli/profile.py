@@ -1,0 +1,155 @@
+"""The command `profile`: show what a profile reads, drops and refuses in recorded payloads."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from meteragent.cli.redact import LIMIT, messages
+from meteragent.config import profiles
+from meteragent.decode import PayloadNumber
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.decode.profiles import PROFILES
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.figures import exact
+from meteragent.domain.units import Kind
+
+_SHOWN = 3
+"""The largest number of readings that are listed."""
+_FIELDS_SHOWN = 20
+"""The largest number of fields that are listed."""
+
+
+@dataclass
+class _Outcome:
+    """What a quantity is in a recording: its readings, and the counters of the other messages."""
+
+    numbers: list[PayloadNumber] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Test a profile; return the exit code. Raises ConfigError if the profile is refused."""
+    name = str(options.config)
+    profile = PROFILES[name] if name in PROFILES else profiles.read(options.config)
+    print(f"{profile.name}: {profile.title}")
+    read_count = 0
+    for file in options.payloads:
+        try:
+            recorded = _read(file)
+        except OSError as error:
+            print(f"meteragent: {file}: {(error.strerror or 'an error').lower()}", file=sys.stderr)
+            return 1
+        lines, count = _tested(profile, recorded)
+        read_count += count
+        print("\n".join([f"\n{file}", *lines]))
+    if not read_count:
+        print("\nNo quantity was read: compare `value` and `match` with the payload.", file=sys.stderr)
+    return 0 if read_count else 1
+
+
+def _read(name: str) -> bytes:
+    """Read a recording; raises OSError, also if it is too large."""
+    if name == "-":
+        recorded = sys.stdin.buffer.read(LIMIT + 1)
+    else:
+        with Path(name).open("rb") as file:
+            recorded = file.read(LIMIT + 1)
+    if len(recorded) > LIMIT:
+        raise OSError(0, f"larger than {LIMIT >> 20} MiB")
+    return recorded
+
+
+def _tested(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
+    """Return the lines on a recording, and the number of readings."""
+    received = messages(recorded)
+    outcomes = {name: _outcome(quantity, received) for name, quantity in profile.quantities.items()}
+    lines = [f"  {len(received)} message{'s' if len(received) != 1 else ''}"]
+    for name, outcome in outcomes.items():
+        lines += _described(name, profile.quantities[name], outcome)
+    lines += _dropped(profile, [payload for _, payload in received])
+    return lines, sum(len(outcome.numbers) for outcome in outcomes.values())
+
+
+def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
+    """Read a quantity in all messages; a bare number counts only on a topic of the quantity."""
+    outcome = _Outcome()
+    for topic, payload in received:
+        if topic is not None and quantity.topic is not None and not topic.endswith(f"/{quantity.topic}"):
+            continue
+        try:
+            outcome.numbers += quantity.read(payload)
+        except PayloadError as error:
+            outcome.reasons[error.reason] += 1
+    return outcome
+
+
+def _described(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
+    """Yield the lines on a quantity: its readings in W or Wh, and why other messages have none."""
+    direction = f", {quantity.direction}" if quantity.direction else ""
+    head = f"  {name} ({quantity.kind}{direction}): "
+    numbers = [_number(number, quantity) for number in outcome.numbers]
+    if len(numbers) > _SHOWN:
+        numbers = [numbers[0], f".. {len(numbers) - 2} more ..", numbers[-1]]
+    reasons = [
+        f"{reason}{f' x {count}' if count > 1 else ''}: {COUNTERS[reason]}"
+        for reason, count in sorted(outcome.reasons.items())
+    ]
+    if numbers or reasons:
+        first, *rest = [*numbers, *reasons]
+        yield head + first
+        yield from (f"{' ' * len(head)}{line}" for line in rest)
+
+
+def _number(number: PayloadNumber, quantity: Quantity) -> str:
+    """Return a reading as text: number and unit, time and meter."""
+    unit = "W" if quantity.kind is Kind.POWER else "Wh"
+    if quantity.scale is None:
+        text = f"{number.number} in the unit of the configuration"
+    else:
+        text = f"{exact(Fraction(number.number) * quantity.scale)} {unit}"
+    time_ms = number.time_ms
+    at = (
+        "on arrival"
+        if time_ms is None
+        else f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+    )
+    return f"{text}, {at}" + (f", meter {number.id}" if number.id is not None else "")
+
+
+def _dropped(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
+    """Yield the lines on fields that no quantity reads, and on those that identify somebody."""
+    paths = dict[str, None]()
+    for payload in payloads:
+        try:
+            document = json.loads(payload)
+        except (ValueError, RecursionError):
+            continue
+        for path in _leaves(document):
+            paths.setdefault(path)
+    unread = [path for path in paths if path.rpartition(".")[2] not in profile.fields]
+    if profile.fields and unread:
+        more = f" and {len(unread) - _FIELDS_SHOWN} more" if len(unread) > _FIELDS_SHOWN else ""
+        yield f"  dropped: {', '.join(unread[:_FIELDS_SHOWN])}{more}"
+    parts = {part for path in paths for part in path.split(".")}
+    if named := [name for name in profile.personal if name in parts]:
+        yield f"  of these, the profile says that they identify somebody: {', '.join(named)}"
+
+
+def _leaves(node: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the leaves of a document; the elements of a list have the path of the list."""
+    if isinstance(node, dict):
+        for name, child in node.items():
+            yield from _leaves(child, f"{path}.{name}" if path else name)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _leaves(child, path)
+    elif path:
+        yield path

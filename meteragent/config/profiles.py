@@ -1,0 +1,55 @@
+"""The profiles that a user has written: the files `profiles/*.toml` beside the configuration."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from meteragent.decode import profile_file
+from meteragent.decode.profile import Profile
+from meteragent.decode.profiles import PROFILES
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import line_of, lines
+from meteragent.domain.refusal import raise_all, text_of_file
+
+FOLDER = "profiles"
+"""The folder beside the configuration."""
+
+
+def read(path: Path) -> Profile:
+    """Read a profile from a file; raises ConfigError with all errors, each with the file and its line."""
+    try:
+        return _read(path)
+    except ConfigError as error:
+        refusal = error
+    for problem in (refusal, *refusal.errors):
+        problem.file = str(path)
+    raise refusal from None
+
+
+def _read(path: Path) -> Profile:
+    """Read a profile; raises ConfigError, also if a built-in profile has its name."""
+    text = text_of_file(path)
+    profile = profile_file.parse(text, path.stem)
+    if path.stem in PROFILES:
+        expected = "a name that no built-in profile has: rename the file and its key `name`"
+        collision = ConfigError("name", repr(path.stem), expected)
+        collision.line = line_of(("name",), lines(text))
+        raise collision
+    return profile
+
+
+def own_profiles(folder: Path) -> tuple[dict[str, Profile], dict[str, ConfigError]]:
+    """Read the profiles in a folder; return them, and the refusals of files that are no profiles, by name."""
+    profiles, refusals = dict[str, Profile](), dict[str, ConfigError]()
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            profiles[path.stem] = read(path)
+        except ConfigError as error:
+            refusals[path.stem] = error
+    return profiles, refusals
+
+
+def all_profiles(folder: Path) -> Mapping[str, Profile]:
+    """Return the profiles of a folder, then the built-in ones; raises ConfigError with all errors."""
+    profiles, refusals = own_profiles(folder)
+    raise_all(problem for refusal in refusals.values() for problem in refusal.errors)
+    return {**profiles, **PROFILES}

@@ -11,7 +11,7 @@ from simulators.extras import lacking
 
 COMMANDS = {
     "demo": ("demo", "show the whole chain in a minute: homes, broker, agent, receiver"),
-    "generate": ("sim", "simulate homes: their load, and what ran in them, to files or MQTT"),
+    "generate": ("sim", "simulate homes; write or send their load and their events"),
     "compare": ("sim", "compare simulated homes with real traces, in a table"),
     "world": ("sim", "run homes, faults, the agent's core and a store in virtual time, and check"),
     "simtest": ("sim", "run the agent under seeded crashes and faults in virtual time, and check"),
@@ -20,13 +20,13 @@ COMMANDS = {
     "frontier": ("analysis", "compare error with leakage, mechanism by mechanism"),
     "paper": (
         "analysis",
-        "print the figures and examples of the three papers, and redraw two",
+        "print the figures and examples of the three papers, and redraw two of them",
     ),
     "pictures": ("analysis", "draw all pictures of the READMEs, from one seed"),
-    "tariff": ("analysis", "reproduce the figures of tariffs; find the cheapest of four"),
-    "utility": ("analysis", "measure how far off private numbers are, beside the promise"),
+    "tariff": ("analysis", "reproduce the theory's figures on tariffs; find the cheapest of four"),
+    "utility": ("analysis", "compare the errors of private numbers with those promised"),
 }
-"""Each command is the module of its name: the extra that installs what it needs, and a sentence."""
+"""By command, which is also the name of its module: the extra that installs its packages, and a summary."""
 _FORMER = {"ordeal": "simtest"}
 """Former names of commands, which still work."""
 

@@ -1,9 +1,9 @@
-"""The truth about a simulated world, and checks that the releases agree with it.
+"""The ground truth of a simulated world, and checks that the releases agree with it.
 
 The energy of a slot is computed from the readings as the meters stamped them, before any fault, by one
 cumulative sum and independently of the agent. Noise and dither are the content of an accumulator when its
-slot opens, before any reading. If no fault can have touched a slot, its record is the sum of noise, dither
-and energy, rounded down to the quantum. In doubt a slot counts as touched.
+slot opens, before any reading. If no fault can have touched a slot, its record must be the sum of noise,
+dither and energy, rounded down to the quantum. In doubt, a slot counts as touched.
 """
 
 from collections import Counter
@@ -24,13 +24,13 @@ from simulators.invariant import InvariantViolation, check
 from simulators.meter import Readings
 
 HARMLESS = frozenset({"duplicate", "reorder"})
-"""Faults without effect: a repetition is not counted, and a reading that is late within `lateness` is."""
+"""Faults without effect: a repetition is ignored, and a reading delayed by less than `lateness` counts."""
 _MARGIN_MS = 2 * MINUTE_MS
 """A margin that exceeds the step between readings and the error of a clock."""
 
 
 class Slot(NamedTuple):
-    """A slot of a home."""
+    """A slot in a home."""
 
     home: int
     start_ms: int
@@ -38,7 +38,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """All data that are checked at the end of a world.
+    """All data that is checked at the end of a run.
 
     `released` are the released values in quanta, in order; `initial` the noise and dither of each slot in
     the units of an accumulator; `readings` the readings by home, before faults; `first_ms` the start of each
@@ -59,7 +59,7 @@ class Account:
     tokens: Sequence[int]
 
     def energies(self) -> dict[Slot, int]:
-        """Compute the exact energy of every released slot, in millionths of the unit times milliseconds."""
+        """Compute the exact energy of every released slot, in millionths of the unit, times milliseconds."""
         slots = sorted({slot for slot, _ in self.released})
         energies: dict[Slot, int] = {}
         for home, readings in self.readings.items():
@@ -97,8 +97,8 @@ class Account:
         """Check that each message is counted in one way and acknowledged once."""
         outcomes = ("accepted", "late", "duplicate", "early", "retained")
         counted = sum(n for name, n in self.counts.items() if name in outcomes or name.startswith("refused_"))
-        check(self.counts["received"] == self.messages, "a message is not taken in", self.messages)
-        check(counted == self.messages, "a message has no fate", (counted, self.messages))
+        check(self.counts["received"] == self.messages, "a message is not received", self.messages)
+        check(counted == self.messages, "a message is not counted once", (counted, self.messages))
         is_complete = sorted(self.tokens) == list(range(self.messages))
         check(is_complete, "a message is acknowledged twice or never")
 
@@ -118,7 +118,7 @@ class Account:
         check(released == len(self.released), "a counter is wrong", "released")
 
     def _check_ledger(self) -> None:
-        """Check that the charges are those of the released windows, by home and day."""
+        """Check that the ledger charges each released window, by home and day."""
         starts = {
             (f"m{slot.home}", grid.floor(slot.start_ms, self.terms.length_ms)) for slot, _ in self.released
         }
@@ -126,18 +126,18 @@ class Account:
         charged = {(line.meter, line.start_ms): (line.windows, line.epsilon_per_w) for line in self.spent}
         due_charges = {key: (count, count * self.terms.epsilon_per_w) for key, count in windows.items()}
         if charged != due_charges:
-            raise InvariantViolation("the ledger is not what left")
+            raise InvariantViolation("the ledger differs from the releases")
 
     def _check_values(self) -> int:
         touched, energies, exact = self.touched(), self.energies(), 0
         if self.initial.keys() != energies.keys():
-            raise InvariantViolation("noise was drawn for other slots than left")
+            raise InvariantViolation("the slots with noise are not the released slots")
         for slot, quanta in self.released:
             if slot in touched:
                 continue
             exact += 1
             if quanta != (self.initial[slot] + energies[slot]) // self.terms.lattice(0):
-                raise InvariantViolation("what left less its noise is not the exact mean", slot)
+                raise InvariantViolation("a record minus its noise is not the exact mean", slot)
         return exact
 
 

@@ -1,4 +1,4 @@
-"""Appliances: how often each runs, when, in how many homes, and the runs that follow.
+"""Appliances: how often and when each runs, in how many homes, and the resulting runs.
 
 A run belongs to the day on which it starts, even if it lasts past midnight. Its random numbers are keyed by
 (seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts, so that
@@ -16,16 +16,16 @@ from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
-"""A run is at most this many times as long as its signature, and at least that part of it."""
+"""The largest and the smallest ratio of a run's length to its signature's."""
 _RUN_SPREAD = 0.03
-"""Deviation of a run's power from that of the home's appliance: uniform, relative."""
+"""Relative deviation, uniform, of a run's power from that of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
-"""Deviation of a home's appliance from the signature: in power, uniform and relative; in the length of its
-runs, the standard deviation of the logarithm."""
+"""Deviation of a home's appliance from the signature: of its power, relative and uniform; of the length of
+its runs, as the standard deviation of the logarithm."""
 _JITTER = 0.2
-"""Deviation of a thermostat's period and of its time on: uniform, relative."""
+"""Relative deviation, uniform, of a thermostat's period and of its time on."""
 _RUNS_MAX = 4096
-"""Upper limit of the runs of one appliance in a home and a day, and of the steps of a signature: it keeps the
+"""Upper limit of the runs of one appliance per home and day, and of the steps of a signature. It keeps the
 indices of their random numbers apart."""
 
 
@@ -33,8 +33,8 @@ indices of their random numbers apart."""
 class Runs:
     """The runs of one appliance that start on one day, r of them with k steps each.
 
-    `row`: of the home, shape (r,); `start_s` after midnight; `ends_s`: of each step after the start,
-    shape (r, k), rising; `levels_mw`: of each step, shape (r, k).
+    `row` is the home's, shape (r,); `start_s` counts from midnight; `ends_s` are the ends of the steps after
+    the start, rising, and `levels_mw` their powers, both of shape (r, k).
     """
 
     row: Integers
@@ -44,7 +44,7 @@ class Runs:
 
     @property
     def stop_s(self) -> Integers:
-        """The end of each run, after the midnight of the day on which it starts."""
+        """The end of each run, from the midnight of the day on which it starts."""
         return np.asarray(self.start_s + self.ends_s[:, -1])
 
     @property
@@ -59,26 +59,26 @@ class Runs:
 
 
 class Load(Protocol):
-    """Anything that draws power in homes."""
+    """Anything that draws power in a home."""
 
     @property
     def name(self) -> str:
-        """Its name in tables of events."""
+        """The name in tables of events."""
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Return its runs that start on a day."""
+        """Return the runs that start on a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
-    """An appliance that people start: `starts_per_day` on average where there is one, at `hours`.
+    """An appliance that people start, on average `starts_per_day` times in homes that have one, at `hours`.
 
     `hours` are (from, to, weight); `owners` is the share of homes that have one; `spread` is the standard
-    deviation of the logarithm of a run's length, around that of the home. An attended one is not started
-    while nobody is home (such runs are left out, so that these homes have fewer). An appliance that is not
-    `overlapping` does not start before its last run of that day has ended.
+    deviation of the logarithm of a run's length, around that of the home. An attended appliance is not
+    started while nobody is home; such runs are left out, not moved. An appliance that is not `overlapping`
+    does not start before its last run of that day has ended.
 
-    Raises ValueError where a run could last longer than a day.
+    Raises ValueError if a run could last longer than a day.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Appliance:
 
 @dataclass(frozen=True, slots=True)
 class Thermostat:
-    """An appliance that switches itself, day and night: run k starts about k periods after its phase.
+    """An appliance that switches itself day and night: run k starts about k periods after its phase.
 
     `period_s` and `duty` (the share of time on) are (least, most) over homes.
     """
@@ -182,23 +182,23 @@ class Thermostat:
 
 
 class Makes(NamedTuple):
-    """The factors by which each home's own appliance differs from the signature, shape (homes,)."""
+    """The factors by which each home's appliance differs from the signature, shape (homes,)."""
 
     power: Floats
     length: Floats
 
     @classmethod
     def of(cls, people: Households, name: str) -> Self:
-        """Draw each home's make of an appliance."""
+        """Draw the make of each home's appliance."""
         chance = uniforms(people.seed, f"{name}: make", people.homes)
         length = np.exp(_LENGTH_SPREAD * normal(chance[1], chance[2]))
         return cls(1 + _POWER_SPREAD * (2 * chance[0] - 1), length)
 
 
 def _starts_when_free(runs: Runs) -> NDArray[np.bool_]:
-    """Return whether all earlier runs of the same home, left out or not, have ended at each start."""
+    """Return for each start whether all earlier runs in the home have ended, including those left out."""
     order = np.lexsort((runs.start_s, runs.row))
-    # All homes on one line of time, one after the other, so far apart that no run reaches the next home's.
+    # Put all homes on one time axis, so far apart that no run reaches into the next home.
     begin_s = runs.row[order] * 4 * DAY_S
     latest_s = np.maximum.accumulate(begin_s + runs.stop_s[order])
     free = np.ones(len(order), np.bool_)
@@ -217,7 +217,7 @@ DEFROSTING = Signature.cycle((1350, 60), *((1350, 12), (60, 6)) * 2)
 
 
 class _Catalogue(tuple[Load, ...]):
-    """A tuple with a short repr: signatures in `help` have it as a default."""
+    """A tuple with a short repr, because `help` shows it as the default in signatures."""
 
     __slots__ = ()
 
@@ -259,4 +259,4 @@ CATALOGUE: tuple[Load, ...] = _Catalogue(
         Appliance("computer", Signature.varying(80, 0.5, 90, 7200), 3, ((8, 22, 1),), spread=0.6),
     )
 )
-"""The appliances of homes, besides a television."""
+"""The appliances of homes, except the television."""

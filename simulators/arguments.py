@@ -53,13 +53,13 @@ def scene(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=option.positive,
         metavar="N",
-        help="number of programmes (default 100) or homes (100; for check and register 20, for linkage 200)",
+        help="number of programmes or homes (default 100; for check and register 20, for linkage 200)",
     )
     add(
         "--slots",
         type=option.positive,
         default=30,
-        help="slots of a window of 10 s each, or of a half hour (default %(default)s)",
+        help="slots in a window: of 10 s each, or in a half hour (default %(default)s)",
     )
     add("--times", type=option.positive, default=1, metavar="M", help="release the same window M times")
     add(
@@ -71,7 +71,7 @@ def scene(parser: argparse.ArgumentParser) -> None:
         "--trials",
         type=option.positive,
         default=4000,
-        help="attacks, and as many windows to learn from (default %(default)s)",
+        help="number of attacks, and of windows to learn from (default %(default)s)",
     )
     add("--seed", type=option.seed, default=0, help="seed of everything (default %(default)s)")
     add("--data", type=Path, metavar="FOLDER", help="use real traces: FOLDER/tracebase and FOLDER/homes")
@@ -104,7 +104,7 @@ def frontier(parser: argparse.ArgumentParser) -> None:
     )
     scene(parser)
     add("--out", type=Path, metavar="F.csv", help="write all points as CSV")
-    add("--plot", type=Path, metavar="F.pdf", help="draw them, as PDF or PNG")
+    add("--plot", type=Path, metavar="F.pdf", help="draw all points, as PDF or PNG")
 
 
 def paper(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +135,7 @@ def pictures(parser: argparse.ArgumentParser) -> None:
         type=option.positive,
         default=2000,
         metavar="N",
-        help="attacks a point (default %(default)s)",
+        help="attacks per point (default %(default)s)",
     )
 
 
@@ -145,7 +145,7 @@ def tariff(parser: argparse.ArgumentParser) -> None:
     add("--homes", type=option.positive, default=300, help="simulated homes (default %(default)s)")
     add("--draws", type=option.positive, default=100, help="releases of each month (default %(default)s)")
     add("--seed", type=option.seed, default=0, help="seed of everything (default %(default)s)")
-    add("--data", type=Path, metavar="FOLDER", help="use real traces, too: FOLDER/homes")
+    add("--data", type=Path, metavar="FOLDER", help="also use the real traces in FOLDER/homes")
     add("--json", action="store_true", help="print all figures as JSON")
 
 
@@ -198,7 +198,7 @@ def _parse_radius(text: str) -> Fraction:
 
 
 def _at_least(minimum: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `minimum` on."""
+    """Return a parser of whole numbers that are at least `minimum`."""
 
     def parse(text: str) -> int:
         """Parse a number."""

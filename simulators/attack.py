@@ -1,14 +1,14 @@
-"""Attack private numbers: how often the worst attacker is right, raw and private, and the bound on all.
+"""Attack raw and private numbers: how often the worst attacker is right, and the bound on all attackers.
 
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
 home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`?
-`register`: was a little more energy used, once, by a register in whole steps? `linkage`: which of N homes is
-it, under another pseudonym? The last two have separate attackers.
+`register`: does a register in whole steps show that a little more energy was used once? `linkage`: which of N
+homes is behind a new pseudonym? The last two have separate attackers.
 
 MECHANISM is "linf epsilon=1/40", "independent epsilon=1/40", "per-reading epsilon=1/40", "telegraf scale=10",
 "average slots=5", "none", or any "package.module:Name key=value"; ATTACKER is bayes, correlation, averaging,
-edges, features, neighbours, or any class with `fit` and `predict_proba`. Exit codes: 3 a promise is broken;
-2 a name cannot be used.
+edges, features, neighbours, or any class with `fit` and `predict_proba`. Exit codes: 3 if a promise is
+broken, 2 if a name cannot be used.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def _register(arguments: argparse.Namespace) -> int:
 
 
 def _homes(arguments: argparse.Namespace, days: int) -> tuple[Floats, str]:
-    """Return homes by the minute in W, (homes, days, 1440), and what they are."""
+    """Return homes by the minute in W, (homes, days, 1440), and a description of them."""
     size = arguments.size or 20
     if arguments.data is None:
         return library.simulated_days(size, days, arguments.seed), f"{size} simulated homes"

@@ -7,7 +7,7 @@ that a client subscribes to, as lines on standard output:
     subscribed meters/+/power
 
 amqtt keeps no messages for disconnected clients, so publishers wait for the second line. The program ends
-with its standard input, so never later than the process that started it.
+with its standard input, so it never outlives the process that started it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Announcer(BasePlugin[BrokerContext]):  # type: ignore[misc]  # amqtt has n
     """A plugin that prints each subscription, so that publishers know when to start."""
 
     async def on_broker_client_subscribed(self, *, topic: str, **_: object) -> None:
-        """Print the topic filter of a confirmed subscription."""
+        """Print the topic filter of a subscription that was confirmed."""
         print(f"subscribed {topic}", flush=True)
 
 
@@ -43,7 +43,7 @@ async def serve() -> None:
     await broker.start()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass a connection to the broker."""
+        """Hand a connection to the broker."""
         await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)

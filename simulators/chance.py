@@ -1,10 +1,10 @@
-"""Keyed random numbers: each is a pure function of its purpose, so that no order of drawing changes one.
+"""Keyed random numbers: each is a pure function of its purpose, so the order of drawing does not matter.
 
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
 words of 32 bits. Here the key is the seed, and the counter is the purpose: a stream (the name of the
 purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same alone, among a thousand
-homes, in a year or in another process. All of it is array arithmetic, 10 ns a number. For simulations only:
-seeded numbers hide nothing.
+homes, in a year or in another process. It is all array arithmetic and takes 10 ns a number. Use it for
+simulations only: seeded numbers hide nothing.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _LOW_BITS: Final = 0xFFFFFFFF
 _LOW: Final = np.uint64(_LOW_BITS)
 _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
-"""Number of counters whose words stay in a processor's cache."""
+"""Number of counters whose words fit into a processor's cache."""
 _MOST: Final = 256
 """Upper limit of Poisson counts; means are below 100."""
 

@@ -27,7 +27,7 @@ HOMES, DAYS, STEP_S = 150, 14, 60
 WINDOW, SLOT_S = 30, 10
 _SETS = 60
 _HOLD_S = 60
-"""The longest time for which a reading of a trace counts."""
+"""The longest time for which a trace's reading holds."""
 
 
 class Row(NamedTuple):
@@ -39,13 +39,13 @@ class Row(NamedTuple):
 
     @property
     def band(self) -> tuple[float, float]:
-        """The interval that contains nine tenths of the simulated values."""
+        """The interval from the 5th to the 95th percentile of the simulated values."""
         low, high = np.percentile(self.simulated, [5, 95])
         return float(low), float(high)
 
     @property
     def outside(self) -> int:
-        """The number of real values that are not in the band."""
+        """The number of real values outside the band."""
         low, high = self.band
         return sum(not low <= value <= high for value in self.real)
 
@@ -69,7 +69,7 @@ def table(rows: Sequence[Row]) -> str:
 
 @cache
 def _days() -> Sequence[Day]:
-    """Simulate the homes: once for all statistics, and not before the real traces were found."""
+    """Simulate the homes, once for all statistics, and only when the real traces have been found."""
     return list(Fleet(0, range(HOMES)).days(0, DAYS, STEP_S))
 
 
@@ -79,7 +79,7 @@ HOME_FILES = ("REFIT_House2", "UKDALE_House2")
 
 
 def home_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of homes by the minute: level, peaks, memory, the shape of a day."""
+    """Yield statistics of homes by the minute: level, peaks, autocorrelation, the shape of a day."""
     real = [_minutes(data / "homes" / f"{name}.parquet", "Aggregate") for name in HOME_FILES]
     homes = np.concatenate([day.watts for day in _days()], axis=1).astype(np.float64)
     for name, statistic in _HOME_STATISTICS.items():
@@ -87,7 +87,7 @@ def home_rows(data: Path) -> Iterator[Row]:
 
 
 def _minutes(path: Path, column: str) -> Floats:
-    """Load a home's minutes on a grid of whole days; NaN where nothing was measured, or a home draws 0."""
+    """Load a home's minutes on a grid of whole days; NaN where nothing was measured or the home draws 0 W."""
     trace = load(path, "Time", column)
     index = (trace.times_ms - trace.times_ms[0] // (1000 * DAY_S) * (1000 * DAY_S)) // (1000 * STEP_S)
     day = DAY_S // STEP_S
@@ -97,7 +97,7 @@ def _minutes(path: Path, column: str) -> Floats:
 
 
 def _memory(minutes: int) -> Callable[[Floats], float]:
-    """Return a statistic: the autocorrelation of the measured values over `minutes`."""
+    """Return a function that computes the autocorrelation of the measured values at a lag of `minutes`."""
 
     def statistic(watts: Floats) -> float:
         """Return the autocorrelation."""
@@ -108,18 +108,18 @@ def _memory(minutes: int) -> Callable[[Floats], float]:
 
 
 def _hours(watts: Floats, begin: int, end: int) -> float:
-    """Return the mean of some hours over the mean of all."""
+    """Return the mean over some hours divided by the mean over all."""
     by_hour = np.nanmean(watts.reshape(-1, 24, 3600 // STEP_S), axis=(0, 2))
     return float(by_hour[begin:end].mean() / by_hour.mean())
 
 
 def _peaks(watts: Floats) -> float:
-    """Count the rises of more than 1 kW within a minute, a day."""
+    """Return how often a day the load rises by more than 1 kW within a minute."""
     return float((np.diff(watts) > 1000).sum() / (np.isfinite(watts).sum() * STEP_S / DAY_S))
 
 
 def _day_to_day(watts: Floats) -> float:
-    """Return the standard deviation of a day's mean over the mean, of days with nine tenths measured."""
+    """Return the standard deviation of daily means over their mean, for days nine tenths measured."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())
@@ -146,7 +146,7 @@ _HOME_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 class Kind(NamedTuple):
-    """A simulated appliance, the column and the traces of its kind, and the rules that find its runs."""
+    """A simulated appliance, the column and traces that show its kind, and the rules that find its runs."""
 
     name: str
     column: str
@@ -173,7 +173,7 @@ KINDS = (
 
 
 class Runs(NamedTuple):
-    """The runs of one appliance: the duration and the mean power of each."""
+    """The runs of one appliance: the duration and mean power of each."""
 
     seconds: Floats
     watts: Floats
@@ -217,7 +217,7 @@ def _watts(events: Events) -> Floats:
 
 
 def _by_home(days: Sequence[Events], value: Callable[[Events], Any]) -> list[float]:
-    """Return the median of a value in each home that has some."""
+    """Return the median of a value for each home that has runs."""
     home, values = (np.concatenate([column(day) for day in days]) for column in (lambda day: day.home, value))
     order = np.argsort(home, kind="stable")
     bounds = np.flatnonzero(np.diff(home[order])) + 1
@@ -240,7 +240,7 @@ def _seconds(path: Path) -> Floats:
 
 
 def _runs_a_day(data: Path, name: str, kind: Kind) -> float:
-    """Return the number of runs in a home's submeter, a measured day."""
+    """Return the number of runs per measured day of a home's submeter."""
     watts = _minutes(data / "homes" / f"{name}.parquet", kind.column)
     measured = np.isfinite(watts).sum() * STEP_S / DAY_S
     return len(runs_of(np.nan_to_num(watts), STEP_S, kind).seconds) / float(measured)
@@ -250,7 +250,7 @@ def _runs_a_day(data: Path, name: str, kind: Kind) -> float:
 
 
 def television_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of 5-minute windows at 10 s: real sets, and simulated hours of viewing."""
+    """Yield statistics of 5-minute windows read every 10 s: of real sets, and of simulated viewing."""
     real = [
         windows
         for path in sorted((data / "tracebase").glob("TV-*.parquet"))
@@ -267,7 +267,7 @@ def television_rows(data: Path) -> Iterator[Row]:
 
 
 def _windows(path: Path) -> Floats:
-    """Return the windows in which a set is on, its picture moves, and there are no other jumps."""
+    """Return the windows in which a set is on and shows moving pictures, without other jumps in power."""
     watts = _seconds(path)
     means = watts[: len(watts) // SLOT_S * SLOT_S].reshape(-1, SLOT_S).mean(axis=1)
     windows = means[: len(means) // WINDOW * WINDOW].reshape(-1, WINDOW)
@@ -310,7 +310,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table, or put it into a file; return 2 for bad traces or a bad file."""
+    """Print the table, or insert it into a file; return 2 if the traces or the file cannot be used."""
     try:
         place = None if arguments.into is None else _Place.in_file(arguments.into)
         rows = [*home_rows(arguments.data), *appliance_rows(arguments.data), *television_rows(arguments.data)]
@@ -325,14 +325,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Place(NamedTuple):
-    """The text around the table in a file."""
+    """A file's text before and after the table."""
 
     head: str
     tail: str
 
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
-        """Find the place in a file; raises ValueError if the file has no marks."""
+        """Find the table's place in a file; raises ValueError if the file has no marks."""
         head, begin, rest = path.read_text().partition(BEGIN)
         _, end, tail = rest.partition(END)
         if not (begin and end):

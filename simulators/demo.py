@@ -1,6 +1,6 @@
 """The whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
-The simulation is seeded, the noise is not: every run shows the same homes and different private numbers.
+The homes are seeded and the noise is not, so every run shows the same homes and different private numbers.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo, print the text and draw the picture; return 1 if it failed, after saying why."""
+    """Run the demo, print the text and draw the picture; if it fails, print the reason and return 1."""
     try:
         _run(Street.simulated(SEED, arguments.homes, arguments.days), arguments.out)
     except (DemoError, OSError) as error:
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(street: Street, target: Path) -> None:
-    """Play the street and write the text and the picture to a folder."""
+    """Run the street and write the text and the picture to a folder."""
     target.mkdir(parents=True, exist_ok=True)
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
@@ -68,7 +68,7 @@ def _run(street: Street, target: Path) -> None:
 
 
 async def _play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
-    """Play, and stop in an orderly way at SIGTERM too, so that no process is left behind."""
+    """Run the street; at SIGTERM, too, stop in an orderly way, so that no process is left behind."""
     playing = asyncio.ensure_future(play(street, slot_ms, folder, progress))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
     return await playing

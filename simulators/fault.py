@@ -1,14 +1,13 @@
 """Faults of meters and networks: which readings arrive, when, and with which stamps.
 
 Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, at
-most one of a kind a day: its clock runs at a wrong rate (skew) or is wrong (jump) until it is set, readings
-are held back and arrive all at once (burst), or no reading is sent (silence). A fault is a pure function of
-the seed, the home and the reading's true time, so that faults are the same in one batch, in many, or in
-another order.
+most one of a kind a day: its clock runs at a wrong rate (skew) or shows a wrong time (jump) until it is set,
+readings are delayed and then arrive all at once (burst), or no reading is sent (silence). A fault is a pure
+function of the seed, the home and the reading's true time, so neither batches nor order change it.
 
 Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that was
-never sent has one row, with its cause; so readings - dropped - silenced + duplicates are the messages that
-arrive.
+never sent has one row, with its cause, so the number of messages that arrive is readings - dropped - silenced
++ duplicates.
 """
 
 from collections import Counter
@@ -28,7 +27,7 @@ Flags = NDArray[np.bool_]
 NETWORK_MS: Final = 500
 """The longest delay of a message without a fault."""
 OVERTAKEN_MS: Final = 90_000
-"""Delay of a reading out of order: it arrives after the next of a meter that sends every minute."""
+"""Delay of a reading out of order. If the meter sends every minute, the next reading arrives first."""
 _COPY_MS: Final = 60_000
 """Longest time between a reading and its second copy."""
 _LATE_MS: Final = 5 * MINUTE_MS, 30 * MINUTE_MS
@@ -41,7 +40,7 @@ _JUMP_MS: Final = 60 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """Messages in order of arrival: their readings, times of arrival, stamps and values.
+    """Messages in order of arrival: their readings, arrival times, stamps and values.
 
     `readings` are the readings' indices, `sent_ms` their true times; all have shape (messages,).
     """
@@ -66,7 +65,7 @@ class Row(NamedTuple):
 
 
 class _Episode(NamedTuple):
-    """For each time: whether it is in an episode, its beginning and end, and a number in (0, 1)."""
+    """For each time: whether it is in an episode, the episode's beginning and end, and a number in (0, 1)."""
 
     inside: Flags
     begin_ms: Integers
@@ -76,9 +75,9 @@ class _Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Probabilities: `drop`, `duplicate`, `reorder` and `late` per reading, the others per home and day.
+    """Probabilities: `drop`, `duplicate`, `reorder` and `late` are per reading, the others per home and day.
 
-    Raises ValueError if one is not a probability.
+    Raises ValueError for a value that is not a probability.
     """
 
     drop: float = 0.002
@@ -98,10 +97,10 @@ class Faults:
     def strike(
         self, seed: int, home: int, sent_ms: Integers, readings: Readings
     ) -> tuple[Arrivals, list[Row]]:
-        """Strike a home's readings, sent at these true times (Unix ms); return what arrives, and the faults.
+        """Apply faults to a home's readings, sent at true times (Unix ms); return arrivals and faults.
 
         Raises:
-            ValueError: there are not as many times as readings, or the seed is out of range.
+            ValueError: the numbers of times and readings differ, or the seed is out of range.
         """
         if len(sent_ms) != len(readings):
             raise ValueError(f"{len(readings)} readings need as many times, not {len(sent_ms)}")
@@ -154,7 +153,7 @@ NONE: Final = Faults(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def count(rows: Sequence[Row]) -> dict[str, int]:
-    """Count the readings that each fault struck, by its name, with 0 for those that struck none."""
+    """Count the readings that each fault affected, by the fault's name, including zeros."""
     counts = Counter(row.fault for row in rows)
     return {field.name: counts[field.name] for field in fields(Faults)}
 
@@ -165,7 +164,7 @@ def _draw_per_reading(seed: int, stream: str, home: int, sent_ms: Integers) -> F
 
 
 def _skew_error_ms(skew: _Episode, sent_ms: Integers) -> Integers:
-    """Return the error of a clock that runs at a wrong rate since the episode began."""
+    """Return the error of a clock that has run at a wrong rate since the episode began."""
     rate = _SKEW * (2 * skew.size - 1)
     return np.where(skew.inside, np.floor(rate * (sent_ms - skew.begin_ms)), 0).astype(np.int64)
 
@@ -178,7 +177,7 @@ def _jump_error_ms(jump: _Episode) -> Integers:
 def _arrival_ms(
     seed: int, home: int, sent_ms: Integers, struck: dict[str, Flags], burst: _Episode
 ) -> tuple[Integers, Integers]:
-    """Return the arrival of the first copy of each reading, and of a second one."""
+    """Return when each reading's first copy arrives, and when its second does."""
     network, copy, lateness, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
     shortest_ms, longest_ms = _LATE_MS
     leaves_ms = np.where(struck["burst"], burst.end_ms, sent_ms)
@@ -189,7 +188,7 @@ def _arrival_ms(
 
 
 def _make_rows(home: int, sent_ms: Integers, stamps_ms: Integers, struck: dict[str, Flags]) -> list[Row]:
-    """Make the ground truth's rows, by true time, then by name."""
+    """Return the rows of the ground truth, sorted by true time, then by name."""
     return sorted(
         Row(home, int(sent_ms[index]), name, int(stamps_ms[index]))
         for name, flags in struck.items()

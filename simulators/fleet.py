@@ -1,10 +1,10 @@
 """Fleets: the load of many homes, day by day, and the table of events.
 
-Every run is a few edges, (home, second, milliwatts more or less). All edges of a day go into one sparse array
-of differences, which is summed once. An edge inside a step counts with the remaining part of the step, so
-that a value is the exact mean power over its step: coarse series are the means of fine ones. Energies are
-whole milliwatt-seconds below 2⁵³ and their sums exact, in any order: a home's day has the same bits in any
-batch, after any other day, in any process.
+Every run is a few edges: (home, second, change in milliwatts). All edges of a day go into one sparse array
+of differences, which is summed once. An edge inside a step counts for the rest of that step, so a value is
+the exact mean power over its step, and coarse series are the means of fine ones. Energies are whole
+milliwatt-seconds below 2⁵³, so their sums are exact in any order: a home's day has the same bits in any
+batch, after any other day, and in any process.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from simulators.signature import DAY_S
 from simulators.television import Viewings, brightness_sums, viewings
 
 TELEVISION, AWAY = "television", "nobody home"
-"""Names of events besides those of the catalogue; the second draws no power."""
+"""Names of events that are not in the catalogue; the second draws no power."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class Events:
     """The ground truth: a row for each event, by home, then name as in `names`, then start.
 
     `home` is its number, `appliance` an index into `names`; `start_s` and `end_s` count from the midnight
-    of day 0; `watts` is the mean power, `channel` the channel of a television, and -1 elsewhere.
+    of day 0; `watts` is the mean power, `channel` the channel of a television, or -1.
     """
 
     names: tuple[str, ...]
@@ -57,7 +57,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Day:
-    """A day of a fleet: `watts` are means over steps, shape (homes, 86400 / step); `events` start in it."""
+    """A day of a fleet: `watts` are means over steps, shape (homes, 86400 / step); `events` start on it."""
 
     day: int
     watts: NDArray[np.float32]
@@ -74,9 +74,9 @@ class _Starts:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Homes by their numbers, from a seed.
+    """Homes with these numbers, simulated from a seed.
 
-    Raises ValueError for numbers that are not from 0 to 2³² - 1, or not distinct.
+    Raises ValueError for numbers that are not distinct, or not from 0 to 2³² - 1.
     """
 
     seed: int
@@ -105,7 +105,7 @@ class Fleet:
         return next(self.days(day, 1, step_s))
 
     def days(self, first: int, count: int, step_s: int = 1) -> Iterator[Day]:
-        """Yield `count` days in turn, each the same as `day` gives.
+        """Yield `count` days in turn, each as `day` returns it.
 
         Raises ValueError for a step that does not divide a day.
         """
@@ -134,7 +134,7 @@ class Fleet:
         return (energy / (1000 * step_s)).astype(np.float32)
 
     def _add_content(self, energy: Floats, watching: Viewings, shift_s: int, day: int, step_s: int) -> None:
-        """Add the energy that the programmes' brightness takes, in milliwatt-seconds."""
+        """Add the energy that the programmes' brightness consumes, in milliwatt-seconds."""
         columns = (
             watching.row,
             watching.start_s + shift_s,
@@ -175,11 +175,11 @@ class Fleet:
 
 
 _Edges = tuple[Integers, Integers, Integers]
-"""Rows, seconds, and changes in milliwatts, all flat."""
+"""Rows, seconds, and changes in milliwatts, as flat arrays."""
 
 
 def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
-    """Yield the edges of everything that starts on a day, in seconds of the day that begins `shift_s` before.
+    """Yield the edges of all runs that start on a day, in seconds of a day that begins `shift_s` earlier.
 
     Runs that end before that day are left out.
     """
@@ -195,9 +195,9 @@ def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
 
 
 def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Floats:
-    """Sum edges to energies of steps in milliwatt-seconds, whole numbers, shape (homes, 86400 / step).
+    """Sum edges to the energies of steps in whole milliwatt-seconds, shape (homes, 86400 / step).
 
-    An edge before the day counts from its first second; edges after it are left out.
+    An edge before the day counts from the day's first second; edges after the day are left out.
     """
     row, second, change = (np.concatenate(column) for column in zip(*edges, strict=True))
     inside = second < DAY_S
@@ -205,8 +205,8 @@ def _sum_edges(edges: Sequence[_Edges], standby_mw: Integers, step_s: int) -> Fl
     count, steps = len(standby_mw), DAY_S // step_s
     cell = second // step_s
     late_s = second - cell * step_s
-    # An edge inside a step belongs to it in part and to the next one in part; one column more than there are
-    # steps takes the latter part of the last step's edges.
+    # An edge inside a step contributes to this step and to the next. An additional column takes what the
+    # edges of the last step contribute to the next.
     index = row * (steps + 1) + cell
     split = late_s > 0
     places = np.concatenate([index, index[split] + 1])

@@ -1,8 +1,8 @@
 """Compare error with leakage: the worst attacker on each mechanism, at equal error, with the certificate.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
-gets `epsilon`. Each of ours that adds noise has the error of linf at that level. ATTACKER is as in
-`attack`. Exit code 2: a name cannot be used.
+gets `epsilon`. Each of our mechanisms that adds noise is given the error of linf at that level. ATTACKER is
+as in `attack`. The exit code is 2 if a name cannot be used.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from simulators.extras import lacking
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attack at each level, print a line for each point, write and draw."""
+    """Attack at each level, print a line for each point, then write and draw them."""
     trials_and_seed = arguments.trials, arguments.seed
     names = arguments.mechanism or list(curve.MECHANISMS)
     attackers = arguments.attackers or list(ATTACKERS)

@@ -1,10 +1,10 @@
-"""Simulated homes: their load and the table of their events, to files or MQTT, a day at a time.
+"""Write simulated homes, their load and their events, to files or MQTT, a day at a time.
 
 The series has the columns home, time (UTC) and watts (the meter's mean power over the step that begins then);
 the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written
 to FILE and the events to FILE's name with .events, Parquet or CSV by its ending, or both to DIR as Parquet.
-Memory hardly grows with the days or the homes. A home's day is the same in every file of a seed. The series
-is sent over MQTT as `replay` sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
+Memory hardly grows with the days or the homes. A home's day is the same in every file of a seed. Over MQTT
+the series is sent as `replay` sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
 """
 
 import argparse
@@ -40,9 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_parse_step,
         default="15min",
         metavar="DURATION",
-        help="time between readings, 1s to 1d, which divides a day (default %(default)s)",
+        help="time between readings, from 1s to 1d, a divisor of the day (default %(default)s)",
     )
-    add("--resolution", type=float, default=1.0, metavar="W", help="the meter's (default %(default)s)")
+    add(
+        "--resolution",
+        type=float,
+        default=1.0,
+        metavar="W",
+        help="the meter's resolution (default %(default)s)",
+    )
     add(
         "--out",
         required=True,
@@ -55,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="local",
         help="spark: on its workers, to folders of Parquet in DIR (default %(default)s)",
     )
-    add("--plot", type=Path, metavar="FILE", help="draw the first day too: .png, .pdf or .svg")
+    add("--plot", type=Path, metavar="FILE", help="also draw the first day: .png, .pdf or .svg")
     add("--topic", default="meters/{meter}/power", help="topic for MQTT (default %(default)s)")
 
 

@@ -1,10 +1,10 @@
 """The people in the homes: habits that stay the same from day to day, and times when nobody is home.
 
 Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everybody
-goes out to work on weekdays. They also travel: each week has a chance of a journey of 1 to 14 days. While
-nobody is home no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use
-about 8 kWh a day (330 W) on average; the folder's README compares them with real ones. Weather, seasons and
-public holidays are left out. Day 0 is a Monday.
+goes to work on weekdays. In any week, the people may go on a journey of 1 to 14 days. While nobody
+is home no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use about 8
+kWh a day (330 W) on average; the folder's README compares them with real ones. Weather, seasons and public
+holidays are left out. Day 0 is a Monday.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from simulators.chance import Floats, Integers, lognormal, normal, uniforms
 from simulators.signature import DAY_S
 
 _HOME_SPREAD, _DAY_SPREAD = 0.45, 0.35
-"""Standard deviations of the logarithms of factors with mean 1: a home's activity and standby; a day's
-activity."""
+"""Standard deviations of the logarithms of factors with mean 1: for a home's activity and standby power, and
+for a day's activity."""
 _STANDBY_W = 112
 _LATE_S = 2900
 _COMMUTERS = 0.45
@@ -31,15 +31,15 @@ JOURNEY_MAX_DAYS = 14
 class Absences:
     """Times when nobody is home on a day: [begin_s, end_s) after midnight, shape (homes,).
 
-    They are equal where somebody is home all day. There is one absence a day: at work, or the whole day
-    on a journey.
+    They are equal where somebody is home all day. There is at most one absence a day: at work, or all day on
+    a journey.
     """
 
     begin_s: Integers
     end_s: Integers
 
     def cover(self, row: Integers, second: Integers) -> NDArray[np.bool_]:
-        """Return whether nobody is home, for each (row of a home, second after midnight)."""
+        """Return, for each (row of a home, second after midnight), whether nobody is home."""
         return (self.begin_s[row] <= second) & (second < self.end_s[row])
 
 
@@ -60,7 +60,7 @@ class Households:
 
     @classmethod
     def of(cls, seed: int, homes: Integers) -> Self:
-        """Draw the traits of these homes; a home's traits do not depend on the other homes."""
+        """Draw the traits of homes; a home's traits do not depend on the other homes."""
         size, people = uniforms(seed, "size", homes), uniforms(seed, "people", homes)
         standby_w = _STANDBY_W * lognormal(size[0], size[1], _HOME_SPREAD)
         return cls(
@@ -90,8 +90,7 @@ class Households:
     def travels(self, day: int) -> NDArray[np.bool_]:
         """Return whether each home is on a journey for the whole of a day.
 
-        A journey begins on a random day of its week; the weeks whose journeys can reach this day are
-        examined.
+        A journey begins on a random day of its week. All weeks are checked whose journeys can reach this day.
         """
         away = np.zeros(len(self.homes), np.bool_)
         for week in range(day // 7 - JOURNEY_MAX_DAYS // 7, day // 7 + 1):

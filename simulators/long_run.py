@@ -1,8 +1,8 @@
 """The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
 The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
-is on disk before the next part begins. A line that a crash cut short is dropped. A log of other code is
-refused: its totals would be of two programs.
+is on disk before the next part begins. A line that a crash cut short is dropped. A log that other code has
+written is refused, because its totals would mix two programs.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ STOPS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class OtherLog(Exception):
-    """A log that this run cannot continue; the text says why and what to do."""
+    """An error: this run cannot continue the log. The text says why and what to do."""
 
 
 def code_digest(folders: Iterable[str]) -> str:
@@ -38,7 +38,7 @@ def code_digest(folders: Iterable[str]) -> str:
 
 
 def revision() -> str:
-    """Return the commit that is checked out, "-dirty" where files differ from it, or "unknown"."""
+    """Return the commit that is checked out, with "-dirty" if files differ from it, or "unknown"."""
     git = shutil.which("git")
     if git is None:
         return "unknown"
@@ -48,7 +48,7 @@ def revision() -> str:
 
 
 class LongRun:
-    """The finished parts of a run, in its log; without a path they are kept in memory only."""
+    """The finished parts of a run, in its log or, without a path, only in memory."""
 
     def __init__(self, path: Path | None, name: str, folders: Sequence[str]) -> None:
         self.parts: list[Part] = []
@@ -88,14 +88,16 @@ class LongRun:
             return
         header, *self.parts = lines
         if header.get("run") != self._header["run"]:
-            raise OtherLog(f"{path}: is the log of {header.get('run')!r}; name another log")
+            raise OtherLog(f"{path}: this is the log of {header.get('run')!r}; name another log")
         if header.get("code") != self._code:
-            raise OtherLog(f"{path}: is of other code (revision {header.get('revision')}); name another log")
+            raise OtherLog(
+                f"{path}: written by other code (revision {header.get('revision')}); name another log"
+            )
 
     def append(self, part: Part) -> None:
-        """Append a completed part, and sync it; a signal of STOPS waits until it is on disk.
+        """Append a completed part, and sync it; signals of STOPS wait until it is on disk.
 
-        Raises OtherLog if the code was changed since the start: the part may be of both versions.
+        Raises OtherLog if the code has changed since the start: the part may come from both versions.
         """
         if code_digest(self._folders) != self._code:
             raise OtherLog("the code was changed during the run: this part is not counted; name another log")
@@ -110,7 +112,7 @@ class LongRun:
             os.fsync(self._file)
 
     def total(self, key: str) -> int:
-        """Return the sum of a count over all parts that have it."""
+        """Return the sum of one count over all parts that have it."""
         return sum(int(part.get(key, 0)) for part in self.parts)
 
 
@@ -127,7 +129,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise Stopped in the main thread at the first of STOPS, also where they were ignored."""
+    """Raise Stopped in the main thread at the first signal of STOPS, even if these signals were ignored."""
 
     def stop(number: int, _: object) -> None:
         """Raise Stopped with the signal's name."""
@@ -139,7 +141,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Let signals of STOPS wait; a mask would not do, since other threads can receive them."""
+    """Make signals of STOPS wait; a mask would not do, since other threads can receive them."""
     waiting: list[int] = []
     try:
         with _handle_signals(lambda number, _: waiting.append(number)):
@@ -165,7 +167,7 @@ def _parse_line(path: Path, number: int, line: bytes) -> Part:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise OtherLog(f"{path}: line {number} is no JSON object; name another log")
+        raise OtherLog(f"{path}: line {number} is not a JSON object; name another log")
     return value
 
 

@@ -1,8 +1,8 @@
 """Meters: how a meter measures the power in a home, and when it reports.
 
 A meter has a resolution, a constant relative error, a clock that drifts, and a register of energy that rolls
-over. It reports on a grid, or when the power has changed by more than a dead band: the last report is then
-within the band of the present power. Faults are elsewhere (`fault`): these are meters at work.
+over. It reports on a grid, or when the power has changed by more than a dead band, so that the last report is
+always within that band of the present power. Faults are in `fault`; these meters work.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from simulators.chance import Floats, Integers, normal, uniforms
 
 _DIGITS = 9
-"""Multiples of a resolution are decimals with at most this number of places."""
+"""The largest number of decimal places of a multiple of a resolution."""
 _CLASS_B = 0.01
-"""Largest relative error of a meter of class B (Measuring Instruments Directive, MI-003)."""
+"""The largest relative error of a class B meter (Measuring Instruments Directive, MI-003)."""
 _DRIFT_PPM = 20.0
 """Standard deviation of a quartz clock's drift."""
 _AHEAD_MS = 2000
@@ -24,7 +24,7 @@ _AHEAD_MS = 2000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """Readings that one meter sent: `times_ms` by its own clock, rising, and `values`, shape (readings,)."""
+    """Readings of one meter: `times_ms` by its own clock, rising, and `values`, shape (readings,)."""
 
     times_ms: Integers
     values: Floats
@@ -37,8 +37,8 @@ class Readings:
 class Meter:
     """A meter; the default is a perfect one that shows whole watts and whole watt-hours.
 
-    `gain` is the measured value of a watt. The clock is `ahead_ms` ahead at the start and then gains
-    `drift_ppm` millionths. The register counts in units of `register_wh` and starts again at `rollover_wh`.
+    `gain` is the value measured for 1 W. The clock is `ahead_ms` ahead at the start, and gains `drift_ppm`
+    millionths. The register counts in units of `register_wh` and starts over at `rollover_wh`.
 
     Raises ValueError for a resolution or a rollover that is not above 0.
     """
@@ -52,7 +52,7 @@ class Meter:
 
     def __post_init__(self) -> None:
         if not (self.resolution_w > 0 and self.register_wh > 0 and self.rollover_wh > 0):
-            raise ValueError("resolution_w, register_wh and rollover_wh are above 0")
+            raise ValueError("resolution_w, register_wh and rollover_wh must be above 0")
 
     @classmethod
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
@@ -63,7 +63,7 @@ class Meter:
         return cls(resolution_w, float(gain), float(drift_ppm), round(float(ahead_ms)))
 
     def shown_w(self, watts: ArrayLike) -> Floats:
-        """Return the shown power: the nearest multiple of the resolution, halves up."""
+        """Return the displayed power: the nearest multiple of the resolution, halves rounded up."""
         steps = np.floor(np.asarray(watts, np.float64) * self.gain / self.resolution_w + 0.5)
         return np.round(steps * self.resolution_w, _DIGITS)
 
@@ -75,7 +75,7 @@ class Meter:
         )
 
     def on_grid(self, watts: ArrayLike, start_ms: int, step_s: int) -> Readings:
-        """Return a reading a step, stamped with the step's beginning: the mean power over it."""
+        """Return one reading per step: the mean power over the step, stamped with its beginning."""
         power_w = self.shown_w(watts)
         return Readings(self.stamps_ms(start_ms + 1000 * step_s * np.arange(len(power_w))), power_w)
 
@@ -84,11 +84,11 @@ class Meter:
     ) -> Readings:
         """Return readings that differ from the last one sent by more than the dead band.
 
-        The first leaves, too, and one each `longest_s`. Raises ValueError for a negative dead band,
-        or a `longest_s` shorter than a step.
+        The first reading is also sent, and then at least one every `longest_s`. Raises ValueError for a
+        negative dead band, or a `longest_s` shorter than a step.
         """
         if dead_band_w < 0 or longest_s < step_s:
-            raise ValueError("a dead band is at least 0 W, and the longest silence at least a step")
+            raise ValueError("a dead band must be at least 0 W, and the longest silence at least a step")
         on_grid = self.on_grid(watts, start_ms, step_s)
         indices = _indices_sent(on_grid.values, dead_band_w, longest_s // step_s)
         return Readings(on_grid.times_ms[indices], on_grid.values[indices])
@@ -104,9 +104,9 @@ class Meter:
 
 
 def _indices_sent(values: Floats, dead_band: float, longest: int) -> NDArray[np.int64]:
-    """Return the indices of the readings sent.
+    """Return the indices of the readings to send.
 
-    After each, the next is the first outside the dead band around it, or the one `longest` steps later.
+    After each, the next is the first outside its dead band, or the one `longest` steps later.
     """
     indices, index = [], 0
     while index < len(values):

@@ -1,4 +1,4 @@
-"""Types of options that several commands have."""
+"""Argument types of options that several commands share."""
 
 import argparse
 import math
@@ -20,9 +20,9 @@ def positive(text: str) -> int:
 
 
 def levels(text: str) -> list[Fraction]:
-    """Parse lo:hi:k: k levels from lo to hi in constant ratio, with three digits.
+    """Parse lo:hi:k: k levels from lo to hi in constant ratio, rounded to three digits.
 
-    Raises ValueError for another text.
+    Raises ValueError for any other text.
     """
     try:
         low, high, count = text.split(":")

@@ -1,4 +1,4 @@
-"""The outcome of a street: a receiver's results from its private numbers, against truth and promises."""
+"""The outcome of a street: what a receiver computes from private numbers, against truth and promises."""
 
 import math
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 
 
 class Compared(NamedTuple):
-    """The truth, the private number, and the largest distance between them, 95 % of the time.
+    """The truth, the private number, and the distance that they keep within 95 % of the time.
 
-    `true` and `private` are None where nothing was measured and there is only the promise.
+    `true` and `private` are None if only the promise is known and nothing was measured.
     """
 
     true: float | None
@@ -56,13 +56,13 @@ class Outcome:
         """
         received = collect(messages)
         if sorted(received) != sorted(street.meters):
-            raise ValueError("the homes received are not those sent")
+            raise ValueError("the homes received differ from those sent")
         homes = [received[name] for name in street.meters]
         (terms,) = {id(d): d for home in homes for d in home.descriptors.values()}.values()
         outcome = cls(street, homes, terms)
         starts_ms = START_MS + terms.step_ms * np.arange(street.slots(terms.step_ms))
         if not all(np.array_equal(home.time_ms, starts_ms) for home in homes):
-            raise ValueError("there is not one number for every slot of every home")
+            raise ValueError("some slots have no number, or more than one")
         return outcome
 
     @property
@@ -81,7 +81,7 @@ class Outcome:
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
-        """Choose `count` homes: the one in the middle, or the first ones."""
+        """Choose `count` homes: for 1 the median home, else the first ones."""
         return [self.middle] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:
@@ -105,13 +105,13 @@ class Outcome:
         return _compared(self.true_w[indices, :slots].mean(axis=0).sum() * kwh, private)
 
     def _promised(self, count: int, slots: int) -> float:
-        """Return the half width of the mean over `count` homes of their sum over `slots` slots."""
+        """Return the half width of a mean over `count` homes, each a sum over `slots` slots."""
         part = Part(self.terms.mechanism, 1, count * slots, 1 / count, self.terms.rounding)
         return _rounded(half_width_of_total([part], COVERAGE))
 
     @property
     def band_w(self) -> tuple[float, float]:
-        """The half widths of one number, and of the mean of all homes."""
+        """The half widths for one number, and for the mean of all homes."""
         return self._promised(1, 1), self._promised(self.street.homes, 1)
 
     def spread_w(self) -> Measured:
@@ -124,7 +124,7 @@ class Outcome:
         return _spread((self.private_w - self.true_w).mean(axis=0), promised)
 
     def bias_w(self) -> Measured:
-        """Measure the mean error of a number, which is promised to be 0."""
+        """Measure the mean error of a number; the promise is 0."""
         errors = self.private_w - self.true_w
         return Measured(0.0, float(errors.mean()), float(errors.std() / math.sqrt(errors.size)))
 
@@ -140,12 +140,12 @@ def _compared(true: float, private: Estimate) -> Compared:
 
 
 def _rounded(half_width: float) -> float:
-    """Return a half width as `check` shows it: a tie goes to the whole quanta inside."""
+    """Return a half width as `check` shows it, rounded down to whole quanta on a tie."""
     return math.nextafter(round(half_width, 6), 0)
 
 
 def _spread(errors: Floats, promised: float) -> Measured:
-    """Measure the root of the mean square; its standard error is by the delta method."""
+    """Measure the root mean square; its standard error follows by the delta method."""
     squares = errors**2
     spread = math.sqrt(squares.mean())
     return Measured(promised, spread, float(squares.std()) / math.sqrt(squares.size) / (2 * spread))

@@ -1,12 +1,13 @@
 """Print the figures and examples of the three papers in numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
 
-ITEM prints an item's table: each number as computed now, as the paper has it, and as it was verified. Without
-ITEM all tables are printed. With --out the pictures of the items are drawn there (`cabp-figure-3`, also
-`cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
+ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified. Without
+ITEM all tables are printed. With --out DIR the pictures of the items are drawn in that folder
+(`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
 
-With --out and no ITEM it redraws both figures and reports how often attackers know which programme was on, at
-Fig. 4's levels. The captions give sizes that are not the paper's, and the meaning of epsilon: the load
-signature's is of one reading, not of the signature. Exit code 1: a number is not the verified one.
+With --out and no ITEM, both figures are redrawn, and a report says how often attackers know which programme
+was on at Fig. 4's levels. The captions state which sizes are not the paper's, and what epsilon means: for a
+load signature it is that of one reading, not of the whole signature. The exit code is 1 if a number differs
+from the verified one.
 """
 
 import argparse
@@ -38,9 +39,9 @@ DATE_EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
 DELTAS = tuple(Fraction(k, 100) for k in (1, 2, 5, 10, 20, 30, 50))
 DATES_CAPTION = (
     f"Chatzikokolakis 2013, Example 1 and Fig. 3, redrawn. The earliest of dates in {SPAN_DAYS:,} days, with "
-    "Laplace noise,\nis within alpha days of the truth with probability 1 - delta. What epsilon is: the level"
-    f" promised to a user\nwho may have any other date (d_h), or one up to {RADIUS_DAYS} days off (d_1: "
-    f"epsilon/{RADIUS_DAYS} a day). One number, two promises."
+    "Laplace noise,\nis within alpha days of the truth with probability 1 - delta. Epsilon is the level"
+    f" promised to a user\nwho may have any other date (d_h), or a date up to {RADIUS_DAYS} days off (d_1: "
+    f"epsilon/{RADIUS_DAYS} a day): one number, two promises."
 )
 
 EPSILONS = tuple(Fraction(text) for text in ("0.01", "0.03", "0.1", "0.3", "0.5", "1"))
@@ -77,7 +78,7 @@ def signature(scene: Scene, seed: int) -> Iterator[Reading]:
 
 
 def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point]:
-    """Yield how often the worst attacker knows which programme it was, for each noise and epsilon.
+    """Yield how often the worst attacker knows the programme, for each noise and epsilon.
 
     Raises Unusable for fewer trials than programmes.
     """
@@ -109,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_table(item: str) -> bool:
-    """Print an item's table; return whether its numbers are the verified ones."""
+    """Print an item's table; return whether its numbers agree with the verified ones."""
     table = ITEMS[item]()
     print(f"{table.text()}\n", flush=True)
     return table.agrees

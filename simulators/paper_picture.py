@@ -1,4 +1,4 @@
-"""The pictures of `paper`, and the rows that they are drawn from."""
+"""The pictures of `paper`, and the rows from which they are drawn."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -25,10 +25,10 @@ class Alpha(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A point of Fig. 4: one reading, as it was and as it left; epsilons are in 1/W.
+    """A point of Fig. 4: one reading before and after its release; epsilons are in 1/W.
 
-    `reading_epsilon` is promised to a reading that moves alone, `window_epsilon` under d_inf to the whole
-    signature; a reading is within `alpha_w` of the truth 95 % of the time.
+    `reading_epsilon` is promised for a change of one reading alone, `window_epsilon` for a change of the
+    whole signature, under d_inf. A reading is within `alpha_w` of the truth 95 % of the time.
     """
 
     epsilon: Fraction

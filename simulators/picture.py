@@ -1,4 +1,4 @@
-"""The demo's picture: one home, whose private numbers say little, and a street, whose mean they give well."""
+"""The demo's picture: the private numbers say little about one home, and much about the mean of a street."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from simulators.outcome import Floats, Outcome
 
 TRUE, PRIVATE = "#222222", "#0072B2"
-"""Dark and blue, which differ in brightness too, for readers who do not see colours."""
+"""Dark grey and blue, which also differ in brightness, for readers who cannot distinguish colours."""
 
 
 def draw(outcome: Outcome, path: Path) -> None:
-    """Draw the first day of the home in the middle, and of the mean of all homes, as a PNG."""
+    """Draw the first day of the median home, and of the mean of all homes, as a PNG."""
     street, hides_wh = outcome.street, outcome.terms.facts["hides_wh"]
     raw, true, private = (
         series[:, : series.shape[1] // street.days]

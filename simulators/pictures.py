@@ -1,7 +1,7 @@
 """All pictures of the READMEs, from one seed: the street of the demo, the frontier, the paper's two figures.
 
-The demo draws its noise from the system; here the same mechanism draws it from the seed, so that the same
-seed gives the same pictures.
+The demo draws its noise from the operating system. Here the same mechanism draws it from the seed, so that a
+seed always gives the same pictures.
 """
 
 import argparse
@@ -27,7 +27,7 @@ HOMES = 100
 
 
 def street(seed: int, homes: int) -> Outcome:
-    """Simulate a day of a street as its receiver sees it, with the demo's promise and noise from the seed."""
+    """Simulate a day of a street as its receiver sees it, with the demo's promise and seeded noise."""
     with tempfile.TemporaryDirectory() as folder:
         (stream,) = config.load(configuration(Path(folder))).stream
     shared, simulated = describe(config.terms(stream)), Street.simulated(seed, homes, 1)

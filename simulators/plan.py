@@ -19,10 +19,10 @@ from simulators.trace import writer
 from simulators.wire import connect, publish
 
 DAY_0 = date(2025, 1, 6)
-"""A Monday; days are numbered from it, so that a date is the same day in every file of a seed."""
+"""A Monday, from which days are numbered, so that a date is the same day in every file of a seed."""
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
-"""The most readings of a day in memory; more homes are simulated in parts, one after the other."""
+"""The largest number of readings of a day in memory; if there are more, homes are simulated in parts."""
 
 _TIME = pa.timestamp("ms", "UTC")
 SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
@@ -46,9 +46,9 @@ class Files(NamedTuple):
 
     @classmethod
     def at(cls, target: Path) -> "Files":
-        """Return FILE.parquet or FILE.csv and its events, or the two files in a folder.
+        """Return FILE.parquet or FILE.csv and the file of its events, or the two files in a folder.
 
-        Raises ValueError for another ending.
+        Raises ValueError for any other ending.
         """
         if target.suffix in (".parquet", ".csv"):
             return cls(target, target.with_name(f"{target.stem}.events{target.suffix}"))
@@ -59,7 +59,7 @@ class Files(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Homes 0 .. `homes` - 1, `days` from number `first` on, in steps of `step_s`."""
+    """Homes 0 .. `homes` - 1 on `days` days from day `first` on, in steps of `step_s`."""
 
     seed: int
     homes: int
@@ -69,7 +69,7 @@ class Plan:
     resolution_w: float = 1.0
 
     def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
-        """Yield the homes, or a choice of them, in fleets that fit in memory."""
+        """Yield the homes, or some of them, in fleets that fit in memory."""
         selection = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
         for begin in range(0, len(selection), at_once):
@@ -78,8 +78,8 @@ class Plan:
     def write(self, files: Files) -> tuple[int, int]:
         """Write the files; return the number of readings and of events.
 
-        Raises ValueError for a step that does not divide a day, or a seed out of range; OSError as
-        the system does.
+        Raises ValueError for a step that does not divide a day, or a seed out of range, and OSError if
+        writing fails.
         """
         readings = events = 0
         files.series.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class Plan:
     def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
         """Yield all readings as (topic, JSON payload), a meter's in order; `{meter}` is m0, m1 ..
 
-        A last one of each meter repeats its value: it says how long the one before lasts.
+        Each meter ends with a repetition of its last value, which states how long that value lasted.
         """
         for fleet in self.parts():
             topics = [topic.replace("{meter}", f"m{home}") for home in fleet.homes]

@@ -1,4 +1,4 @@
-"""A picture of simulated homes: the load of all over a day, and one home with all its events."""
+"""A picture of simulated homes: a day's load of all of them, and of one home with all its events."""
 
 from pathlib import Path
 
@@ -15,9 +15,9 @@ _MINUTES_SMOOTHED = 30
 
 
 def draw(fleet: Fleet, day: int, path: Path) -> None:
-    """Draw a day of a fleet, as PNG, PDF or SVG by the name's ending.
+    """Draw a day of a fleet as PNG, PDF or SVG, depending on the name's ending.
 
-    Raises ValueError for another ending, and OSError when it cannot be written.
+    Raises ValueError for any other ending, and OSError if the file cannot be written.
     """
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise ValueError(f"{path} is neither .png nor .pdf nor .svg")
@@ -35,7 +35,7 @@ def draw(fleet: Fleet, day: int, path: Path) -> None:
 
 
 def _undated(path: Path) -> dict[str, None]:
-    """Return metadata without the time of drawing, so that a second run gives the same bytes."""
+    """Return metadata without a time stamp, so that every run gives the same bytes."""
     return {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(path.suffix[1:], {})
 
 
@@ -43,7 +43,7 @@ def _all_homes(axes: Axes, day: Day) -> None:
     means = day.watts.reshape(len(day.watts), -1, _MINUTES_SMOOTHED).mean(axis=2)
     low, high = np.percentile(means, [10, 90], axis=0)
     edges = np.linspace(0, 24, means.shape[1] + 1)
-    axes.stairs(high, edges, baseline=low, fill=True, color=_BLUE, alpha=0.2, label="eight homes of ten")
+    axes.stairs(high, edges, baseline=low, fill=True, color=_BLUE, alpha=0.2, label="eight of ten homes")
     axes.stairs(means.mean(axis=0), edges, baseline=None, color=_BLUE, linewidth=2, label="mean")
     _label(axes, f"{len(means):,} homes, half hours")
     axes.legend(frameon=False, loc="upper left")
@@ -69,5 +69,5 @@ def _events(axes: Axes, events: Events, day: int) -> None:
     hours = (events.end_s - events.start_s) / 3600
     axes.barh([kinds.index(kind) for kind in events.appliance], hours, left=begin, height=0.6, color=_DARK)
     axes.set_yticks(range(len(kinds)), [events.names[kind] for kind in kinds])
-    axes.set_title("what ran in it", loc="left", fontweight="bold")
+    axes.set_title("its events", loc="left", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)

@@ -2,9 +2,9 @@
 
 Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
 (they all replay the same trace), in order, with a bounded number unacknowledged. A reading is due at the
-start + its time since the first one / the speed, regardless of earlier readings: delays do not add up.
-In a loop, the first reading of a lap comes a nominal step after the last one of the previous lap. One final
-reading repeats the last value a nominal step after the end of the trace; it is omitted from a file.
+start + (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up.
+In a loop, a lap begins a nominal step after the last reading of the lap before. A final reading repeats the
+last value a nominal step after the end of the trace; it is omitted from a file.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _END_MS = parse_time("9999-12-31T23:59:59Z")
 
 
 def payloads(trace: Trace) -> Iterator[bytes]:
-    """Yield the readings of a trace as JSON; times have decimals only where they have milliseconds."""
+    """Yield the readings of a trace as JSON; times have decimals only if they are not whole seconds."""
     for time_ms, watts in zip(trace.times_ms.tolist(), trace.watts.tolist(), strict=True):
         seconds, millis = divmod(time_ms, 1000)
         fraction = f".{millis:03d}" if millis else ""
@@ -50,9 +50,9 @@ async def replay(
 ) -> int:
     """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
-    `{meter}` in the topic is the meter's name; `loops` is as in `Trace.laps`. Returns the number of
-    readings, all of which the broker has acknowledged. An endless replay (loops 0) returns when its task is
-    cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
+    `{meter}` in the topic stands for the meter's name; `loops` is as in `Trace.laps`. Returns the number of
+    readings, once the broker has acknowledged all of them. An endless replay (`loops` 0) returns when its
+    task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
     """
     acknowledged = 0
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
@@ -82,7 +82,7 @@ async def replay(
 
 
 async def paced(trace: Trace, speed: float, loops: int = 1) -> AsyncIterator[bytes]:
-    """Yield the payloads of a trace's laps, each at its time; the first at once."""
+    """Yield each payload of a trace's laps when it is due; the first is due at once."""
     start_s, first_ms = time.monotonic(), int(trace.times_ms[0])
     for lap in trace.laps(loops):
         for time_ms, payload in zip(lap.times_ms.tolist(), payloads(lap), strict=True):
@@ -104,7 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of meters, m1 .. mN, that send the trace",
     )
-    add("--speed", type=_refusing(_parse_speed), metavar="FACTOR", help="times real time (default 1), or max")
+    add(
+        "--speed",
+        type=_refusing(_parse_speed),
+        metavar="FACTOR",
+        help="multiple of real time (default 1), or max",
+    )
     add(
         "--out",
         type=_refusing(_parse_path),
@@ -117,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--start",
         type=_refusing(_parse_start),
         default="column",
-        help="time of the first reading: RFC 3339, now, or column (as in the trace; the default)",
+        help="time of the first reading: an RFC 3339 time, now, or column (as in the trace; the default)",
     )
     add(
         "--limit",
@@ -135,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay and print a summary; return 1 if broker or disk failed, 2 for a bad trace or bad options."""
+    """Replay a trace and print a summary; return 1 if broker or disk failed, 2 for a bad trace or options."""
     try:
         _check_options(arguments)
         trace = _load_trace(arguments)
@@ -154,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise ValueError where two options contradict each other."""
+    """Raise ValueError if two options contradict each other."""
     if arguments.out is None:
         return
     for name in _MQTT:
@@ -167,17 +172,17 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
-    """Load the trace that the arguments name, and append its end; raises ValueError."""
+    """Load the trace that the arguments name, and append its final reading; raises ValueError."""
     trace = load(arguments.trace, arguments.time, arguments.watts)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()
     if _last_ms(trace, arguments.loop) > _END_MS:
-        raise ValueError("the readings would continue past the year 9999: start earlier or loop less")
+        raise ValueError("the readings would continue past the year 9999: start earlier or loop less often")
     return trace
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings, and their destination and time span."""
+    """Send or write the trace; return the number of readings and a phrase on destination and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
@@ -189,13 +194,13 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
 
 
 def _last_ms(trace: Trace, loops: int) -> int:
-    """Return the end of the last lap; for an endless replay, the end of the first lap."""
+    """Return when the last lap ends; for an endless replay, when the first lap ends."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)
 
 
 def _refusing(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Wrap a parser so that argparse shows the text of its ValueError."""
+    """Wrap a parser so that argparse shows the message of its ValueError."""
 
     def parsed(text: str) -> T:
         """Parse the text."""

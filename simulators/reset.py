@@ -1,4 +1,4 @@
-"""Faults of registers: resets to 0, when a meter is replaced or loses its count, and rollovers.
+"""Register faults: resets to 0, as when a meter is replaced or loses its count, and rollovers.
 
 As in `fault`, faults are a pure function of seed, home and day. The ground truth has a row for the first
 reading after each reset and after each rollover.
@@ -16,7 +16,7 @@ from simulators.meter import Readings
 
 @dataclass(frozen=True, slots=True)
 class Resets:
-    """Resets of a register, each day with probability `reset`, and rollovers at `rollover_wh`.
+    """Faults of a register: a reset on each day with probability `reset`, and rollovers at `rollover_wh`.
 
     Raises ValueError if `reset` is not a probability, or `rollover_wh` is not above 0.
     """
@@ -31,12 +31,12 @@ class Resets:
     def strike(
         self, seed: int, home: int, sent_ms: Integers, readings: Readings
     ) -> tuple[Readings, list[Row]]:
-        """Apply faults to a register that never falls; return its faulty readings, and the faults.
+        """Apply faults to a rising register; return the faulty readings and the list of faults.
 
-        Raises ValueError if the register falls: all rollovers are added here.
+        Raises ValueError if the register ever falls, since rollovers are added only here.
         """
         if np.any(np.diff(readings.values) < 0):
-            raise ValueError("the register falls: it has already rolled over")
+            raise ValueError("the register falls: it has rolled over already")
         base = np.zeros(len(sent_ms))
         resets = [
             index
@@ -57,7 +57,7 @@ class Resets:
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
         """Return the index of the first reading after a day's reset.
 
-        Return 0 if there is no reset on that day, or if there are no readings before or after the reset.
+        Return 0 if that day has no reset, or if no reading comes before or after it.
         """
         happens, time = uniforms(seed, "fault reset", home, day)[:2]
         if happens >= self.reset:
@@ -67,10 +67,10 @@ class Resets:
 
 
 def _days(sent_ms: Integers) -> list[int]:
-    """Return the days, since the Unix epoch, on which readings were sent."""
+    """Return the days with readings, counted from the Unix epoch."""
     return [int(day) for day in np.unique(sent_ms // DAY_MS)]
 
 
 def _round(values: Floats) -> Floats:
-    """Round to the decimals of a resolution, because subtraction leaves an error beyond them."""
+    """Round to the decimals of a resolution, to remove the error that subtraction leaves."""
     return np.round(values, 9)

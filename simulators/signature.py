@@ -1,9 +1,9 @@
-"""Signatures: the power that an appliance draws in one run, in steps of constant power (the classes of Hart).
+"""Signatures: the power that an appliance draws in one run, in steps of constant power (Hart's classes).
 
 Hart (1992, Nonintrusive appliance load monitoring) distinguishes appliances that are on or off, that go
 through states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the
-start. All are one type here: steps of (watts, seconds), with a swing that redraws each step's watts in each
-run. An exponential is a ladder of steps whose lengths double, each with its exact energy.
+start. Here they are all one type: steps of (watts, seconds), with a swing by which each step's watts vary
+from run to run. An exponential becomes a ladder of steps whose lengths double, each with its exact energy.
 """
 
 import math
@@ -14,15 +14,15 @@ from typing import Self
 DAY_S = 86_400
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""In time constants: the length of a ladder's first step, and the begin of its last, with less than 1 %
-left."""
+"""The length of a ladder's first step and the beginning of its last, in time constants; by then less than 1 %
+is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Steps of constant power; after the last one nothing is drawn.
+    """Steps of constant power; after the last one the power is 0.
 
-    `swing`: in every run each step's watts are multiplied by a number uniform in [1 - swing, 1 + swing].
+    In every run, each step's watts are multiplied by a number that is uniform in [1 - swing, 1 + swing].
     """
 
     watts: tuple[float, ...]
@@ -31,9 +31,9 @@ class Signature:
 
     def __post_init__(self) -> None:
         if not self.watts or len(self.watts) != len(self.seconds):
-            raise ValueError("a signature has one duration for each of its steps, and at least one step")
+            raise ValueError("a signature needs at least one step, and one duration for each")
         if min(self.seconds) < 1 or not 0 <= self.swing < 1:
-            raise ValueError("a step lasts 1 s or longer, and a swing is at least 0 and below 1")
+            raise ValueError("a step must last at least 1 s, and a swing must be at least 0 and below 1")
 
     @property
     def duration_s(self) -> int:
@@ -51,17 +51,17 @@ class Signature:
 
     @classmethod
     def on(cls, watts: float, seconds: int) -> Self:
-        """Return a signature that is on or off: a kettle's."""
+        """Return the signature of an appliance that is on or off, such as a kettle."""
         return cls((watts,), (seconds,))
 
     @classmethod
     def cycle(cls, *states: tuple[float, int]) -> Self:
-        """Return a signature of successive states, each (watts, seconds): a washing machine's."""
+        """Return the signature of successive states, each (watts, seconds), as of a washing machine."""
         return cls(tuple(w for w, _ in states), tuple(s for _, s in states))
 
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
-        """Return power that moves from `first_w` to `watts` as exp(-t / tau_s): a motor's, a lamp's."""
+        """Return power that moves from `first_w` to `watts` as exp(-t / tau_s), as of a motor or a lamp."""
         first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
         rungs = (first_s << k for k in range(seconds.bit_length()))
         bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]
@@ -73,6 +73,6 @@ class Signature:
 
     @classmethod
     def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
-        """Return power that takes a new value every `hold_s`: that of a computer at work."""
+        """Return power that takes a new value every `hold_s`, as of a computer at work."""
         steps = max(1, round(seconds / hold_s))
         return cls((watts,) * steps, (hold_s,) * steps, swing)

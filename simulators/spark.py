@@ -1,8 +1,8 @@
 """Simulated homes on Apache Spark: the tables of `generate`, written by any number of workers.
 
-Each task makes its homes with the same generator, in which a home's day depends on the seed, the home and the
-day alone (`fleet`): with any partitions the rows are those of one machine, bit for bit. Spark has no unsigned
-numbers and counts time in microseconds: `home` is a bigint, `time` a timestamp.
+Each task generates its homes as a single machine does (`fleet`). A home's day depends only on the seed, the
+home and the day, so the rows are the same for any partitions, bit for bit. Spark has no unsigned numbers and
+counts time in microseconds, so `home` is a bigint and `time` a timestamp.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ _TIME = pa.timestamp("us", "UTC")
 SERIES = "home bigint, time timestamp, watts float"
 EVENTS = "home bigint, appliance string, start timestamp, end timestamp, watts float, channel tinyint"
 _HOMES_A_TASK = 1000
-"""The approximate number of homes of a task: a week of them takes seconds, and a cluster has enough tasks."""
+"""The approximate number of homes per task. A week of them takes seconds, and a cluster has enough tasks."""
 
 Table = Callable[[Plan, Fleet, Day], Any]
 
 
 class Simulated(NamedTuple):
-    """The load of homes, and what ran in them; each is computed on demand."""
+    """The load and the events of homes; each is computed on demand."""
 
     series: DataFrame
     events: DataFrame
@@ -42,9 +42,9 @@ def simulate(
     first: int = 0,
     resolution_w: float = 1.0,
 ) -> Simulated:
-    """Return homes 0 .. `homes` - 1 on `days` days from number `first` on (`plan`), in no order.
+    """Return homes 0 .. `homes` - 1 on `days` days from day `first` on (`plan`), in no particular order.
 
-    Raises ValueError when the step does not divide a day.
+    Raises ValueError if the step does not divide a day.
     """
     plan = Plan(seed, homes, days, step_s, first, resolution_w)
     next(Fleet(seed, [0]).days(first, 1, step_s))  # refuse bad arguments here, not on a worker
@@ -55,7 +55,7 @@ def simulate(
 
 
 def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
-    """Write `series.parquet` and `events.parquet` into a folder, each a folder itself; return a summary."""
+    """Write the folders `series.parquet` and `events.parquet` into a folder; return a summary."""
     session = SparkSession.builder.appName("meteragent simulators").getOrCreate() if spark is None else spark
     settings = {
         "seed": plan.seed,
@@ -70,7 +70,7 @@ def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
 
 
 def _tables(plan: Plan, table: Table) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return the function of a task, which turns batches of homes into the tables of their days."""
+    """Return the function that a task runs, which turns batches of homes into the tables of their days."""
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the tables of the homes in the batches."""

@@ -3,8 +3,8 @@
     street -> aiomqtt -> amqtt -> meteragent run -> amqtt -> aiomqtt -> messages
     (here)               (each a separate process)           (here)
 
-The receiver uses only the messages that it receives. amqtt keeps no messages for clients that connect later,
-so meters start to send once both subscriptions are confirmed. When a sender disconnects, amqtt also discards
+The receiver uses nothing but the messages. amqtt keeps no messages for clients that connect later, so meters
+start to send only when both subscriptions are confirmed. When a sender disconnects, amqtt also discards
 messages that it has acknowledged but not forwarded, so meters stay connected until everything has arrived.
 """
 
@@ -24,9 +24,9 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 SILENCE_S = 60.0
-"""The time without progress after which the demo gives up."""
+"""The demo gives up after this time without progress."""
 AHEAD = 4
-"""The most slots that are sent ahead of the receiver: amqtt queues without limit."""
+"""The largest number of slots that may be under way: amqtt queues without limit."""
 
 CONFIGURATION = """\
 [source]
@@ -67,9 +67,9 @@ def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
 
 
 async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
-    """Send all readings of a street through the agent; return the messages received, each once.
+    """Send all readings of a street through the agent; return the messages received, without repetitions.
 
-    There must be a record for every slot of every home; `progress` is called for each. The agent's files
+    Every slot of every home must yield a record; `progress` is called for each record. The agent's files
     and the processes' standard error stay in `folder`. Raises DemoError.
     """
     try:
@@ -113,13 +113,13 @@ async def _exchange(
 
 
 def _postpone(limit: asyncio.Timeout) -> Callable[[], None]:
-    """Return a function that starts the limit again, to call when something has happened."""
+    """Return a function that restarts the limit; call it on every event."""
     now_s = asyncio.get_running_loop().time
     return lambda: limit.reschedule(now_s() + SILENCE_S)
 
 
 def _first_failure(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the first failure with a clear text; it causes the others."""
+    """Return an error that describes the first failure, which causes the others."""
     error = next((error for error in group.exceptions if isinstance(error, DemoError)), group.exceptions[0])
     if isinstance(error, ExceptionGroup):
         return _first_failure(error)
@@ -131,7 +131,7 @@ def _first_failure(group: ExceptionGroup[Exception]) -> Exception:
 async def _messages(
     street: Street, slot_ms: int, room: asyncio.Semaphore
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield the street's messages; each slot waits for its room."""
+    """Yield the street's messages; each slot waits until there is room for it."""
     topics = [f"meters/{meter}/power" for meter in street.meters]
     readings_per_slot = street.homes * slot_ms // READING_MS
     for count, (home, payload) in enumerate(street.messages()):
@@ -141,7 +141,7 @@ async def _messages(
 
 
 async def _count_records(receiver: Client, received: dict[bytes, None], total: int) -> AsyncIterator[int]:
-    """Receive messages; yield the number of records at each new one, until there are `total`."""
+    """Receive messages; yield the number of records after each new one, until there are `total`."""
     count = 0
     async for message in receiver.messages:
         payload = bytes(message.payload)
@@ -173,17 +173,17 @@ class _Program:
         raise await self.end()
 
     async def end(self) -> DemoError:
-        """Wait until the program ends, although it must not; return an error with the reason."""
+        """Wait for an unexpected end of the program; return an error with the reason."""
         code = await self.process.wait()
         output = self.log.read_text(errors="replace").strip()
         return DemoError(f"the {self.name} ended with {code}\n{output}".strip())
 
     async def watch(self) -> NoReturn:
-        """Raise DemoError when the program ends."""
+        """Raise DemoError if the program ends."""
         raise await self.end()
 
     async def stop(self) -> None:
-        """Send SIGTERM, after which it must end in an orderly way."""
+        """Send SIGTERM, after which the program must end in an orderly way."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         if await self.process.wait() not in {0, -signal.SIGTERM}:

@@ -12,7 +12,7 @@ from meteragent.domain.units import DAY_MS
 from simulators.fleet import Fleet
 
 START_MS = parse_time("2025-01-06T00:00:00Z")
-"""The first midnight: in the past, because an agent refuses readings of the future."""
+"""The first midnight. It is in the past, because an agent refuses readings from the future."""
 READING_MS = 300_000
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 class Street:
     """A street: `watts` are its readings, shape (homes, days · 288), each the mean of the next 5 minutes.
 
-    Meters send whole tenths of a watt; these are the truth.
+    Meters send whole tenths of a watt, which are taken as the truth.
     """
 
     seed: int
@@ -30,7 +30,7 @@ class Street:
 
     @classmethod
     def simulated(cls, seed: int, homes: int, days: int) -> Self:
-        """Simulate a street; the same seed gives the same homes, and a home the same days."""
+        """Simulate a street; a seed always gives the same homes, and a home the same days."""
         simulated = Fleet(seed, range(homes)).days(0, days, READING_MS // 1000)
         watts = np.concatenate([day.watts for day in simulated], axis=1)
         return cls(seed, watts.astype(np.float64).round(1))
@@ -66,7 +66,7 @@ class Street:
     def messages(self) -> Iterator[tuple[int, bytes]]:
         """Yield all readings in order of time, as (home, JSON payload).
 
-        A last one of each home repeats its value: it says how long the one before lasts.
+        Each home ends with a repetition of its last value, which states how long that value lasted.
         """
         for index, column in enumerate([*self.watts.T, self.watts[:, -1]]):
             seconds = (START_MS + index * READING_MS) // 1000

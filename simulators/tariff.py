@@ -1,10 +1,10 @@
-"""Reproduce the figures of tariffs, and simulate how often the cheapest of four is found.
+"""Reproduce the theory's figures on tariffs, and simulate how often the cheapest of four is found.
 
-First the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors. Then,
-over simulated homes and (with --data) real ones, how often the cheapest of four example tariffs is right,
-what a wrong one costs on average, and how often a sureness of 95 % is stated, and stated of a wrong one. The
-tariffs are invented, so these shares belong to their distances only. Exit code 1: a figure is not the one in
-print; 2: no traces.
+First come the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors.
+Then, over simulated homes and (with --data) real ones: how often the cheapest of four example tariffs is
+found, what a wrong choice costs on average, and how often a sureness of 95 % is stated, for any choice and
+for a wrong one. The tariffs are invented, and these shares depend on how far apart they are. The exit code is
+1 if a figure differs from the one in print, and 2 without traces.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SURE = 0.95
 _SLOT_MS = 1_800_000
 _DAY_MS = SLOTS_A_DAY * _SLOT_MS
 _MONDAY_MS = 4 * _DAY_MS
-"""The first Monday after the Unix epoch, a Thursday."""
+"""The first Monday after the Unix epoch, which was a Thursday."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -42,7 +42,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Months:
-    """Months of homes, (months, bands): the energy of each band in whole Wh, and its number of half hours."""
+    """Months of homes, (months, bands): each band's energy in whole Wh, and the number of its half hours."""
 
     energies_wh: Integers
     slots: Integers
@@ -64,11 +64,11 @@ class Months:
 
 @dataclass(frozen=True)
 class Result:
-    """How often the cheapest of the four tariffs was found in months of these homes, by one release.
+    """How often one release finds the cheapest of the four tariffs, over the months of some homes.
 
-    `right` is the share of months; `loss_eur` the mean cost of being wrong, a month. `sure` is the share of
-    months with a sureness of 95 % or more, `sure_and_wrong` the share of those that are also wrong. Both are
-    None if they are not computed.
+    `right` is the share of months in which it is found; `loss_eur` is the mean cost of a wrong choice in a
+    month. `sure` is the share of months with a sureness of at least 95 %, `sure_and_wrong` the share that are
+    also wrong. Both are None if they were not computed.
     """
 
     homes: str
@@ -82,7 +82,7 @@ class Result:
 
 
 def costs(energies_wh: Floats) -> Floats:
-    """Return the costs in EUR of energies by band: (.., tariffs)."""
+    """Return the costs of energies by band, in EUR: (.., tariffs)."""
     fees = np.array([tariff.fee for tariff in TARIFFS])
     return np.asarray(energies_wh @ example_tariffs.prices().T / 1000 + fees)
 
@@ -94,7 +94,7 @@ def simulated(homes: int, seed: int) -> Months:
 
 
 def real(folder: Path) -> Iterator[Months]:
-    """Yield the months of 30 days of each real home; half hours without a reading are their usual mean.
+    """Yield the months of 30 days of each real home; half hours without a reading have their usual mean.
 
     Raises TraceError if a trace cannot be read.
     """
@@ -133,7 +133,7 @@ def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result
 
 
 def _half_hours(slots: Integers, hidden_wh: int, seed: int) -> Floats:
-    """Return the noise of sums of half hours off the lattice: Laplace numbers as differences of Gammas."""
+    """Return continuous noise for sums of half hours: Laplace variables as differences of Gamma variables."""
     generator = np.random.default_rng(seed)
     noise = generator.gamma(slots, hidden_wh) - generator.gamma(slots, hidden_wh)
     return np.asarray(noise, np.float64)
@@ -154,7 +154,7 @@ def _result(
 
 
 def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats:
-    """Return the sureness of each choice from released costs, as `compare_tariffs` does."""
+    """Return the sureness of each choice from released costs, as computed by `compare_tariffs`."""
     prices, rows = example_tariffs.prices() / 1000, np.arange(len(released))
     differences = released - released[rows, chosen][:, np.newaxis]
     p_values = np.zeros(len(released))
@@ -167,7 +167,7 @@ def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats
     return np.maximum(0, 1 - p_values)
 
 
-# What it prints -----------------------------------------------------------------------------------
+# Output -------------------------------------------------------------------------------------------
 
 
 def table(rows: Sequence[Result]) -> str:
@@ -193,7 +193,7 @@ def table(rows: Sequence[Result]) -> str:
 
 
 def _print_figures() -> bool:
-    """Print the closed forms and the ratios; return whether all agree."""
+    """Print the closed forms and the ratios; return whether all agree with print."""
     figures, ratios = list(tariff_figures.figures()), list(tariff_figures.ratios())
     print("| figure | computed | in print | agrees |\n|---|---|---|---|")
     for figure in figures:
@@ -222,7 +222,7 @@ def _verdict(*, agrees: bool) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print figures and results, as tables or JSON; return 1 if a figure is not the one in print."""
+    """Print figures and results, as tables or JSON; return 1 if a figure differs from the one in print."""
     try:
         rows = list(_results(arguments))
     except TraceError as error:

@@ -1,7 +1,7 @@
-"""The closed forms of THEORY 3.8 and 3.9 beside the digits in print there, and the ratios between errors.
+"""The closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors.
 
-E is the energy hidden, in kWh, at level 1. A slot of a window with n = 1 has a standard deviation of
-sqrt2 E / share; one of an l_inf window with n slots that of sqrt((n + 1)(n + 2) / 3) E (THEORY 1.2).
+E is the energy hidden, in kWh, at level 1. A slot of a window with n = 1 has the standard deviation sqrt2 E /
+share, a slot of an l_inf window with n slots sqrt((n + 1)(n + 2) / 3) E (THEORY 1.2).
 """
 
 import math
@@ -16,7 +16,7 @@ SLOTS_A_DAY, DAYS = 48, 30
 KETTLE_KWH, TARIFF_KWH, AWAY_KWH = 0.11, 1.0, 6.0
 _UNITS = ("half hour, W", "day, kWh", "month, kWh")
 RATIO_TOLERANCE = 0.15
-"""The share by which a ratio may differ from the one in print, which is of other prices."""
+"""The share by which a ratio may differ from the one in print, which was computed for other prices."""
 
 
 class Figure(NamedTuple):
@@ -43,7 +43,7 @@ class Ratio(NamedTuple):
 
     @property
     def computed(self) -> float:
-        """How many times smaller the error of the own query is."""
+        """By what factor the error of the bill's own query is smaller."""
         return self.half_hours_eur / self.own_eur
 
     @property
@@ -53,17 +53,17 @@ class Ratio(NamedTuple):
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the error of one energy that hides this much, with a share of the promise."""
+    """Return the error of one energy that hides this much with a share of the promise."""
     return math.sqrt(2) * hidden_kwh / share
 
 
 def linf_sd_kwh(hidden_kwh: float, n: int) -> float:
-    """Return the error of one of n energies that share a noise bound."""
+    """Return the error of each of n energies that share a noise bound."""
     return math.sqrt((n + 1) * (n + 2) / 3) * hidden_kwh
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the figures of energies of bands, then those of nested streams."""
+    """Yield the figures for energies of bands, then those for nested streams."""
     for name, price, printed in (
         ("flat", 0.30, "0.047"),
         ("two rates", 0.34, "0.053"),
@@ -130,7 +130,7 @@ def _combined(variance: float, share: float) -> float:
 
 
 def ratios() -> Iterator[Ratio]:
-    """Yield the error of a month's bill from half hours over that of its own query, both hiding 110 Wh."""
+    """Yield the ratios of a bill's error from half hours to that of its own query; both hide 110 Wh."""
     slot_kwh = sd_kwh(KETTLE_KWH)
     of_tariffs = example_tariffs.prices()
     week = np.concatenate([example_tariffs.band_of_slots(weekday) for weekday in range(7)])

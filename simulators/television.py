@@ -2,8 +2,8 @@
 
 A channel shows scenes; a scene is a sequence of shots around a level of brightness, and some begin with a
 black frame. A set turns brightness into power with a lag: watts = base + gain · brightness. All homes on a
-channel see the same programme: that is what makes it recognisable. A channel's day is a pure function of
-(seed, channel, day); brightness is in 256ths, whole, per second, so that sums over any time are exact.
+channel see the same programme, which makes it recognisable. A channel's day is a pure function of (seed,
+channel, day). Brightness is in whole 256ths per second, so that sums over any time are exact.
 
 Calibrated to 5-minute windows of real sets read every 10 s: standard deviation within a window 5–9 W,
 autocorrelation at 10 s .3–.6, greatest difference between two windows 18–38 W (`python -m simulators
@@ -24,20 +24,20 @@ from simulators.signature import DAY_S, Signature
 CHANNELS = 6
 LEVELS = 256
 BASE_W, GAIN_W = 85.0, 40.0
-"""Power of the average set: black, and the difference to white."""
+"""Power of the average set: when black, and the difference to white."""
 
 _BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
-"""Deviations of a home's set from the average one: uniform, relative."""
+"""Relative deviations, uniform, of a home's set from the average set."""
 _SCENE_S, _SHOT_S = 32.0, 4.5
 _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
-"""The mean brightness of scenes is uniform between two bounds; each channel draws one for a day from
-either."""
+"""The mean brightness of scenes is uniform between two bounds, which each channel draws daily from these
+ranges."""
 _SHOT_SPREAD = (0.15, 0.35)
-"""The standard deviation of shots around their scene's brightness is drawn likewise."""
+"""The standard deviation of shots around their scene's brightness is drawn in the same way."""
 _BLACK = 0.3
 """Share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
-"""A first-order lag of one second in 256ths: exp(-k) · (1 - 1/e), rounded to their sum."""
+"""A first-order lag of one second in 256ths: exp(-k) · (1 - 1/e), rounded so that the sum is 256."""
 _VIEWING = Appliance(
     "television", Signature.on(BASE_W, 4500), 2.4, ((6, 9, 1), (12, 17, 1), (17, 23, 5)), spread=0.7
 )
@@ -69,21 +69,21 @@ def brightness_sums(seed: int, channel: int, day: int) -> Integers:
 
 
 def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10) -> Floats:
-    """Return the power of the average set during stretches of programmes: means over steps, in watts.
+    """Return the power of the average set during parts of programmes: means over steps, in watts.
 
-    Shape (programmes, length_s / step_s). The stretches are from distinct channels of one evening. Raises
+    Shape (programmes, length_s / step_s). The parts come from distinct channels of one evening. Raises
     ValueError for a length that is not a multiple of the step, or is longer than 6 hours.
     """
     if length_s % step_s or not 0 < length_s <= DAY_S // 4:
-        raise ValueError(f"a programme of {length_s} s is not whole steps of {step_s} s, or longer than 6 h")
+        raise ValueError(f"a programme of {length_s} s is longer than 6 h, or not whole steps of {step_s} s")
     bounds = DAY_S * 3 // 4 + np.arange(0, length_s + 1, step_s)
-    # Not through the cache, which is for the few channels that homes watch.
+    # Bypass the cache, which is meant for the few channels that homes watch.
     sums = (brightness_sums.__wrapped__(seed, CHANNELS + index, 0)[bounds] for index in range(programmes))
     return np.array([BASE_W + GAIN_W / (LEVELS - 1) * np.diff(programme) / step_s for programme in sums])
 
 
 class Sets(NamedTuple):
-    """The power of each home's set, shape (homes,): of black, and of each 256th of brightness."""
+    """The power of each home's set, shape (homes,): when black, and for each 256th of brightness."""
 
     base_mw: Integers
     gain_mw: Integers
@@ -99,10 +99,10 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Viewings:
-    """Everything that is watched from a day on: arrays of shape (viewings,).
+    """All viewings that start on a day: arrays of shape (viewings,).
 
-    A set draws `base_mw`, and `gain_mw` for each 256th of brightness of its `channel`; times are as in
-    Runs.
+    A set draws `base_mw`, plus `gain_mw` for each 256th of its `channel`'s brightness; times are as in
+    `Runs`.
     """
 
     row: Integers
@@ -113,7 +113,7 @@ class Viewings:
     gain_mw: Integers
 
     def mean_w(self, seed: int, day: int) -> Floats:
-        """Return the mean power of each viewing, over midnight too."""
+        """Return the mean power of each viewing, even if it extends past midnight."""
         bright = np.zeros(len(self.row), np.int64)
         for channel in np.unique(self.channel):
             is_channel = self.channel == channel
@@ -129,10 +129,10 @@ class Viewings:
 
 
 def viewings(people: Households, absences: Absences, activity: Floats, day: int) -> Viewings:
-    """Draw what homes watch from a day on."""
+    """Draw the viewings of homes that start on a day."""
     runs = _VIEWING.runs(people, absences, activity, day)
     sets = Sets.of(people)
-    # Channels are popular in unequal parts: u² puts two fifths of the audience on the first of six.
+    # Channels differ in popularity: u² gives two fifths of the audience to the first of six.
     chance = uniforms(people.seed, "television: channel", people.homes[runs.row], day, runs.start_s)
     return Viewings(
         runs.row,

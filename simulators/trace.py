@@ -1,4 +1,4 @@
-"""Load traces: power over time, read from a file or written to one.
+"""Load traces: power over time, read from a file or written to a file.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
 zone), or seconds: since the midnight of the day that the Parquet metadata key `day` names (taken as UTC), or
@@ -23,18 +23,18 @@ _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
 _ROWS_AT_ONCE = 1 << 16
-"""Shorter laps are written several at a time: a Parquet row group for each would be slow to read."""
+"""Laps with fewer rows are written several at a time: a Parquet row group for each would be slow to read."""
 
 
 class TraceError(ValueError):
-    """A file that is not a load trace; the text gives the reason."""
+    """An error: a file is not a load trace. The text gives the reason."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trace:
     """The power of one meter: `times_ms` since the Unix epoch, strictly rising, and `watts` at each.
 
-    Both have one entry a reading and at least two. Watts are integers where the file's are.
+    Both have one entry per reading, and at least two. Watts are integers where the file's are.
     """
 
     times_ms: NDArray[np.int64]
@@ -49,27 +49,27 @@ class Trace:
         return int(np.median(np.diff(self.times_ms)))
 
     def limited(self, duration_ms: int) -> "Trace":
-        """Return the readings that are less than a duration after the first."""
+        """Return the readings within a duration of the first one."""
         count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
         return _check_length(self.times_ms[:count], self.watts[:count])
 
     def starting(self, start_ms: int) -> "Trace":
-        """Return the same trace with its first reading at another time."""
+        """Return the trace shifted in time, so that it starts at `first_ms`."""
         return replace(self, times_ms=self.times_ms - self.times_ms[0] + start_ms)
 
     def ended(self) -> "Trace":
-        """Append a reading a nominal step after the last one, with the same value.
+        """Append a reading with the last value, a nominal step later.
 
-        It marks the end of the last reading, so that all time is accounted for.
+        It marks the end of the last reading, so that the time after it counts.
         """
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator["Trace"]:
-        """Yield an ended trace `loops` times (0: for ever), lap k later by k (last - first) time.
+        """Yield a trace with a final reading `loops` times (0: for ever), lap k later by k (last - first).
 
-        A lap ends where the next begins, so its last reading gives way to the next one's first; the
-        last lap keeps it. No time is left out and none comes twice.
+        A lap ends where the next begins, so its final reading is dropped for the next lap's first; only the
+        last lap keeps it. No time is skipped or repeated.
         """
         period_ms = int(self.times_ms[-1] - self.times_ms[0])
         for lap in range(loops - 1) if loops else count():
@@ -80,9 +80,9 @@ class Trace:
 def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
     """Read a trace: the columns `time` and `watts`, by default the first and the second.
 
-    Rows where either is missing, or the watts are not finite, are omitted; the others are sorted by time,
-    and of several at the same time the first one is kept. Times become whole milliseconds.
-    Raises TraceError, also if the file cannot be read.
+    Rows without a time or a finite number of watts are omitted; the others are sorted by time, and of several
+    at the same time the first is kept. Times become whole milliseconds. Raises TraceError, also if the file
+    cannot be read.
     """
     path = Path(path)
     try:
@@ -106,10 +106,10 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
 
 
 def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object]) -> int:
-    """Write an ended trace `loops` times, without the reading at its very end, so that `load` reads it back.
+    """Write a trace `loops` times, without its final reading, so that `load` reads it back.
 
     The columns are time (UTC, milliseconds) and watts. `progress` is called with the number of readings in
-    each batch. Returns the number of all readings. Raises OSError as the system does.
+    each batch. Returns the number of readings. Raises OSError if writing fails.
     """
     readings = len(trace) - 1
     laps = trace.laps(loops)
@@ -125,7 +125,7 @@ def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object
 
 
 def writer(path: Path, schema: Any) -> Any:
-    """Open a writer of tables to a Parquet or CSV file, by its name's ending; a context manager."""
+    """Open a writer of tables to a Parquet or CSV file, depending on the name's ending; a context manager."""
     if path.suffix == ".csv":
         return csv.CSVWriter(path, schema)
     return parquet.ParquetWriter(path, schema, compression="zstd")
@@ -141,7 +141,7 @@ def _column_name(table: Any, name: str | None, index: int) -> str:
 
 
 def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
-    """Return the time of second 0."""
+    """Return the time from which seconds count."""
     day = (metadata or {}).get(b"day")
     return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
 
@@ -167,7 +167,7 @@ def _watts(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.float64]:
 
 
 def _are_clock_times(values: NDArray[np.int64] | NDArray[np.float64]) -> bool:
-    """Return whether all values are Unix seconds, or their thousandths, since 2000: as watts, a gigawatt."""
+    """Return whether all values are Unix times since 2000, in s or ms; as watts they would be a gigawatt."""
     return len(values) > 0 and float(values.min()) >= _YEAR_2000_S
 
 

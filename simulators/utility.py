@@ -1,8 +1,8 @@
-"""Measure what private numbers are good for: how far off they are, promised and measured, on simulated homes.
+"""Measure what private numbers are good for: their errors, promised and measured, on simulated homes.
 
-One number, a day and a month of one home; the mean of a feeder's homes in a slot; the largest such mean of a
-day, as `meteragent.consume.peak` estimates it. Homes are those of `generate`; the noise is a preset's. Exit
-code 2: a bad preset, number of homes or days, or plot.
+The rows are one number, a day and a month of one home; the mean of a feeder's homes in a slot; and the
+largest such mean of a day, as `meteragent.consume.peak` estimates it. The homes are those of `generate`, and
+the noise is a preset's. The exit code is 2 for a bad preset, number of homes or days, or plot.
 """
 
 import argparse
@@ -34,17 +34,18 @@ from simulators.utility_row import COVERAGE, MONTH_DAYS, Row
 UNUSABLE = 2
 FEEDERS = (1, 10, 100, 1000)
 PEAK_DAYS, PEAKS = 7, 100
-"""Peaks are of at most this number of days, and of feeders of one size on each: each takes a while."""
+"""The largest number of days, and of feeders of one size per day, of which peaks are estimated: each takes a
+while."""
 
 
 def dithered(noise: LInfLaplace) -> DitheredLaplace:
-    """Return the mechanism as an agent runs it, on windows of thousandths of a quantum."""
+    """Return the mechanism as an agent runs it, for windows in thousandths of a quantum."""
     return DitheredLaplace(noise.epsilon, noise.quantum, noise.n, noise.quantum / 1000)
 
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Homes and their releases: means of slots in W, (homes, days, slots), and the released quanta."""
+    """Homes and their releases: slot means in W, (homes, days, slots), and the released quanta."""
 
     described: TermsDescriptor
     true_w: Floats
@@ -73,7 +74,7 @@ class Street:
         return np.asarray(self.released * float(self.described.terms.mechanism.quantum))
 
     def promised(self, homes: int, days: int | None) -> float:
-        """Return the promised half width of the mean over `homes`: of a slot in W, or of `days` in kWh."""
+        """Return the promised half width of the mean over `homes`: for a slot in W, or for `days` in kWh."""
         noise, terms = self.described.terms.mechanism, self.described.terms
         if days is None:
             return half_width_of_total([Part(noise, 1, homes, 1 / homes, terms.rounding)], COVERAGE)
@@ -83,7 +84,7 @@ class Street:
 
     @property
     def kwh(self) -> float:
-        """The energy of a slot of 1 W."""
+        """The energy of 1 W over a slot."""
         return self.described.terms.step_ms / HOUR_MS / 1000
 
     @cached_property
@@ -92,7 +93,7 @@ class Street:
         return Descriptor.parse(self.described.message("home", 0))
 
     def series(self, home: int, day: int) -> Series:
-        """Return a home's day as a receiver has it; day 0 begins with the Unix epoch."""
+        """Return a home's day as a receiver gets it; day 0 begins with the Unix epoch."""
         step_ms, quantum, terms = self.descriptor.step_ms, self.descriptor.mechanism.quantum, self.descriptor
         deviation = float(terms.facts["sd"])
         records = (
@@ -107,7 +108,7 @@ class Street:
 
 
 def report(street: Street) -> Iterator[Row]:
-    """Yield all rows, for feeders of up to as many homes as there are, and for complete months."""
+    """Yield all rows: feeders no larger than the number of homes, and complete months."""
     homes, days, _ = street.true_w.shape
     slot = format_duration(street.described.terms.step_ms)
     yield from _one_home(street, slot)
@@ -132,18 +133,18 @@ def _one_home(street: Street, slot: str) -> Iterator[Row]:
 
 
 def _sums(watts: Floats, days: int, count: int) -> Floats:
-    """Sum over `count` stretches of `days` days: (homes, count)."""
+    """Sum over `count` periods of `days` days: (homes, count)."""
     return np.asarray(watts[:, : count * days].reshape(len(watts), count, -1).sum(axis=2))
 
 
 def _means(watts: Floats, size: int) -> Floats:
-    """Return the means of feeders of `size` homes, each home in one: (feeders, days, slots)."""
+    """Return the means of feeders of `size` homes, with no home in two: (feeders, days, slots)."""
     feeders = len(watts) // size
     return np.asarray(watts[: feeders * size].reshape(feeders, size, *watts.shape[1:]).mean(axis=1))
 
 
 def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot: str) -> Iterator[Row]:
-    """Yield the estimated peak, and for comparison the largest private mean itself."""
+    """Yield the estimated peak and, for comparison, the largest private mean."""
     true = _means(street.true_w, size).max(axis=2)[:PEAKS, : len(received)]
     peaks = [
         [
@@ -166,7 +167,7 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Format the rows in Markdown: errors that 95 % keep, also relative to the use."""
+    """Format the rows in Markdown: the 95 % bounds of the errors, also relative to the use."""
     lines = [
         "| what | homes | promised ± | measured ± | of use | truth inside | bias | numbers |",
         "|---|---|---|---|---|---|---|---|",
@@ -182,7 +183,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table or JSON, and draw it where asked."""
+    """Print a table or JSON, and draw it if asked to."""
     preset, homes, days, seed = arguments.preset, arguments.homes, arguments.days, arguments.seed
     try:
         rows = list(report(Street.of(preset, homes, days, seed)))

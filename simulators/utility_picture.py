@@ -1,4 +1,4 @@
-"""The picture of `utility`: promised and measured errors, relative to the use."""
+"""The picture that `utility` draws: promised and measured errors, relative to the use."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Draw one home on the left, and feeders by their number of homes on the right.
+    """Draw one home on the left, and on the right feeders by their number of homes.
 
-    Raises ValueError for a file that is neither a PDF nor a PNG.
+    Raises ValueError if the file is neither a PDF nor a PNG.
     """
     if path.suffix not in _UNDATED:
         raise ValueError(f"a plot is a .pdf or .png, not {path.name}")
@@ -30,7 +30,7 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
         _line(feeder_axes, [row.homes for row in feeders], feeders, style, quantity)
     feeder_axes.set_xscale("log")
     feeder_axes.xaxis.set_major_formatter("{x:,.0f}")
-    feeder_axes.set_xlabel("homes of a feeder")
+    feeder_axes.set_xlabel("homes per feeder")
     for axes in (home_axes, feeder_axes):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
@@ -43,7 +43,7 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
 def _line(
     axes: Axes, positions: Sequence[str] | Sequence[int], rows: Sequence[Row], style: int, name: str
 ) -> None:
-    """Draw the measured errors as marks, the promised ones as a line."""
+    """Draw measured errors as marks and promised ones as a line."""
     measured = [100 * row.measured / row.use for row in rows]
     colour, mark = _COLOURS[style], _MARKS[style]
     axes.plot(positions, measured, mark, color=colour, markerfacecolor="none", label=f"{name}, measured")

@@ -9,16 +9,16 @@ from simulators.adversary.scene import Floats
 
 MONTH_DAYS = 30
 COVERAGE = 0.95
-"""Share of the errors that are to be no larger than promised."""
+"""The share of errors that must not exceed the promise."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One use: errors of `count` numbers, each the mean of `homes` homes, in `unit`.
+    """One use of private numbers: the errors of `count` numbers in `unit`, each a mean of `homes` homes.
 
-    95 % of the errors are at most `promised`, and were at most `measured`; the truth was within the
-    interval in the share `held`; `bias` is the mean error, `use` the mean of the truth. For a peak, whose
-    intervals differ, `promised` is half their mean width. None: nothing is promised.
+    95 % of the errors should be at most `promised`, and were at most `measured`. The interval contained the
+    truth in the share `held` of cases; `bias` is the mean error, `use` the mean of the truth. For a peak,
+    whose intervals differ, `promised` is half their mean width. None means that nothing is promised.
     """
 
     quantity: str
@@ -33,7 +33,7 @@ class Row:
 
     @classmethod
     def of(cls, quantity: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
-        """Make a row from errors and one promise for all of them."""
+        """Make a row from errors that share one promise."""
         size = np.abs(errors)
         measured, coverage = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
         bias, use = float(errors.mean()), float(true.mean())

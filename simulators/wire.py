@@ -1,4 +1,4 @@
-"""MQTT for simulations: a client, and publications at QoS 1 with a limited number unacknowledged."""
+"""MQTT for simulations: a client, and publishing at QoS 1 with a limit on unacknowledged messages."""
 
 import asyncio
 import math
@@ -12,7 +12,7 @@ IN_FLIGHT = 100
 
 
 def broker(url: str) -> SplitResult:
-    """Parse mqtt://[user:password@]host[:port]; raises ValueError for another URL."""
+    """Parse mqtt://[user:password@]host[:port]; raises ValueError for any other URL."""
     parts = urlsplit(url)
     if parts.scheme != "mqtt" or not parts.hostname or parts.port == 0:
         raise ValueError(f"{url} is not a URL such as mqtt://127.0.0.1:1883")
@@ -22,7 +22,7 @@ def broker(url: str) -> SplitResult:
 def connect(url: str, keepalive_s: int = 60) -> Client:
     """Make a client for a broker, a context manager to enter in a running event loop.
 
-    After a silence of `keepalive_s` it finds out whether the broker is there; 0: never.
+    After a silence of `keepalive_s` it checks that the broker is still there; with 0 it never does.
     """
     parts = broker(url)
     client = Client(
@@ -62,11 +62,11 @@ async def publish(
             for _ in range(IN_FLIGHT):
                 await room.acquire()
             watch.cancel()
-    except ExceptionGroup as group:  # the first failure causes the others
+    except ExceptionGroup as group:  # the others follow from the first failure
         raise group.exceptions[0] from None
 
 
 async def lost(client: Client) -> None:
-    """Raise MqttError when the connection is lost; a waiting publication would not notice."""
+    """Raise MqttError when the connection is lost, which a waiting publication would not notice."""
     async for _ in client.messages:
         pass

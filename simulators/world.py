@@ -1,11 +1,11 @@
-"""A world in virtual time: homes, faults, the agent's core and a store; the same files from the same seed.
+"""A world in virtual time: homes, faults, the agent's core and a store. A seed always gives the same files.
 
-Meters report every minute, and faults strike the readings on their way. The core processes the messages, and
+Meters report every minute, and faults affect the readings on their way. The core processes the messages, and
 a store on disk keeps its results, in the agent's order: one transaction, then the acknowledgements, then the
 records that are due. Virtual time advances by a minute at a time, until every meter has been forgotten and
-all records have left. The noise comes from seeded bits, so it hides nothing (although the descriptors read
-like the agent's), and no configuration of the agent can select it. At the end everything is checked, see
-`account`.
+all records have left. The noise comes from seeded bits, so it hides nothing, although the descriptors look
+like the agent's. No configuration of the agent can select such noise. At the end everything is checked (see
+`account`).
 
 DIR gets releases.jsonl (the releases, in order), ledger.csv, and the ground truth: events.parquet, faults.csv
 (home, true time, what), slots.csv (the exact mean of each slot, and whether a fault may have touched it) and
@@ -55,9 +55,10 @@ from simulators.plan import DAY_0, event_table
 
 STEP_S = 60
 TURN_MS = 60_000
-"""The virtual time between two turns; windows, slots and `lateness` are multiples of it, to open on time."""
+"""The virtual time between two turns. Windows, slots and `lateness` are multiples of it, so that windows open
+on time."""
 KEEP_MS = 365 * DAY_MS
-"""Time for which delivered rows are kept: longer than a world lasts."""
+"""The time for which delivered rows are kept: longer than any run."""
 START_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 CONFIG = """
 [source]
@@ -82,7 +83,7 @@ spread = "9min"
 """The agent's configuration in this world."""
 
 
-_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where a file system has it: fsync costs nothing there
+_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class Observations:
     def note(self, effects: Effects, terms: Terms) -> None:
         """Record a committed step of the core; the accumulator of a slot that has just opened is its noise.
 
-        A reading from before a slot opens is only added afterwards: its energy would show in the record.
+        If energy had been added before this step, the check of the record would fail.
         """
         self.tokens += effects.acknowledge
         for state in effects.commit.states.values():
@@ -125,7 +126,7 @@ class World:
 
     @cached_property
     def stream(self) -> Stream:
-        """The agent's stream; its secret, which spreads the meters' delays, is the seed."""
+        """The agent's stream. Its secret, from which the meters' delays follow, is the seed."""
         [configured] = config.parse(CONFIG).stream
         return Stream(
             name=configured.name,
@@ -143,7 +144,7 @@ class World:
 
     @cached_property
     def load(self) -> tuple[Any, dict[int, Readings]]:
-        """The table of events, and each home's readings as its meter stamps them."""
+        """The table of events, and each home's readings as stamped by its meter."""
         days = list(Fleet(self.seed, range(self.homes)).days(0, self.days, STEP_S))
         watts = np.concatenate([day.watts for day in days], axis=1)
         readings = {
@@ -183,11 +184,10 @@ class World:
         ]
 
     def run(self, folder: Path) -> tuple[Account, Observations]:
-        """Let the time pass, with a new store in `folder`; return everything to check, and all observations.
+        """Run the world with a new store in `folder`; return the data to check, and all observations.
 
-        Raises:
-            InvariantViolation: a value leaves off the lattice.
-            StoreError: the store cannot be written.
+        Raises: InvariantViolation: a released value is off the lattice. StoreError: the store cannot be
+        written.
         """
         messages, observations, counts = self.messages(), Observations(), Counts()
         with Store.open(folder / "world.db", now_ms=START_MS, recovery_floor_ms=None) as store:
@@ -275,7 +275,7 @@ def write(world: World, target: Path) -> dict[str, Any]:
     """Run a world, check it and write the files; return the summary.
 
     Raises:
-        InvariantViolation: something does not hold.  OSError, StoreError: as the system says.
+        InvariantViolation: a check fails. OSError, StoreError: the files cannot be written.
     """
     with folder() as temporary:
         account, observations = world.run(temporary)
@@ -336,7 +336,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a world and print a summary; return 1 if that fails or a check does, 2 for a bad seed."""
+    """Write a world and print a summary; return 1 if that or a check fails, 2 for a bad seed."""
     try:
         summary = write(World(arguments.seed, arguments.homes, arguments.days), arguments.out)
     except (OSError, StoreError, InvariantViolation, ValueError) as error:
@@ -344,8 +344,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, ValueError) else 1
     print(
         f"{summary['messages']:,} messages of {summary['readings']:,} readings;"
-        f" {summary['slots']:,} slots left once each, as the ledger says,"
-        f" and the {summary['slots_exact']:,} that no fault touched are exact mean and noise: {arguments.out}"
+        f" {summary['slots']:,} slots left once each, in accordance with the ledger,"
+        f" and the {summary['slots_exact']:,} that no fault touched are exact mean + noise: {arguments.out}"
     )
     return 0
 

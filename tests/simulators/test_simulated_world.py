@@ -169,7 +169,7 @@ def lose_window(account: Account) -> Account:
         (shift, "not the exact mean"),
         (overcharge, "the ledger"),
         (lose_day, "the ledger"),
-        (forget_reading, "a message has no fate"),
+        (forget_reading, "a message is not counted once"),
         (acknowledge_twice, "acknowledged twice"),
         (lose_window, "within a window"),
     ],

@@ -62,7 +62,7 @@ class Outcome:
         outcome = cls(street, homes, terms)
         starts_ms = START_MS + terms.step_ms * np.arange(street.slots(terms.step_ms))
         if not all(np.array_equal(home.time_ms, starts_ms) for home in homes):
-            raise ValueError("some slots have no number, or more than one")
+            raise ValueError("every slot of every home must have one number")
         return outcome
 
     @property

@@ -36,7 +36,7 @@ class Resets:
         Raises ValueError if the register ever falls, since rollovers are added only here.
         """
         if np.any(np.diff(readings.values) < 0):
-            raise ValueError("the register falls: it has rolled over already")
+            raise ValueError("the register falls: it has already rolled over")
         base = np.zeros(len(sent_ms))
         resets = [
             index

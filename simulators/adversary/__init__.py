@@ -1,4 +1,4 @@
-"""The attackers by which every claim of privacy is judged, their targets, and the bounds on all attackers.
+"""The attackers that test every claim of privacy, their targets, and the bounds on all attackers.
 
 `scene` poses the question, `attackers` answer it, and `mechanism` adds the noise. `bound` computes the
 success that no attacker exceeds if the promise is kept, and `measure` counts how often each attacker is

@@ -1,4 +1,4 @@
-"""The attackers by which a claim of privacy is judged, each with its knowledge.
+"""The attackers that test a claim of privacy, and what each of them knows.
 
 | name | method | knows |
 |---|---|---|
@@ -9,8 +9,8 @@
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three are trained on noised windows, which an attacker can make from its own. They use numpy;
-stronger ones, such as random forests, are named by `package.module:Name`. No attacker beats `bayes` where
+The last three are trained on noised windows, which an attacker can make from windows of its own. They use
+numpy; stronger ones, such as random forests, are named by `package.module:Name`. No attacker beats `bayes` if
 `bayes` knows the law.
 """
 
@@ -24,7 +24,7 @@ from simulators.adversary.base import Attacker, Releases, log_masses
 from simulators.adversary.scene import Floats, Integers, Scene
 
 NEIGHBOURS = 15
-_RIDGE = 1e-6  # of a variance: keeps a constant feature from dividing by zero
+_RIDGE = 1e-6  # added to variances, so that a constant feature does not cause a division by zero
 
 
 # Attackers that know the signatures ---------------------------------------------------------------
@@ -46,19 +46,19 @@ class _InformedAttacker:
 
 
 class Bayes(_InformedAttacker):
-    """The best of all attackers who know mechanism and scene.
+    """The best of all attackers that know the mechanism and the scene.
 
-    P(window | point) is summed over a class and normalised. If the points are equally likely, no attacker is
+    It sums P(window | point) over each class and normalises. If the points are equally likely, no attacker is
     right more often.
     """
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the posterior of each class, the points being equally likely."""
+        """Return the posterior of each class for equally likely points."""
         return _posterior(log_masses(self.mechanism, self.scene, windows), self.scene)
 
 
 class Correlation(_InformedAttacker):
-    """The signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
+    """Names the signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
         """Return (1 + the best correlation with a signature of the class)/2, normalised to sum 1."""
@@ -69,13 +69,13 @@ class Correlation(_InformedAttacker):
 
 
 class Averaging(_InformedAttacker):
-    """The mean of a trial's m windows, compared with the means of the points', by least squares.
+    """Compares the mean of a trial's m windows with those of the points, by least squares.
 
-    Fresh noise on windows that were released before averages out: sd/sqrt(m).
+    Fresh noise on windows that are released again averages out, to sd/sqrt(m).
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn how far a mean is from its point."""
+        """Learn how far means are from their points."""
         squares = np.transpose(
             [self._squares(windows)[:, members].min(axis=1) for members in _members(self.scene)]
         )
@@ -84,7 +84,7 @@ class Averaging(_InformedAttacker):
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the posterior as if the noise of a mean were normal."""
+        """Return the posterior for normal noise on the means."""
         return _posterior(-self._squares(windows) / (2 * self._variance), self.scene)
 
     def _squares(self, windows: Integers) -> Floats:
@@ -99,7 +99,7 @@ def _members(scene: Scene) -> list[NDArray[np.bool_]]:
 
 
 def _posterior(logs: Floats, scene: Scene) -> Floats:
-    """Return the share of each class in e^logs, (trials, K); equal shares where nothing is possible."""
+    """Return the share of each class in e^logs, (trials, K); equal shares if no point is possible."""
     top = logs.max(axis=1, keepdims=True)
     weights = np.exp(logs - np.where(np.isfinite(top), top, 0))
     return _normalise(np.transpose([weights[:, members].sum(axis=1) for members in _members(scene)]))
@@ -113,14 +113,14 @@ def _normalise(weights: Floats) -> Floats:
 
 
 def _unit(rows: Integers) -> Floats:
-    """Centre rows and scale them to length 1; a flat row is 0."""
+    """Centre rows and scale them to length 1; a constant row becomes 0."""
     centred = rows - rows.mean(axis=1, keepdims=True)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
     return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
 
 
 def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
-    """Return the squared Euclidean distances of all pairs of rows; of whole numbers they are exact."""
+    """Return the squared Euclidean distances of all pairs of rows; for whole numbers they are exact."""
     middle = np.rint(other_rows.mean(axis=0))  # subtracted, so that x @ y loses no digits
     x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
@@ -131,7 +131,7 @@ def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
 
 
 class _Discriminant(ABC):
-    """Fisher's linear discriminant on features of a window, each class as likely (equal covariance)."""
+    """Fisher's linear discriminant on features, for equally likely classes of equal covariance."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Learn the mean of each class, and how features vary within the classes."""
@@ -144,7 +144,7 @@ class _Discriminant(ABC):
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the posterior as if features were normal."""
+        """Return the posterior for normally distributed features."""
         features = self._features(windows) / self._scale
         means = self._means / self._scale
         middle = means.mean(axis=0)
@@ -175,7 +175,7 @@ class Features(_Discriminant):
 class Edges(_Discriminant):
     """The discriminant on edges: a rise, and a fall of the same height after it (Hart 1992).
 
-    Training finds the height at which an edge counts as the event's. A single value has no edge.
+    Training finds the height from which an edge counts as the event's. A single value has no edges.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -186,13 +186,13 @@ class Edges(_Discriminant):
 
 
 def _steps(windows: Integers) -> Floats:
-    """Return the differences of neighbouring slots; 0 where there is only one."""
+    """Return the differences of neighbouring slots; 0 if there is only one slot."""
     steps = np.diff(windows, axis=1).astype(np.float64)
     return steps if steps.shape[1] else np.zeros((len(windows), 1))
 
 
 class Neighbours:
-    """The classes of the nearest released windows, in the Euclidean distance."""
+    """Names the class most frequent among the nearest released windows, in Euclidean distance."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
         """Keep the windows and their classes."""

@@ -1,7 +1,6 @@
-"""Interfaces of attackers, which learn from released windows with their classes and then name classes.
+"""Interfaces of attackers, which learn from released windows with their classes and then predict classes.
 
-The two methods are those of a scikit-learn classifier, so every classifier of that kind is an attacker:
-
+Their two methods are those of scikit-learn's classifiers, so each of these is an attacker:
     python -m simulators attack programmes --attack "sklearn.ensemble:RandomForestClassifier n_estimators=100"
 """
 
@@ -14,9 +13,9 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 
 class Releases(Protocol):
-    """A mechanism to attack: one of `meteragent.privacy`, or any with these two methods.
+    """A mechanism to attack: one of `meteragent.privacy`, or any object with these two methods.
 
-    Windows are integers in quanta of shape (..., n).
+    Windows are whole quanta of shape (..., n).
     """
 
     def release(self, windows: Any, *, bits: Any = None) -> NDArray[Any]:
@@ -35,7 +34,7 @@ class Attacker(Protocol):
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn from released windows and their classes. All classes occur."""
+        """Learn from released windows and their classes; every class occurs."""
         ...
 
     def predict_proba(self, windows: Integers) -> Floats:
@@ -55,7 +54,7 @@ class Informed(Attacker, Protocol):
 def log_masses(mechanism: Releases, scene: Scene, windows: Integers) -> Floats:
     """Return the log of P(windows | point), (trials, K): the m windows of a trial are independent.
 
-    Windows in which the points do not differ carry no information, and are left out.
+    Windows in which the points do not differ carry no information and are left out.
     """
     trials = windows.reshape(len(windows), scene.windows, scene.slots)
     differing = np.flatnonzero((scene.points != scene.points[0]).any(axis=(0, 2)))

@@ -1,14 +1,15 @@
 """Bounds on all attackers of a scene, if a mechanism keeps its promise.
 
-* A library of N points: `certificate`, the linear program over all mechanisms as private (or the proof by
-  hand where N is too large for it). m windows of n slots are one window of m n slots at m times epsilon:
-  the losses of windows add, and no window is farther apart than all slots together.
+* A library of N points: `certificate`, a linear program over all mechanisms that are as private (or a proof
+  by hand if N is too large for it). m windows of n slots are treated as one window of m n slots at m times
+  epsilon, because the losses of windows add up, and no distance in one window exceeds that over all slots.
 * With or without an event: `success_bound`. In each window the event moves no load by more than the largest
-  d_inf, so each pair is dominated by the same discrete Laplace pairs. Their power B is concave, so the mean
-  over loads is dominated too; this is the power of an attacker that does not know the load. The area under
-  the ROC curve is at most the area under B.
+  d_inf, so the same discrete Laplace pairs dominate each pair. Their power B is concave, so it also bounds
+  the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC
+  curve is at most the area under B.
 
-The odds need no attacker: |ln P(z | x)/P(z | x')| over outputs z that were released, and over the points.
+The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')| over the released outputs z and the
+points.
 """
 
 import numpy as np
@@ -19,13 +20,13 @@ from simulators.adversary.base import Releases, log_masses
 from simulators.adversary.scene import Integers, Scene
 
 CERTIFIED = 20
-"""The most points for the linear program, which takes a second; for more, the proof by hand is used."""
+"""The largest number of points for the linear program, which then takes a second."""
 _ROC_STEPS = 1000
 _OUTPUTS = 500
 
 
 def success(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the largest success of any attacker if the mechanism is as private as `promise`, or None."""
+    """Return the largest success of any attacker on a mechanism as private as `promise`, or None."""
     if scene.paired:
         shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
         return success_bound(promise, [k * promise.quantum for k in shift.tolist()])
@@ -41,26 +42,26 @@ def success(promise: LInfLaplace, scene: Scene) -> float | None:
 
 
 def area(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the largest area under the ROC curve, with or without an event; None for more classes."""
+    """Return the largest area under the ROC curve for two classes; None if there are more."""
     if not scene.paired:
         return None
     shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
     pair = LatticePair(promise.a, int(shift.sum()))
-    # The middle of a step: not below the mean of a concave function over it.
+    # The value in the middle of a step is at least the mean of a concave function over the step.
     return float(np.mean([pair.power((i + 0.5) / _ROC_STEPS) for i in range(_ROC_STEPS)]))
 
 
 def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integers) -> float:
     """Return the largest change of log-odds between two points, relative to the promise.
 
-    Above 1 it is broken. The promise is epsilon d_inf, added up over the m windows.
+    Above 1 the promise, epsilon d_inf added up over the m windows, is broken.
     """
     outputs = np.concatenate([scene.points.reshape(len(scene.points), -1), windows[:_OUTPUTS]])
     logs, losses = log_masses(mechanism, scene, outputs), float(promise.a) * scene.distances()
     worst = 0.0
     for number, log in enumerate(logs.T):
         distinct = losses[number] > 0
-        # An output that neither point can give is ignored.
+        # Outputs that neither point can give are ignored.
         is_possible = np.isfinite(np.maximum(log[:, np.newaxis], logs[:, distinct]))
         with np.errstate(invalid="ignore"):
             change = np.abs(log[:, np.newaxis] - logs[:, distinct]) / losses[number, distinct]

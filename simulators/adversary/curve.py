@@ -1,12 +1,11 @@
 """The frontier: how often the worst attacker is right, against the error of a slot, for each mechanism.
 
-It is never drawn against the level: two mechanisms of one level may differ in error by any factor. So at each
-level of the l_inf mechanism (epsilon = level / radius) the independent noises get its error: scale b =
-sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` claims 1/b of the same noise, `telegraf`
-nothing. A mean over slots has no level: all numbers of slots that divide the window are tried. Any other
-mechanism gets `epsilon`, and is drawn at its own error.
-
-The certificate follows from the mechanism's promise: if the promise is kept, no attacker exceeds it.
+It is not drawn against the level, because two mechanisms of the same level may differ in error by any factor.
+Instead, at each level of the l_inf mechanism (epsilon = level / radius), the independent noises are given its
+error: scale b = sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` claims 1/b for the same
+noise, and `telegraf` claims nothing. A mean over slots has no level; every number of slots that divides the
+window is tried. Any other mechanism gets `epsilon`, and is drawn at its own error. The certificate follows
+from the mechanism's promise: if the promise is kept, no attacker exceeds the certificate.
 """
 
 import csv
@@ -43,13 +42,13 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One mechanism, by its name in the arguments, at one error."""
+    """One mechanism, as named in the arguments, at one error."""
 
     name: str
     outcome: Outcome
 
     def row(self, seed: int) -> list[object]:
-        """Return the row of `COLUMNS`; values that do not exist are empty."""
+        """Return the row of `COLUMNS`; missing values are empty."""
         outcome, worst = self.outcome, self.outcome.worst
         return [
             self.name,
@@ -71,7 +70,7 @@ class Point:
 def mechanisms(
     name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """Yield, for each level, a mechanism's text with parameters, and the epsilon for other mechanisms."""
+    """Yield for each level a mechanism's name with parameters, and the epsilon for other mechanisms."""
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)
         return

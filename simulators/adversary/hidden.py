@@ -1,9 +1,9 @@
 """Test the claims of `meteragent check`: attack each of its events on homes.
 
-In every trial a home had the event with a probability of a half. The attackers know the home's load without
+In every trial a home has the event with probability 1/2. The attackers know the home's load without
 the event, the time at which the event would have begun, and the mechanism's law. They learn from released
-windows, and they get all windows that the event touches, on all days on which it happened. `check` bounds the
-success of such an attacker as "right in at most N of 100". Events begin with the slot that contains 18:00.
+windows, and get all windows that the event touches, on all days on which it happens. `check` states the
+largest success of such an attacker in per cent. Events begin with the slot that contains 18:00.
 """
 
 import json
@@ -29,7 +29,7 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
 
 DAYS = max(guarantee.REPETITIONS) + 1
-"""The days needed of each home: an event of the last evening may end on the next day."""
+"""The number of days needed of each home: an event of the last evening may end on the next day."""
 _BEGINS_MIN = 18 * 60
 _CALENDAR = ("day", "bill", "typical-day")
 _STREAM = """
@@ -44,9 +44,9 @@ sink = {{ topic = "private/{{meter}}/power" }}
 class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
-    The attacker `worst` was right at `rate`. The truth is in [low, high] with a probability of 95 %, for all
-    attackers together. If not `confirmed`, the attackers refute `check`; a true figure is refuted with a
-    probability of at most `SURE`.
+    The attacker `worst` was right in the share `rate` of trials; [low, high] contains the true share with a
+    probability of 95 %, for all attackers together. If not `confirmed`, the attackers refute `check`, which
+    happens to a true figure with a probability of at most `SURE`.
     """
 
     event: str
@@ -60,7 +60,7 @@ class Row:
 
     @classmethod
     def of(cls, event: str, days: int, claimed: int, hits: Mapping[str, int], trials: int) -> Self:
-        """Make a row from how often each attacker was right."""
+        """Make a row from the number of each attacker's right answers."""
         worst = max(hits, key=lambda name: hits[name])
         low, high = clopper_pearson(hits[worst], trials, ALARM / len(hits))
         surely, _ = clopper_pearson(hits[worst], trials, SURE / len(hits))
@@ -73,14 +73,11 @@ class Row:
 
 
 def stream_of(preset: str) -> config.Stream:
-    """Return a stream with a preset of windows that divide a day.
-
-    Raises Unusable for another preset.
-    """
+    """Return a stream with a preset whose windows divide a day. Raises Unusable for any other preset."""
     stream = parsed(preset)
     terms = config.terms(stream)
     if terms.bands or DAY_MS % terms.length_ms or terms.step_ms % MINUTE_MS:
-        raise Unusable(f"windows that divide a day can be tried, not {format_duration(terms.length_ms)}")
+        raise Unusable(f"only windows that divide a day are tested, not {format_duration(terms.length_ms)}")
     return stream
 
 
@@ -120,7 +117,7 @@ def confirm(
 
 
 def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
-    """Make the scene of one home with and without the event on `days` days: the windows that it touches."""
+    """Make the scene of one home with or without the event on `days` days, from the windows it touches."""
     begins = _BEGINS_MIN // (terms.step_ms // MINUTE_MS) * (terms.step_ms // MINUTE_MS)
     minutes = load.ravel().copy()
     plain = _windows(minutes, terms)

@@ -1,10 +1,10 @@
-"""Scenes made by a seed, or cut from real traces: which programme; with or without an event in a half hour.
+"""Scenes from a seed or real traces: which programme was on, or whether an event happened in a half hour.
 
 Programmes are windows of 10 s slots of a television set: of `simulators.television`, or of the real sets of
-tracebase. Real ones differ in their mean too, and are easier to distinguish.
+tracebase. Real programmes also differ in their mean, and are easier to distinguish.
 
-A home's half hour is that of a simulated household or of a real one, by the minute; the start of an event in
-it is drawn for each home. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
+A half hour is that of a simulated or a real home, by the minute; the time at which an event starts in it is
+drawn for each home. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
 """
 
 from fractions import Fraction
@@ -36,10 +36,9 @@ def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
 
 
 def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | None = None) -> Scene:
-    """Ask which of `count` programmes was on, of which `slots` means over 10 s left, `times` times.
+    """Ask which of `count` programmes was on, given `slots` means over 10 s, released `times` times.
 
-    Raises Unusable for a programme that is too long, and for traces in `data` that have too few windows,
-    or cannot be read.
+    Raises Unusable if a programme is too long, or if traces in `data` have too few windows or cannot be read.
     """
     if data is None:
         if slots > SLOTS_MAX:
@@ -60,7 +59,7 @@ def _repetitions(times: int) -> str:
 
 
 def _real_programmes(data: Path, slots: int) -> Floats:
-    """Load windows of real sets that are on and show something that moves."""
+    """Load windows of real sets that are on and show moving pictures."""
     by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
     windows = np.concatenate([np.empty((0, slots)), *by_trace])
     jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
@@ -109,15 +108,15 @@ def event_named(name: str) -> Event:
 def presence(
     event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
 ) -> Scene:
-    """Ask whether the event happened in an evening's half hour, of which `slots` means left.
+    """Ask whether the event happened in an evening's half hour, of which `slots` means were released.
 
-    The load is unknown. There is a point of each home without the event and one with it; an event that is
-    longer than the half hour fills it. Raises Unusable for slots that do not divide 30 minutes, and for
-    too few evenings in the traces in `data`.
+    The load is unknown. Each home is a point without the event and a point with it; an event longer than the
+    half hour fills it. Raises Unusable if the slots do not divide 30 minutes, or if traces in `data` have too
+    few evenings.
     """
     if slots < 1 or HALF_HOUR_MIN % slots:
         raise Unusable(
-            f"slots of whole minutes divide {HALF_HOUR_MIN}: 1, 2, 3, 5, 6, 10, 15 or 30, not {slots}"
+            f"the number of slots must divide {HALF_HOUR_MIN}: 1, 2, 3, 5, 6, 10, 15 or 30, not {slots}"
         )
     loads = (simulated_days(homes, 1, seed) if data is None else real_days(data, homes))[:, 0]
     half_hour = loads[:, EVENING_MIN : EVENING_MIN + HALF_HOUR_MIN]
@@ -150,7 +149,7 @@ def simulated_days(homes: int, days: int, seed: int) -> Floats:
 def real_days(data: Path, count: int, days: int = 1) -> Floats:
     """Load real homes by the minute, in W: (count, days, 1440).
 
-    Each day is at least half full. Raises Unusable for too few stretches.
+    At least half of each day was measured. Raises Unusable if there are too few such stretches.
     """
     by_home = []
     for path in sorted((data / "homes").glob("*.parquet")):
@@ -161,9 +160,9 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
         complete = by_minute[: len(by_minute) // (1440 * days) * 1440 * days]
         by_home.append(complete.reshape(-1, days, 1440))
     stretches = np.concatenate([np.empty((0, days, 1440)), *by_home])
-    # Where a meter was silent, the traces have 0.
+    # The traces have 0 where the meter was silent.
     stretches = stretches[(stretches > 0).mean(axis=2).min(axis=1, initial=1) > 0.5]
     if len(stretches) < count:
         raise Unusable(f"{data} has {len(stretches)} stretches of {days} days of real homes, not {count}")
-    # Spread over all stretches, so that each home has its part.
+    # Choose evenly from all stretches, so that each home is represented.
     return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

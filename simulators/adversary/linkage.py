@@ -1,15 +1,15 @@
 """Test whether a new pseudonym unlinks a home, given its releases before and after the change.
 
-Homes leave two months under old pseudonyms and two under new ones. The attackers have all of it, know the
-terms, and name the old pseudonym of each new one. No promise about windows forbids that: habits repeat, and
-attackers learn what repeats.
+Homes release two months under old pseudonyms and two under new ones. The attackers have all releases, know
+the terms, and name the old pseudonym of each new one. No promise about single windows prevents that, because
+habits repeat over windows.
 
-A home is a vector of features for each week (the mean of each hour, on working days and on weekends; of
-windows of a day the seven days) or for each month. `level` names the old pseudonym with the nearest mean.
-`habits` names the one with the largest ratio of likelihoods, the same home against any other, of a Gaussian
-model that it fits to the old pseudonyms alone: what odd and even weeks share is the home's, their difference
-is the week's and the noise's (probabilistic linear discriminant analysis: Ioffe 2006, section 3). `matching`
-names another old pseudonym for each new one, so that the ratios of all together are largest.
+A home is a vector of features for each week (the mean of each hour, on working days and on weekends; for
+windows of a day, the seven days) or for each month. `level` names the old pseudonym with the nearest mean.
+`habits` names the one with the largest likelihood ratio, the same home against any other, in a Gaussian model
+fitted to the old pseudonyms alone: what odd and even weeks have in common belongs to the home, their
+difference to the week and the noise (probabilistic linear discriminant analysis: Ioffe 2006, section 3).
+`matching` assigns each new pseudonym a different old one, so that the ratios of all together are largest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,27 +34,27 @@ from simulators.fleet import Fleet
 
 COMPLETE = "television", "appliance", "street", "day", "bill", "typical-day"
 POPULATIONS = 3
-"""Number of separate populations of homes that are attacked."""
+"""The number of separate populations of homes that are attacked."""
 MONTHS, MONTH_DAYS = 2, 30
-"""Months that leave before the change, and again after it, and the days of each."""
+"""The number of months released before the change and again after it, and the days of each."""
 DAYS = MONTHS * MONTH_DAYS
 ATTACKERS = "level", "habits", "matching"
 _STEP_S = 1800
 _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
-"""Features count by their differences below this, by their ratios above it."""
+"""Below this, features are compared by their differences, above it by their ratios."""
 _SHRINK = 0.5
 """Weight of the assumption that weeks vary independently from feature to feature."""
 _MIN_BETWEEN = 0.3
-"""Directions in which homes differ by less are left out; in variances between weeks."""
+"""Directions in which the variance between homes is less than this multiple of that between weeks are left
+out."""
 
 
 @dataclass(frozen=True)
 class Row:
     """How many of `trials` new pseudonyms each attacker linked: with noise, without noise, and in a control.
 
-    In the control the homes after the change are not those before it: there is no link, so hits happen by
-    chance only.
+    In the control the homes after the change are not those before it, so hits happen only by chance.
     """
 
     preset: str
@@ -67,7 +67,7 @@ class Row:
 
     @classmethod
     def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
-        """Attack a preset; `populations` are homes by the half hour in W, (homes, 2 DAYS, 48) each."""
+        """Attack a preset; `populations` are homes by the half hour in W, each (homes, 2 DAYS, 48)."""
         terms = config.terms(parsed(preset))
         rng, feature_pairs = np.random.default_rng(seed), []
         counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
@@ -96,7 +96,7 @@ def confirm(homes: int, seed: int) -> list[Row]:
 
 
 def street(homes: int, seed: int, number: int) -> Floats:
-    """Simulate homes over both halves of the time, means of half hours in W: (homes, 2 DAYS, 48)."""
+    """Simulate homes before and after the change, as means of half hours in W: (homes, 2 DAYS, 48)."""
     fleet = Fleet(seed, range(number * homes, (number + 1) * homes))
     days = [day.watts.astype(np.float64) for day in fleet.days(0, 2 * DAYS, _STEP_S)]
     return np.stack(days, axis=1)
@@ -129,7 +129,7 @@ def features(values_w: Floats, terms: Terms) -> tuple[Floats, Floats]:
 
 
 def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
-    """Return features of each week from the first Monday on, or of each month."""
+    """Return the features of each week from the first Monday on, or of each month."""
     homes, count = values_w.shape[:2]
     if terms.length_ms > DAY_MS:
         return values_w
@@ -163,11 +163,11 @@ def attack(old: Floats, new: Floats) -> dict[str, Integers]:
 
 
 def log_ratios(old: Floats, new: Floats) -> Floats:
-    """Return ln P(new, old | one home) / P(new) P(old) of each pair, (new, old), in the model.
+    """Return ln P(new, old | one home) / P(new) P(old) of each pair in the model, (new, old).
 
-    In directions u with between-home variance b for a within-home variance of 1, a pair (x, y) of means
-    has the correlation r = b / (b + 1), and the ratio is that of two correlated normals to two
-    independent ones.
+    In a direction u with between-home variance b and within-home variance 1, a pair (x, y) of means of one
+    home has the correlation r = b / (b + 1), so the ratio is that of the density of correlated normal
+    variables to that of independent ones.
     """
     odd, even = (part.mean(axis=1) for part in (old[:, 0::2], old[:, 1::2]))
     odd, even = odd - odd.mean(axis=0), even - even.mean(axis=0)

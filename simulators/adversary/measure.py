@@ -1,11 +1,10 @@
 """Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
-Half of the draws train the attackers, the other half are attacked; everything follows from one seed. An
-interval misses the truth with a chance of its share of the alarm (Clopper and Pearson; Bonferroni over the
-attackers), so all intervals hold together, that of the worst included, with a chance of 1 - alarm. An area
-under the ROC curve has the interval of Hoeffding for a mean over pairs. Whether a promise is broken is
-decided by separate intervals, so wide that a true promise is called broken with a probability of at most
-`SURE`.
+Half of the draws train the attackers, the other half are attacked; everything follows from one seed.
+Intervals are Clopper and Pearson's, with a Bonferroni correction over the attackers, so all of them,
+including that of the worst attacker, hold together with probability 1 - alarm. An area under the ROC curve
+has Hoeffding's interval for a mean over pairs. Separate, wider intervals decide whether a promise is broken:
+a true promise is called broken with a probability of at most `SURE`.
 """
 
 import math
@@ -30,10 +29,10 @@ _LAST_DIGITS = 1e-9
 
 @dataclass(frozen=True)
 class AttackResult:
-    """The result of one attacker: right in the share `rate` of the trials, in [low, high].
+    """The result of one attacker, right in the share `rate` of the trials, with the interval [low, high].
 
-    With or without an event also `auc`, the area under the ROC curve, in [auc_low, auc_high], and `f1`,
-    the harmonic mean of precision and recall of finding the event.
+    If the question is whether an event happened, also `auc`, the area under the ROC curve, with the interval
+    [auc_low, auc_high], and `f1`, the harmonic mean of precision and recall for the event.
     """
 
     attacker: str
@@ -51,8 +50,8 @@ class Outcome:
     """The results of all attackers on one mechanism.
 
     error_w: the root of the mean square of a slot's error. bound, auc_bound: figures that no attacker exceeds
-    if the promise is kept. odds: the largest observed change of log-odds, relative to the promise. None where
-    there is no promise, or no bound is known.
+    if the promise is kept. odds: the largest observed change of log-odds, relative to the promise. These are
+    None if there is no promise, or no bound is known.
     """
 
     mechanism: str
@@ -71,7 +70,7 @@ class Outcome:
         return max(self.results, key=lambda result: result.rate)
 
     def figures(self) -> dict[str, Any]:
-        """Return the outcome as data for JSON, which has no infinite numbers: they are strings."""
+        """Return the outcome as data for JSON; infinite numbers, which JSON lacks, become strings."""
         odds = str(self.odds) if self.odds is not None and math.isinf(self.odds) else self.odds
         data = {"found" if name == "results" else name: value for name, value in asdict(self).items()}
         return {**data, "odds": odds, "worst": self.worst.attacker}
@@ -82,8 +81,8 @@ def measure(
 ) -> Outcome:
     """Attack `rival` with each of `attackers`, by "name key=value ..", in `trials` trials.
 
-    Raises Unusable for an attacker that cannot be made, or needs something that the mechanism does not
-    have; for no attacker; and for fewer trials than points.
+    Raises Unusable if an attacker cannot be made or needs something that the mechanism lacks, if there is no
+    attacker, or if there are fewer trials than points.
     """
     answers = _ask(scene, rival, attackers, trials, seed)
     error = answers.outputs - scene.points[answers.played].reshape(trials, -1)
@@ -118,7 +117,7 @@ class _Bounds:
         return cls(bound.success(promise, scene), bound.area(promise, scene), odds)
 
     def beaten(self, results: Sequence[AttackResult]) -> bool:
-        """Return whether the odds change by more than promised, or an attacker is surely above its bound."""
+        """Return whether the odds change more than promised, or an attacker is surely above its bound."""
         return (
             (self.odds or 0) > 1 + _LAST_DIGITS
             or any(self.bound is not None and result.low > self.bound for result in results)
@@ -129,7 +128,7 @@ class _Bounds:
 
 
 def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed: int) -> Integers:
-    """Count the trials in which each attacker was right, as `measure` does; raises the same."""
+    """Count the trials in which each attacker is right; raises the errors of `measure`."""
     answers = _ask(scene, rival, attackers, trials, seed)
     labels = scene.labels[answers.played]
     return np.array(
@@ -139,7 +138,7 @@ def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, se
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """The point of each trial, its outputs, (trials, m n), and each attacker's answers, (trials, C)."""
+    """The point of each trial, the outputs, (trials, m n), and each attacker's answers, (trials, C)."""
 
     played: Integers
     outputs: Integers
@@ -148,7 +147,7 @@ class _Answers:
 
 def _ask(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed: int) -> _Answers:
     if trials < len(scene.points) or not attackers:
-        raise Unusable(f"{len(scene.points)} points need as many trials at least, and an attacker")
+        raise Unusable(f"{len(scene.points)} points need at least as many trials, and at least one attacker")
     played = scene.play(trials)
     train, test = (_release(scene, rival, played, seed, part) for part in range(2))
     labelled = train, scene.labels[played]
@@ -157,7 +156,7 @@ def _ask(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed
 
 
 def _release(scene: Scene, rival: Rival, played: Integers, seed: int, part: int) -> Integers:
-    """Release the points that are played, (trials, m n)."""
+    """Release the points of all trials, (trials, m n)."""
     key = np.random.SeedSequence([seed, part]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     windows = scene.points[played]
@@ -166,14 +165,14 @@ def _release(scene: Scene, rival: Rival, played: Integers, seed: int, part: int)
     except (TypeError, ValueError, IndexError) as error:
         raise Unusable(f"{rival.name}: release fails on windows of shape {windows.shape}: {error}") from error
     if noisy.shape != windows.shape:
-        raise Unusable(f"{rival.name}: release must keep the shape {windows.shape}; it gives {noisy.shape}")
+        raise Unusable(f"{rival.name}: release must keep the shape {windows.shape}; it returns {noisy.shape}")
     return noisy.reshape(len(played), -1)
 
 
 def _predict(
     name: str, scene: Scene, rival: Rival, labelled: tuple[Integers, Integers], test: Integers, seed: int
 ) -> Floats:
-    """Train an attacker and let it predict each trial, (trials, C)."""
+    """Train an attacker and return its predictions for each trial, (trials, C)."""
     attacker = make(name, ATTACKERS, seed=seed, random_state=seed)
     try:
         if isinstance(attacker, Informed):
@@ -184,7 +183,7 @@ def _predict(
         raise Unusable(f"{name} cannot attack {rival.name}: {error}") from error
     if probabilities.shape != (len(test), scene.classes) or not np.isfinite(probabilities).all():
         raise Unusable(
-            f"{name} must give a probability for each of {scene.classes} classes, not {probabilities.shape}"
+            f"{name} must return a probability for each of {scene.classes} classes, not {probabilities.shape}"
         )
     return probabilities
 
@@ -211,7 +210,7 @@ def _result(name: str, probabilities: Floats, labels: Integers, alarm: float) ->
 
 
 def area_under_roc(scores: Floats, labels: Integers) -> float:
-    """Return the chance that a trial of class 1 scores higher than one of class 0; ties count half."""
+    """Return the probability that a trial of class 1 scores higher than one of class 0; ties count half."""
     ordered, rank = np.unique(scores, return_inverse=True)
     ones = np.bincount(rank[labels == 1], minlength=len(ordered))
     zeros = np.bincount(rank[labels == 0], minlength=len(ordered))

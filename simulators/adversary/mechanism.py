@@ -6,11 +6,11 @@
 | independent | epsilon | Laplace, scale n/epsilon, independent | epsilon d_inf |
 | per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n times it |
 | telegraf | scale | Laplace of any given scale | none |
-| average | slots | none: the mean of that number of slots, in place of each | none |
+| average | slots | none: each slot is replaced by the mean of that number of slots | none |
 | none | | none | none |
 
-`independent`, `per-reading` and `telegraf` are the same noise with different claims: at equal error the
-attackers have the same success, and only the promise of `independent` holds.
+`independent`, `per-reading` and `telegraf` are the same noise with different claims. At equal error the
+attackers are equally successful, and only the promise of `independent` holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism and its name, claimed to be as private as `promise`; None: without a claim."""
+    """A mechanism and its name, claimed to be as private as `promise`, or None if nothing is claimed."""
 
     name: str
     mechanism: Releases
@@ -39,10 +39,10 @@ class Rival:
 
 @dataclass(frozen=True, init=False)
 class Average:
-    """The mean of `slots` slots in place of each of them, without noise; with one slot nothing changes.
+    """Replaces each of `slots` slots by their mean, without noise; with one slot nothing changes.
 
     Means are rounded to quanta, floor(x + 1/2). An attacker who knows the points knows each output.
-    Raises ValueError for slots that do not divide a window.
+    Raises ValueError if `slots` does not divide a window.
     """
 
     slots: int
@@ -50,18 +50,18 @@ class Average:
 
     def __init__(self, slots: int, n: int) -> None:
         if slots < 1 or n % slots:
-            raise ValueError(f"a mean is over slots that divide a window of {n}, not {slots}")
+            raise ValueError(f"a mean needs a number of slots that divides a window of {n}, not {slots}")
         object.__setattr__(self, "slots", slots)
         object.__setattr__(self, "n", n)
 
     def release(self, windows: ArrayLike, *, bits: Any = None) -> Integers:  # noqa: ARG002
-        """Return the means, `slots` times each, of windows in quanta, (..., n); `bits` are not needed."""
+        """Return the means, each `slots` times, of windows in quanta, (..., n); `bits` is not used."""
         values = np.asarray(windows, np.int64)
         sums = values.reshape(*values.shape[:-1], -1, self.slots).sum(axis=-1)
         return np.repeat((2 * sums + self.slots) // (2 * self.slots), self.slots, axis=-1)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> Floats:
-        """Return 0 where the output is that of the point, else -inf."""
+        """Return 0 for the point's output, else -inf."""
         equal = (np.asarray(outputs) == self.release(point)).all(axis=-1)
         return np.where(equal, 0.0, -np.inf)
 
@@ -77,7 +77,7 @@ class SlotBySlot:
         return self.mechanism.release(windows, bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> Floats:
-        """Return the sum over the slots of the logs of their masses."""
+        """Return the sum of the slots' log masses."""
         masses = np.asarray(self.mechanism.log_mass(outputs, point), np.float64)
         return np.asarray(masses.sum(axis=-1), np.float64)
 
@@ -122,25 +122,24 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     """Make a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
     `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
-    `loss` of a distance, that is its promise, understood under d_inf. A mechanism of single numbers (its
-    `log_mass` has a value for each slot) is applied to each slot, and promises n times its loss. Raises
-    Unusable for an unknown name, for other parameters, and for a mechanism that does not take windows.
+    `loss` of a distance, that is its promise, under d_inf. A mechanism of single numbers (its `log_mass`
+    returns a value for each slot) is applied to each slot, and promises n times its loss. Raises Unusable for
+    an unknown name, unknown parameters, or a mechanism that does not accept windows.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):
         return Rival(text, *mechanism)
     if not hasattr(mechanism, "release"):
-        raise Unusable(f"{text} is no mechanism: it has no release")
+        raise Unusable(f"{text} is not a mechanism: there is no release method")
     if _is_of_numbers(text, mechanism, scene):
         return Rival(text, SlotBySlot(mechanism), _own_promise(mechanism, scene, scene.slots))
     return Rival(text, mechanism, _own_promise(mechanism, scene, 1))
 
 
 def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
-    """Return whether a mechanism is of single numbers, not of windows: it gives a mass for each slot.
+    """Return whether a mechanism is of single numbers: it returns a mass for each slot, not for a window.
 
-    Raises:
-        Unusable: it takes neither.
+    Raises: Unusable: it accepts neither.
     """
     if not hasattr(mechanism, "log_mass"):
         return False
@@ -151,14 +150,14 @@ def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
         raise Unusable(f"{text}: log_mass fails on a window of {scene.slots} slots: {error}") from None
     if masses.shape not in {(1,), (1, scene.slots)}:
         raise Unusable(
-            f"{text}: log_mass must give one number for each window, shape (1,) for 1 window of "
-            f"{scene.slots} slots, or one for each slot; it gives {masses.shape}"
+            f"{text}: log_mass must return one number for each window, shape (1,) for 1 window of "
+            f"{scene.slots} slots, or one for each slot; it returns {masses.shape}"
         )
     return masses.ndim == 2
 
 
 def _own_promise(mechanism: Any, scene: Scene, times: int) -> LInfLaplace | None:
-    """Return a mechanism's own promise, `times` over, as the l_inf mechanism of the same loss."""
+    """Return `times` times a mechanism's own promise, as the l_inf mechanism of the same loss."""
     if not hasattr(mechanism, "loss"):
         return None
     loss = times * Fraction(mechanism.loss(scene.quantum))

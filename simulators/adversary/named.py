@@ -1,4 +1,4 @@
-"""Mechanisms and attackers by name: one of ours, or another as `package.module:Name`, with key=value."""
+"""Mechanisms and attackers by name: ours, or others as `package.module:Name`, with key=value."""
 
 import importlib
 import inspect
@@ -12,15 +12,14 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 class Unusable(ValueError):
-    """A name that cannot be used; the text gives the reason and the alternatives."""
+    """An error: a name cannot be used. The text gives the reason and the alternatives."""
 
 
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
-    """Make the object of "name key=value .." or "package.module:Name key=value ..".
+    """Make the object that "name key=value .." or "package.module:Name key=value .." describes.
 
-    Values are exact strings; integers without a fraction or a point are ints. The object gets those of the
-    `offered` parameters that it has and that the text does not set. Modules are also searched in the current
-    directory.
+    Values are strings, except whole numbers, which are ints. Of the `offered` parameters the object gets
+    those that it has and that the text does not set. Modules are also searched for in the current directory.
 
     Raises:
         Unusable: the name is unknown, its keywords are not key=value, or the object refuses them.

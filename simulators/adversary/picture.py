@@ -1,4 +1,4 @@
-"""The frontier's picture: error across, the worst attacker upwards, the certificate dashed."""
+"""The picture of the frontier: the worst attacker against the error, with dashed certificates."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ _COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#
 """The colours of Okabe and Ito, which colour-blind readers can distinguish."""
 _MARKS = "osx^Dv*"
 _FEW = 0.1
-"""The success of a guess below which the upward axis is logarithmic."""
+"""If the success of guessing is below this, the y-axis is logarithmic."""
 _UNDATED = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
 
 
 def save(points: Sequence[Point], scene: Scene, path: Path) -> None:
-    """Draw the points, a line for each mechanism.
+    """Draw the points, with a line for each mechanism.
 
-    Raises Unusable for a file that is neither a PDF nor a PNG.
+    Raises Unusable if the file is neither a PDF nor a PNG.
     """
     if path.suffix not in _UNDATED:
         raise Unusable(f"a plot is a .pdf or .png, not {path.name}")

@@ -1,13 +1,13 @@
-"""Measure what a register in whole steps tells of a change, by an attacker who has the exact trace.
+"""Measure what a register in whole steps reveals of a change to an attacker who has the exact trace.
 
-A home uses a little more energy, once, or does not. Its register shows whole steps, so the change shifts the
-count for ever, and about every second later slot may differ by a step. The attacker knows the energy that
-the home uses without the change, to the last digit, when the change happens, and the mechanism; a
-likelihood-ratio test on all slots of a month is the best one there is.
+Once, a home uses a little more energy, or it does not. Its register shows whole steps, so the change shifts
+the count for ever, and about every second later slot differs by a step. The attacker knows the mechanism, the
+time of the change and, to the last digit, the energy used without it. The best possible test is a
+likelihood-ratio test on all slots of a month.
 
-The energy is taken at the ends of the slots, where the register is read. The levels that the change costs are
-the sum of epsilon |difference| over all slots: the largest log-odds that an output can show. Beside it stands
-the bound of `meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
+The register is read at the ends of the slots. The levels that the change costs are the sum of epsilon
+|difference| over all slots, the largest log-odds that an output can show. They are compared with the bound of
+`meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from simulators.adversary.scene import Floats, Integers
 DAYS = 30
 SLOT_MIN = 30
 CHANGES_WH = {Fraction(1): Fraction("110.5"), Fraction(10): Fraction(115)}
-"""The change that is looked for, by the step of the register: half a step more than whole steps."""
+"""The change to detect, by the step of the register: an odd number of half steps."""
 _STREAM = """
 source = {{ topic = "meters/{{meter}}/energy", kind = "register", unit = "Wh", dead_band = {step} }}
 window = {{ lateness = "1min" }}
@@ -42,12 +42,13 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Row:
-    """What a register of a step shows of a change: on average over homes, and in the worst home.
+    """What a register with this step reveals of a change, on average over homes and in the worst home.
 
-    `slots` is how many slots differ, `levels` what they cost in all; `bound` bounds the levels. The attacker
-    was right at `rate` (95 %: `low` to `high`); `limit` is the success limit of one slot that moves by the
-    change, `limit_of_month` the one that counts all slots of the month. Where not `confirmed`, the bound or
-    the limit of the month is refuted; a true limit is refuted with a chance of at most `SURE`.
+    `slots` is the number of slots that differ, `levels` their cost in all; `bound` bounds the levels. The
+    attacker was right in the share `rate` of trials (95 %: `low` to `high`). `limit` is the success limit if
+    one slot moves by the change, `limit_of_month` the limit over all slots of the month. If not `confirmed`,
+    the bound or the limit of the month is refuted, which happens to a true limit with a probability of at
+    most `SURE`.
     """
 
     step_wh: str
@@ -65,7 +66,7 @@ class Row:
 
     @classmethod
     def of(cls, step: Fraction, energy_wh: Floats, trials: int, seed: int) -> Self:
-        """Attack a register of one step; `energy_wh` is the use of homes by slot, (homes, slots)."""
+        """Attack a register with one step; `energy_wh` is the energy of homes by slot, (homes, slots)."""
         moved_wh, terms = CHANGES_WH[step], terms_of(step)
         shifts = [shift(home_wh, step, moved_wh) for home_wh in energy_wh]
         levels = [float(terms.level_per_wh * int(np.abs(home_wh).sum())) for home_wh in shifts]
@@ -98,7 +99,7 @@ class Row:
 
 
 def terms_of(step: Fraction) -> Terms:
-    """Return the terms of a register in steps of so many Wh, with the default preset."""
+    """Return the terms for a register in steps of `step_wh`, with the default preset."""
     return config.terms(config.parse(_STREAM.format(step=exact(step))).stream[0])
 
 
@@ -109,7 +110,7 @@ def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return by how many Wh each slot moves, if the first one uses `moved_wh` more: (slots,)."""
+    """Return by how many Wh each slot moves if the first one uses `moved_wh` more: (slots,)."""
     totals_wh = np.cumsum(energy_wh)
     shown, shown_changed = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))
@@ -118,7 +119,7 @@ def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
 
 
 def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
-    """Count the right answers of the likelihood-ratio test, with and without the change in turns."""
+    """Count the right answers of the likelihood-ratio test, alternately with and without the change."""
     quanta = (shift_wh[shift_wh != 0] / float(terms.quantum)).astype(np.int64)
     bits, right = SeededBits(seed), 0
     for first in range(0, trials, _BATCH):
@@ -132,7 +133,7 @@ def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
 
 
 def table(rows: Sequence[Row], homes: str, trials: int, seed: int) -> str:
-    """Format the rows as a Markdown table, with what they mean."""
+    """Format the rows as a Markdown table with a heading."""
     heads = "step", "moved once", "later slots that differ", "levels", "in the worst home", "bound"
     heads_of_guesses = "right in % (95 %)", "limit of one slot", "limit of the month"
     lines = [

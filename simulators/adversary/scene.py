@@ -1,11 +1,11 @@
-"""The question that an attacker answers: which class of load was released with noise?
+"""The question that attackers answer: which class of load was released with noise?
 
-A scene is a set of equally likely points, and the class of each. A point is m windows of n slots, in whole
-quanta; each window is released separately. Three kinds are used:
+A scene is a set of equally likely points, each with a class. A point is m windows of n slots in whole quanta;
+each window is released separately. There are three kinds:
 
 * a library: each class is one point (which of N programmes was it?);
 * with or without: a load, and the same load with an event on it (was the kettle on? was somebody home?);
-* either of them `repeated`: the same window, noised again and again.
+* either of these `repeated`: the same window, released several times with fresh noise.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 class Scene:
     """Points of m windows of n slots, shape (K, m, n), in quanta; `labels`, the class 0 .. C-1 of each.
 
-    `question` is for people; `quantum` is in W. Raises TypeError for points that are not integers,
-    ValueError for another shape, and for missing classes or fewer than two.
+    `question` is the text for people; `quantum` is in W. Raises TypeError if points are not integers, and
+    ValueError for a wrong shape, missing classes, or fewer than two classes.
     """
 
     question: str
@@ -34,11 +34,11 @@ class Scene:
     def __init__(self, question: str, points: ArrayLike, labels: ArrayLike, quantum: Fraction) -> None:
         array, classes = np.asarray(points), np.asarray(labels)
         if array.dtype.kind not in "iu":
-            raise TypeError(f"points are whole quanta: an array of integers, not of {array.dtype}")
+            raise TypeError(f"points must be whole quanta, an array of integers, not of {array.dtype}")
         if array.ndim != 3 or 0 in array.shape or classes.shape != array.shape[:1]:
-            raise ValueError(f"points have shape (K, m, n), not {array.shape}, and a label each")
+            raise ValueError(f"points must have shape (K, m, n), not {array.shape}, with a label for each")
         if len(distinct := np.unique(classes)) < 2 or distinct.tolist() != list(range(len(distinct))):
-            raise ValueError("labels are 0 .. C-1, each of them used, and at least two")
+            raise ValueError("labels must be 0 .. C-1, each of them used, and at least two")
         for name, value in (("points", array.astype(np.int64)), ("labels", classes.astype(np.int64))):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "question", question)
@@ -61,32 +61,32 @@ class Scene:
 
     @property
     def guess(self) -> float:
-        """The success of a guess without data: the share of the largest class."""
+        """The success of guessing without data: the share of the largest class."""
         return float(np.bincount(self.labels).max() / self.labels.size)
 
     @property
     def paired(self) -> bool:
-        """Whether the first half of the points and the second are pairs, number by number."""
+        """Whether the i-th point of the first half and the i-th of the second half form a pair, for all i."""
         half = len(self.points) // 2
         return bool(np.array_equal(self.labels, np.repeat([0, 1], half)))
 
     def distances(self) -> Integers:
-        """Return the d_inf of all pairs of points, window by window, added up, in quanta: (K, K)."""
+        """Return d_inf of all pairs of points, summed over the windows, in quanta: (K, K)."""
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
     def play(self, trials: int) -> Integers:
-        """Return the index of the point that each trial plays: all in turn, each as often as the others."""
+        """Return the index of each trial's point: all points in turn, equally often."""
         return np.arange(trials) % len(self.points)
 
 
 def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int = 1) -> Scene:
-    """Ask which of N signatures it was, shape (N, n) in quanta, when its window is released `times` times."""
+    """Ask which of N signatures, shape (N, n) in quanta, was released `times` times."""
     points = np.asarray(signatures)[:, np.newaxis]
     return Scene(question, np.repeat(points, times, axis=1), np.arange(len(points)), quantum)
 
 
 def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
-    """Ask whether an event happened that moves `loads` by `shift`, both (K, m, n) in quanta."""
+    """Ask whether an event moved `loads` by `shift`, both (K, m, n) in quanta."""
     plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])
     return Scene(question, points, np.repeat([0, 1], len(plain)), quantum)

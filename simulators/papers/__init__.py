@@ -1,4 +1,4 @@
-"""The figures and examples of the three papers in numbers: computed, and compared with the papers' numbers.
+"""The figures and examples of the three papers as tables: computed, and compared with the papers' numbers.
 
 HLM is Holohan, Leith, Mason 2014; CABP is Chatzikokolakis, Andrés, Bordenabe, Palamidessi 2013; PG is
 Pauwels, Gerchinovitz 2016. `ITEMS` maps the name of an item to the function that computes its table.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _compute(module: str, function: str) -> "Table":
-    """Compute an item; its module, which needs scipy, is imported only now."""
+    """Compute an item; its module, which needs scipy, is only imported here."""
     compute: Callable[[], Table] = getattr(import_module(f"simulators.papers.{module}"), function)
     return compute()
 

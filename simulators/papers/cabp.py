@@ -51,9 +51,7 @@ def figure_1() -> Table:
             "so H is not ln 2-private",
         ),
     ]
-    note = (
-        "The printed table is lost in our copy: y2 has 1/2, 1/2 here, which fits every number of the caption."
-    )
+    note = "Our copy lacks the printed table. Here y2 has 1/2, 1/2, which fits every number in the caption."
     return Table(
         "CABP Figure 1: H after f is ln 2-private on a path, H on three answers at distance 1 is not",
         lines,
@@ -62,7 +60,7 @@ def figure_1() -> Table:
 
 
 def figure_2() -> Table:
-    """Compute the normalisers of the four Laplace mechanisms, as density where the figure has a density."""
+    """Compute the normalisers of the four Laplace mechanisms, as densities where the figure has a density."""
     quantum = Fraction(1, 100)
     real, plane, manhattan = Laplace(1, quantum), PlanarLaplace(1, quantum), PlanarManhattan(1, quantum)
     cell = float(quantum)
@@ -76,9 +74,7 @@ def figure_2() -> Table:
         Line("(iv) 0..5, ends", ends, "e^qε/(e^qε+1)", "0.622459"),
         Line("(iv) 0..5, inside", inside, "(e^qε-1)/(e^qε+1)", "0.244919"),
         Line("(iv) 0..5, sum of a row", total, "1", "1.000000"),
-        Line(
-            "(iv) inside, with ε^qε", literal, "", "-0.17", "no probability; our copy of the text has it so"
-        ),
+        Line("(iv) inside, with ε^qε", literal, "", "-0.17", "not a probability, but printed so in our copy"),
     ]
     return Table(
         "CABP Figure 2: the factor λ of four Laplace mechanisms",
@@ -88,7 +84,7 @@ def figure_2() -> Table:
 
 
 def figure_3() -> Table:
-    """Compute alpha of the earliest of dates in 5,000 days under two metrics."""
+    """Compute alpha for the earliest date in 5,000 days under two metrics."""
     lines = []
     for epsilon, delta, hamming, manhattan in (
         ("0.1", "0.05", "149,787", "149.8"),
@@ -106,9 +102,9 @@ def figure_3() -> Table:
             alpha = geometric_alpha(TruncatedGeometric(level / diameter, 1, SPAN_DAYS), "0.05")
             lines.append(Line(f"truncated geometric, ε={epsilon} δ=0.05, {metric}", alpha, "", days))
     return Table(
-        "CABP Figure 3: Laplace noise, the earliest of dates in 5,000 days within α but for a chance of δ",
+        "CABP Figure 3: Laplace noise on the earliest date in 5,000 days; within α with probability 1 - δ",
         lines,
-        "The printed curves are lost in our copy. Under d_h any answer in the span is nearer than α.",
+        "Our copy lacks the printed curves. Under d_h any answer in the span is nearer than α.",
     )
 
 
@@ -123,18 +119,18 @@ def example_1() -> Table:
         Line(f"sensitivity of the earliest date, {metric}", earliest[metric].sensitivity, printed, printed)
         for metric, printed in (("d_h", "5,000"), ("d_1", "1"))
     ]
-    title = "CABP Example 1: registration dates in 5,000 days, of 1,000 users"
+    title = "CABP Example 1: registration dates of 1,000 users in 5,000 days"
     return Table(title, [*lines, *figure_3().lines])
 
 
 def figure_4() -> Table:
-    """Compute the half width that holds a reading of a programme 95 % of the time, under three noises."""
+    """Compute the half width that contains a programme's reading 95 % of the time, under three noises."""
     lines = []
     for epsilon, verified in (("0.1", ("30.0", "899", "316")), ("0.5", ("6.0", "180", "63"))):
         level = Fraction(epsilon)
         noisy = smart_meter(np.zeros(READINGS, np.int64), level, Fraction(1, 100), 0.05, SeededBits(0))
         promise = MetricProduct(Laplace(level, 1), READINGS, "linf").loss(Fraction(1))
-        remark = "the text's ε is of one reading, this of all"
+        remark = "the text's ε is for one reading, this is for all"
         lines.append(
             Line(
                 f"d_∞ level of the paper's noise, ε={epsilon}", promise, epsilon, f"{int(30 * level)}", remark
@@ -143,14 +139,14 @@ def figure_4() -> Table:
         for (name, release), half_width in zip(noisy.items(), verified, strict=True):
             lines.append(Line(f"± of a reading, ε={epsilon}, {name}", release.alpha, "", half_width))
     return Table(
-        "CABP Figure 4: a programme's signature, 30 samples; each within ± at 95 %, in the readings' unit",
+        "CABP Figure 4: a programme's signature of 30 samples; 95 % half widths in the readings' unit",
         lines,
-        '"per reading" is the paper\'s noise; the others keep ε d_∞ for all 30. Printed curves are lost.',
+        '"per reading" is the paper\'s noise; the others keep ε d_∞ for all 30. We lack the printed curves.',
     )
 
 
 def example_2() -> Table:
-    """Return Figure 4's numbers: the example is about that figure."""
+    """Return Figure 4's numbers, since the example is about that figure."""
     return figure_4()._replace(title="CABP Example 2: the signature of a TV programme, as in Figure 4")
 
 
@@ -168,11 +164,11 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
     ("0.3", ((0.06, 0.32, 0.62), "(i-j)²"), ((0.36, 0.37, 0.27), "wrong"), "0.0234"),
     ("0.5", ((0.57, 0.17, 0.26), "|i-j|"), ((0.18, 0.42, 0.40), "wrong"), "0.0416"),
 )
-"""epsilon, two users by prior and loss, and the joint gap."""
+"""Epsilon, two users, each with prior and loss, and the joint gap."""
 
 
 def theorem_9() -> Table:
-    """Compute how much two users of one mechanism lose together above what each could have alone."""
+    """Compute how much more two users lose with one mechanism than each could lose with its own."""
     user_a, user_b = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (
@@ -182,7 +178,7 @@ def theorem_9() -> Table:
         ("0.69", "0.0362"),
         ("1", "0.0924"),
     ):
-        remark = "beyond ln 2, where the theorem says nothing" if epsilon == "1" else ""
+        remark = "beyond ln 2, which the theorem does not cover" if epsilon == "1" else ""
         lines.append(
             Line(f"users A and B, ε={epsilon}", joint_gap([user_a, user_b], epsilon), "", verified, remark)
         )
@@ -195,14 +191,14 @@ def theorem_9() -> Table:
         on_a_line = joint_gap(pair, epsilon, _APART)
         lines.append(Line(f"the same on a line, ε={epsilon}", on_a_line, "0", "0.0000"))
     return Table(
-        "CABP Theorem 9: one row of {0, 1, 2} under d_h, what two users lose by sharing a mechanism",
+        "CABP Theorem 9: one row of {0, 1, 2} under d_h; what two users lose by sharing a mechanism",
         lines,
-        "A has the prior (1, 1, 3)/5 and minds |i-j|, B has (4, 4, 1)/9 and minds (i-j)².",
+        "A has the prior (1, 1, 3)/5 and the loss |i-j|, B has (4, 4, 1)/9 and (i-j)².",
     )
 
 
 def joint_gap(users: list[User], epsilon: str, distances: Floats = _TRIANGLE) -> float:
-    """Return the least loss of both users of one mechanism above the sum of their own least losses."""
+    """Return by how much two users' least joint loss exceeds the sum of their own least losses."""
     level = float(epsilon) * distances
     gap = best_for_all(users, level).bound - sum(best_mechanism(user, level).value for user in users)
-    return max(gap, 0.0)  # a gap of zero is found up to the solver's tolerance
+    return max(gap, 0.0)  # the solver finds a gap of zero only up to its tolerance

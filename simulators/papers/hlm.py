@@ -15,7 +15,7 @@ from meteragent.privacy.optimality import least_maximal_error
 from simulators.papers.table import Line, Table
 
 FINE = 1 << 14
-"""Number of quanta in the diameter of a lattice that approximates the real line: scales agree to four
+"""Number of quanta in the diameter of a lattice that approximates the real line, so that scales agree to four
 digits."""
 
 SCALES: tuple[tuple[str, str, dict[Calibration, str]], ...] = (
@@ -23,7 +23,7 @@ SCALES: tuple[tuple[str, str, dict[Calibration, str]], ...] = (
     ("1", "0.1", {"holohan": "0.9047", "any set": "0.8760", "lattice": "0.8260"}),
     ("1", "0.001", {"holohan": "0.9990", "any set": "0.9986", "lattice": "0.9980"}),
 )
-"""epsilon, delta, and the scale b over the diameter by calibration."""
+"""Epsilon, delta, and for each calibration the scale b over the diameter."""
 
 _FORMULAS: dict[Calibration, str] = {
     "holohan": "1/(ε-ln(1-δ))",
@@ -49,10 +49,10 @@ def example_5() -> Table:
     ]
     for name, quanta, verified in (("real line", FINE, "0.0513"), ("two points", 1, "0.0751")):
         noise = LaplaceSanitisation(Numbers(0, quanta), 1, "0.1")
-        remark = "the paper's noise needs less than the δ it promises"
-        lines.append(Line(f"δ that is needed, ε=1, {name}", noise.smallest_delta, "0.1", verified, remark))
+        remark = "the paper's noise needs less δ than it promises"
+        lines.append(Line(f"δ needed, ε=1, {name}", noise.smallest_delta, "0.1", verified, remark))
     return Table(
-        "HLM Example 5: Laplace noise on a bounded set of numbers, (ε, δ) between any two",
+        "HLM Example 5: Laplace noise on a bounded set of numbers, (ε, δ) for any two",
         lines,
         "In print the first integral has d' for d. The bound is right but not tight.",
     )
@@ -63,7 +63,7 @@ def example_6() -> Table:
     mechanism = Categorical(Categories(Subsets("abc").points), 1)
     unchanged = mechanism.channel.rows[0][0]
     beyond = mechanism.channel.smallest_delta(exp(1))
-    misprint = "print has < in case 4 for ≤"
+    misprint = "in print < for ≤ in case 4"
     return Table(
         "HLM Example 6: sets of 3 hobbies (m = 7), each other set with probability p, ε = 1",
         [
@@ -98,21 +98,21 @@ def example_7() -> Table:
     return Table(
         "HLM Example 7: the least maximal expected error of 8 values, ε = 1",
         lines,
-        "Example 6 attains Theorem 7 under the discrete metric. Theorem 6 can be doubled.",
+        "Example 6 attains Theorem 7's bound under the discrete metric. Theorem 6's bound can be doubled.",
     )
 
 
 def theorem_7() -> Table:
-    """Compute the error around a triangle's corners beside the formula of Theorem 7."""
+    """Compute the error for a triangle's corners beside the formula of Theorem 7."""
     errors = from_the_corners(12)
     centre = float(errors.max(axis=0).min())
-    lines = [Line("error of the centre, always", centre, "", "0.5774")]
+    lines = [Line("error of always answering the centre", centre, "", "0.5774")]
     for epsilon, verified, better in (
         ("0.01", "0.6644", "the centre"),
         ("0.1", "0.6441", "the centre"),
         ("0.5", "0.5481", "the program's mechanism"),
     ):
-        bound, false = finite_floor(2, 1, epsilon), f"print is wrong: {better} errs less"
+        bound, false = finite_floor(2, 1, epsilon), f"print is wrong: {better} has less error"
         lines.append(Line(f"printed bound, ε={epsilon}", bound, "2/(2+e^ε)", verified, false))
     smallest = least_maximal_error(errors, 0.5 * (1 - np.eye(3)))
     lines.append(
@@ -129,7 +129,7 @@ def theorem_7() -> Table:
 
 
 def from_the_corners(steps: int) -> NDArray[np.float64]:
-    """Return the distances of the corners of a triangle with sides of 1 from the points of a grid in it."""
+    """Return the distances from the corners of a triangle with sides of 1 to the points of a grid in it."""
     corners = np.array([[0, 0], [1, 0], [0.5, math.sqrt(3) / 2]])
     shares = [(i, j, steps - i - j) for i in range(steps + 1) for j in range(steps + 1 - i)]
     points = np.array(shares) / steps @ corners

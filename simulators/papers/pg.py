@@ -39,18 +39,18 @@ def example_1() -> Table:
 
 
 def example_2() -> Table:
-    """Compute the chance that a row is released from two neighbours, of which one has it."""
+    """Compute the probability that a row is released from two neighbours, of which one contains it."""
     release = RandomRow(Databases(Categories("ab"), 5))
     chances = [math.exp(release.log_mass(["b"], list(database))[0]) for database in ("aaaaa", "aaaab")]
     lines = [
         Line("P(the row | it is not in the database)", chances[0], "0", "0"),
         Line("P(the row | it is)", chances[1], "1/n", "0.2"),
     ]
-    return Table("PG Example 2: one random row of n = 5 is released; no ε is kept", lines)
+    return Table("PG Example 2: one random row of n = 5 is released; it is private for no ε", lines)
 
 
 def proposition_2() -> Table:
-    """Compute the floor of type I + type II error, and what randomised response attains."""
+    """Compute the floor of type I + type II error, and the sum that randomised response attains."""
     lines = []
     for epsilon, floor, attained in (
         ("0.1", "0.776", "0.950"),
@@ -64,13 +64,15 @@ def proposition_2() -> Table:
             Line(
                 f"type I + type II ≥, ε={epsilon}", error_bounds(epsilon).pauwels, "1-√(ε/2)", floor, remark
             ),
-            Line(f"randomised response, ε={epsilon}", error, "", attained, "no ε-private release has less"),
+            Line(
+                f"randomised response, ε={epsilon}", error, "", attained, "no ε-private release attains less"
+            ),
         ]
-    return Table("PG Proposition 2: the errors of whoever tells two neighbours apart", lines)
+    return Table("PG Proposition 2: the errors of a test that distinguishes two neighbours", lines)
 
 
 def example_3() -> Table:
-    """Compute the bound that the largest error of 10,000 counts keeps 95 % of the time."""
+    """Compute the bound on the largest error of 10,000 counts, 95 % of the time."""
     lines = [Line("ln(10000/0.05)", math.log(NAMES / 0.05), "12.21", "12.2061")]
     for epsilon, printed, limit, bound, exact in (
         (2, "12.21", "12.21", "13", "12"),
@@ -90,12 +92,12 @@ def example_3() -> Table:
             Line(f"exact 95 % quantile, ε={epsilon}", counts.largest_error(0.05), "", exact),
         ]
     return Table(
-        "PG Example 3: 10,000 first names, sensitivity 2: no count is off by more, 95 % of the time", lines
+        "PG Example 3: 10,000 first names, sensitivity 2; no count is off by more 95 % of the time", lines
     )
 
 
 def example_4() -> Table:
-    """Compute the odds of noisy max where a row is replaced: one count falls and another rises."""
+    """Compute the odds of noisy max when a row is replaced, so that one count falls and another rises."""
     false = "print is wrong: above ε = 1"
     equal_share, lower_share = (first_is_largest(lead) for lead in (0, -2))
     distant_odds = math.log(first_is_largest(-20) / first_is_largest(-22))
@@ -105,13 +107,13 @@ def example_4() -> Table:
         Line("P(the first) of counts (0, 2)", lower_share, "", "0.1353"),
         Line("log of the odds", math.log(equal_share / lower_share), "≤ 1", "1.307", false),
         Line("log of the odds, 20 behind", distant_odds, "≤ 1", "1.913", "print is wrong: it tends to 2"),
-        Line("loss of NoisyMax at ε = 1", ours.loss(Fraction(1)), "", "1", "its noise is twice as wide"),
+        Line("loss of NoisyMax at ε = 1", ours.loss(Fraction(1)), "", "1", "with noise twice as wide"),
         Line(
             "the same for counts that only rise",
             ours.monotone_loss(1),
             "",
             "0.5",
-            "half: print is right there",
+            "half, as print says",
         ),
     ]
     return Table("PG Example 4: the largest of two counts with Laplace(1/ε) noise on each, ε = 1", lines)
@@ -120,7 +122,7 @@ def example_4() -> Table:
 def first_is_largest(lead: int, quanta: int = 256) -> float:
     """Return P(u1 + L1 > u2 + L2) for u1 - u2 = `lead` and standard Laplace noise.
 
-    On a lattice of `quanta` to the unit, where a tie counts half; the error is less than 1e-5 of it.
+    Computed on a lattice of `quanta` per unit, with ties counting half; the relative error is below 1e-5.
     """
     z = np.arange(-60 * quanta, 60 * quanta + 1)
     mass = np.exp(Laplace(1, Fraction(1, quanta)).log_mass(z, 0))
@@ -135,7 +137,7 @@ def revenue(price_cents: int) -> int:
 
 
 def example_5() -> Table:
-    """Compute the revenues of four prices, and the exponential mechanism's law on them."""
+    """Compute the revenues at four prices, and the exponential mechanism's probabilities of them."""
     revenues = [revenue(price) for price in PRICES_CENTS]
     law = np.exp(_auction().log_mass(range(4), revenues))
     printed = ("3", "1.01", "3", "0")
@@ -156,11 +158,17 @@ def example_6() -> Table:
     low_revenue = float(law[np.array(revenues) <= 101].sum())
     remark = "above every revenue: useless for three bidders"
     lines = [
-        Line("within of the best, but for e^-1", auction.regret_bound(1), "(2Δ/ε)(t+ln 4)", "14.4", remark),
+        Line(
+            "regret, except with probability e^-1",
+            auction.regret_bound(1),
+            "(2Δ/ε)(t+ln 4)",
+            "14.4",
+            remark,
+        ),
         Line("P(revenue ≤ 1.01)", low_revenue, "", "0.399"),
         Line("its bound", auction.tail_bound(revenues, 101), "#{u≤c}e^(ε(c-max)/2Δ)", "1.000", "vacuous"),
     ]
-    return Table("PG Example 6: how far from the best price, for the bids of Example 5", lines)
+    return Table("PG Example 6: the distance from the best price, for the bids of Example 5", lines)
 
 
 def _auction() -> Exponential:

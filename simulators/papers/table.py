@@ -1,4 +1,4 @@
-"""Tables of numbers: each as computed, as the paper prints it, and as verified earlier."""
+"""Tables of numbers, each as computed, as the paper prints it, and as verified earlier."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -10,9 +10,9 @@ _HEADINGS = ("", "computed", "in print", "verified", "")
 class Line(NamedTuple):
     """One number of an item.
 
-    `value` is computed when the table is made. `printed` is the paper's own number or formula, empty
-    where its text gives none. `verified` is the number as it was verified by hand or by another program;
-    `value` is shown with as many decimals. `remark` says where print is wrong.
+    `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty.
+    `verified` is the number as verified by hand or by another program; `value` is shown with as many
+    decimals. `remark` says what is wrong in print.
     """
 
     name: str
@@ -23,14 +23,14 @@ class Line(NamedTuple):
 
     @property
     def computed(self) -> str:
-        """The value with as many decimals as the verified number, and its separators of thousands."""
+        """The value with the decimals and the thousands separators of the verified number."""
         decimals = len(self.verified.partition(".")[2])
         rounded = Decimal(repr(float(self.value))).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
         return f"{rounded:,}"
 
     @property
     def agrees(self) -> bool:
-        """Whether the value, rounded to the decimals of the verified number, is that number."""
+        """Whether the value, rounded to the decimals of the verified number, equals it."""
         return self.computed == self.verified
 
 
@@ -43,11 +43,11 @@ class Table(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether every number is the verified one."""
+        """Whether every number equals the verified one."""
         return all(line.agrees for line in self.lines)
 
     def text(self) -> str:
-        """Format the table as text with aligned columns; mark each number that is not the verified one."""
+        """Format the table as text with aligned columns; mark numbers that differ from the verified ones."""
         cells = [_HEADINGS, *(_cells(line) for line in self.lines)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         rows = []

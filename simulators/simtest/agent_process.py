@@ -1,4 +1,4 @@
-"""A process of the agent: `meteragent.agent` unchanged, in an environment that a world observes."""
+"""A process of the agent: unchanged code of `meteragent.agent` in an environment that a world observes."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -43,7 +43,7 @@ class ProcessWorld(Protocol):
         """Make the disk of this process."""
 
     def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Make the model that stands beside a core."""
+        """Make the model for a core."""
 
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
@@ -52,7 +52,7 @@ class ProcessWorld(Protocol):
 
 
 class CheckedPipeline(Pipeline):
-    """The core with a model that gets the same messages."""
+    """A core and a model that gets the same messages."""
 
     def __init__(self, world: ProcessWorld, config: settings.Config, stream: Stream, *arguments: Any) -> None:
         super().__init__(stream, *arguments)
@@ -63,7 +63,7 @@ class CheckedPipeline(Pipeline):
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
     ) -> Effects:
-        """Feed the core, and compare the effects with the model's."""
+        """Feed the core, and compare the effects with those of the model."""
         effects = super().feed(batch, now_ms, closing_ms, observer)
         self._world.check_feed(self._model, batch, now_ms, closing_ms, effects)
         return effects
@@ -74,7 +74,7 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
     random = Random(f"pauses {seed}")
 
     def entropy(size: int) -> bytes:
-        """Return bytes that make pauses between connections a 64th of their maximum."""
+        """Return bytes for which pauses between connections are a 64th of their maximum."""
         return random.getrandbits(8 * size - 6).to_bytes(size)
 
     return Environment(
@@ -109,14 +109,14 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
 
 
 def is_device_failure(error: BaseException | None) -> bool:
-    """Return whether an error, or each of a group, comes from the store's device."""
+    """Return whether an error, or each error of a group, comes from the store's device."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_device_failure, error.exceptions))
     return isinstance(error, StoreError)
 
 
 def format_error(error: BaseException | None) -> str:
-    """Format an error, or all of a group, in one line."""
+    """Format an error, or all errors of a group, in one line."""
     if isinstance(error, BaseExceptionGroup):
         return ", ".join(map(format_error, error.exceptions))
     return f"{type(error).__name__}: {error}"

@@ -1,10 +1,10 @@
 """The two brokers, which keep, redeliver, forget, confirm and refuse messages.
 
 The source's broker keeps a mailbox for each client id that has subscribed. Unacknowledged messages are
-redelivered on the next connection before all other messages, in order or not. Every delivery, also of the
-same message, has a new packet id until the ids are used up, so that an id identifies the delivery that an
-acknowledgement is for. The sink's broker confirms messages at once or later, in any order, or not at all
-while it stalls, and accepts a limited number at a time.
+redelivered on the next connection, before all other messages, in order or not. Every delivery, even of the
+same message, has a new packet id until the ids are used up, so an id identifies the delivery that is
+acknowledged. The sink's broker confirms messages at once or later, in any order, or not at all while it
+stalls, and accepts a limited number at a time.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from simulators.simtest.schedule import Network
 
 LAST_ID = 65_535
 INFLIGHT_3_1_1 = 20
-"""The most unacknowledged messages that mosquitto sends if the client sets no limit."""
+"""The number of unacknowledged messages that mosquitto sends if the client sets no limit."""
 
 KEEPALIVE_MAX_S = 2
 """The longest keep-alive with which a silent outage is detected within a schedule."""
@@ -48,11 +48,11 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
 )
 """Payload and counter of messages on the topic of prices that have none."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""Refusals because of a time; where times are not decoded, these messages are readings of 5."""
+"""Refusals because of a time. If times are not decoded, these messages are readings with the value 5."""
 
 
 class Broker:
-    """One side's broker: whether it can be reached, and its connections."""
+    """A broker: whether it can be reached, and its connections."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
@@ -67,7 +67,7 @@ class Broker:
         self._silent: list[Connection] = []
 
     async def connect(self, protocol: asyncio.Protocol) -> Socket:
-        """Connect the agent; while the broker is unreachable, refuse at once or let the agent wait."""
+        """Connect the agent; an unreachable broker refuses at once or lets the agent wait."""
         await asyncio.sleep(WAY_S)
         if not self.reachable.is_set():
             if self.random.random() < 0.5:
@@ -101,14 +101,14 @@ class Broker:
 
     def settle(self) -> None:
         """End all faults."""
-        if self.network.maximum:  # the backlog would not leave in time, one at a time
+        if self.network.maximum:  # one at a time, the backlog would not leave in time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._silent:
             connection.cut()
 
     def end_process(self) -> None:
-        """End the connections of a process that has ended, some without the broker's knowledge."""
+        """End the connections of a process that has ended; the broker does not learn of all of them."""
         for connection in list(self.connections):
             connection.die(silently=self.random.random() < 0.5)
 
@@ -140,7 +140,7 @@ class Broker:
             self.counts["refused connections"] += 1
             connection.send(mqtt.connack(connect.level, reason), Hooks(after=connection.cut))
             return
-        for former in list(self.connections):  # 3.1.4: the same client, back before its end was noticed
+        for former in list(self.connections):  # 3.1.4: the same client is back before its end was noticed
             if former.connect is not None and former.connect.client_id == connect.client_id:
                 former.cut()
         connection.connect = connect
@@ -151,7 +151,7 @@ class Broker:
         self._accept(connection, connect, granted)
 
     def _refusal(self, connect: mqtt.Connect) -> int:
-        """Return the reason for which a connection is refused, or 0."""
+        """Return the reason code with which a connection is refused, or 0."""
         if self.random.random() * 100 < self.network.refuses:
             return mqtt.UNAVAILABLE[connect.level]
         return 0
@@ -226,7 +226,7 @@ class SourceBroker(Broker):
             box.forget()
 
     def shuffle(self) -> None:
-        """Redeliver in another order."""
+        """Redeliver in a different order."""
         for box in self.mailboxes.values():
             messages = [*box.unacknowledged.values(), *box.waiting]
             self.random.shuffle(messages)
@@ -267,7 +267,7 @@ class SourceBroker(Broker):
             case mqtt.Puback(packet_id=packet_id):
                 check(
                     packet_id in box.unacknowledged,
-                    "the agent acknowledges what was not sent on this connection",
+                    "the agent acknowledges a message that was not sent on this connection",
                 )
                 del box.unacknowledged[packet_id]
                 self._hand_over(box)
@@ -275,7 +275,7 @@ class SourceBroker(Broker):
                 raise InvariantViolation("the agent publishes at the source's broker", type(packet).__name__)
 
     def _hand_over(self, box: Mailbox) -> None:
-        """Send waiting messages up to the limit of unacknowledged ones."""
+        """Send waiting messages, up to the limit on unacknowledged ones."""
         connection = box.connection
         if connection is None or connection.connect is None:
             return
@@ -330,9 +330,9 @@ class SinkBroker(Broker):
         if connection not in self._unanswered:
             return
         waiting = self._unanswered[connection]
-        check(packet.packet_id not in waiting, "a packet id is used again before it is answered")
+        check(packet.packet_id not in waiting, "a packet id is reused before it is answered")
         limit = self.network.maximum if connection.level == mqtt.MQTT_5 else 0
-        check(not limit or len(waiting) < limit, "the broker is sent more at once than it takes")
+        check(not limit or len(waiting) < limit, "the broker is sent more messages at once than it accepts")
         waiting[packet.packet_id] = Publication(*packet)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
@@ -351,12 +351,12 @@ class SinkBroker(Broker):
         connection.send(mqtt.puback(packet_id), hooks)
 
     def refuse(self, connection: Connection, packet_id: int) -> None:
-        """Refuse a publication: a quota is exceeded.
+        """Refuse a publication because a quota is exceeded.
 
         A broker of MQTT 3.1.1 can only end the connection.
         """
         if connection.level == mqtt.MQTT_5:
-            self._unanswered.pop(connection)  # it answers nothing after that
+            self._unanswered.pop(connection)  # the broker sends no answer after that
             connection.send(mqtt.puback(packet_id, mqtt.QUOTA_EXCEEDED))
         else:
             connection.cut()

@@ -1,7 +1,7 @@
-"""The store's disk: the files that a crash of the process or of the power leaves, and a device that fails.
+"""The store's disk: the files that a crash or a power cut leaves, and a device that fails.
 
-A store is real SQLite in a folder, in memory where possible. A crash makes a new folder with the files as the
-crash leaves them, and the next process of the agent opens it:
+A store is real SQLite in a folder, in memory if possible. A crash makes a new folder with the files as the
+crash leaves them, and the agent's next process opens that folder:
 
     commit-before   in the middle of a transaction: nothing of it
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of the new content, then
@@ -13,9 +13,9 @@ crash leaves them, and the next process of the agent opens it:
     commit-done     all is done
     open, close     at any line of the store's own code at which its files differ from those before
 
-The files are read when SQLite is about to run COMMIT, and at the checkpoint that follows as a separate step,
-during which the agent continues. The states are therefore those of real files, not of a model. Everything
-that a returned call has synced is always present.
+The files are read when SQLite is about to run COMMIT, and again at the checkpoint that follows, a separate
+step during which the agent continues. The states are therefore those of real files, not of a model.
+Everything that a call has synced before it returned is always present.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ _FILES = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
 _COUNTING = 500
-"""From this part of `commit-torn` on, in thousandths, the WAL is synced and `.gen` is replaced."""
+"""From this point of `commit-torn` on, in thousandths, the WAL is synced and `.gen` is replaced."""
 _ERASING = 400
-"""From this part of `commit-moved` on, in thousandths, the WAL has been moved and is erased."""
+"""From this point of `commit-moved` on, in thousandths, the WAL has been moved and is being erased."""
 _BEFORE_COMMIT = ("commit-before", "commit-torn")
-"""Crashes in which the transaction is not on disk, or in doubt."""
+"""Crashes after which the transaction is not on disk, or in doubt."""
 
 
 def read_files(folder: Path) -> Files:
-    """Read the files of a store; this drops SQLite's locks, which no other process needs."""
+    """Read the files of a store. This drops SQLite's locks, but no other process needs them."""
     return {name: (folder / name).read_bytes() for name in _FILES if (folder / name).exists()}
 
 
@@ -68,51 +68,51 @@ def write_files(files: Files, folder: Path) -> Path:
 
 
 def settle(folder: Path) -> Path:
-    """Make a copied folder valid: write the new inode of its generation file into that file.
+    """Make a copied folder valid: write the inode of its generation file into that file.
 
-    A crash leaves the files in place; the store refuses a copy of them as a restored one.
+    A crash leaves files in place, whereas the store would refuse a copy as restored.
     """
     current, path = generation.read(folder / "db"), folder / "db.gen"
     if current and current.inode is not None:
         with path.open("rb") as file:
             inode = generation.inode_of(file.fileno())
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"inode": inode}))  # in the same inode
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"inode": inode}))  # keeps the inode
     return folder
 
 
 class DiskObserver(Protocol):
-    """The receiver of the disk's reports, which decides when the process dies."""
+    """The observer of a disk, which decides when the process dies."""
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
-        """Begin a transaction; return the crash in which the process dies in it, if it does."""
+        """Begin a transaction; return the crash in which the process dies during it, if any."""
 
     def crash(self, trap: Crash, files: Files) -> None:
-        """End the process by this crash, which leaves these files."""
+        """End the process with this crash, which leaves these files."""
 
     def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function of the store's thread; the process may die in it."""
+        """Run a function of the store's thread, in which the process may die."""
 
     def end_commit(self) -> None:
         """Treat the transaction as committed."""
 
     def fail_commit(self) -> None:
-        """Treat the transaction as failed: whether it is on disk is in doubt."""
+        """Treat the transaction as failed; it may or may not be on disk."""
 
     def cancel_device_failure(self) -> None:
-        """Cancel a failure of the device, whose time has passed."""
+        """Cancel a failure of the device that is no longer due."""
 
     def drop_retired(self) -> None:
-        """Drop rows of retired streams, which have made room."""
+        """Note that rows of retired streams were dropped to make room."""
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Whether the process is still running."""
 
 
 class Disk(StoreThread):
-    """The agent's store thread, without the thread: a commit takes a set time, and the process may die in it.
+    """The agent's store thread, without a thread: a commit takes a set time, in which the process may die.
 
-    `takes_s` is the duration of a commit; `fails` the number of SQLite's steps after which the device fails.
+    `takes_s` is the duration of a commit, `fails` the number of SQLite's steps after which the device fails.
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
@@ -125,7 +125,7 @@ class Disk(StoreThread):
         self._turn = asyncio.Lock()
 
     async def has_space(self) -> bool:
-        """Return whether the store has space; rows of retired streams may be dropped for it."""
+        """Return whether the store has space; rows of retired streams may be dropped to make room."""
         dropped_rows = self._counts["retired_unsent"]
         has_space = await super().has_space()
         if self._counts["retired_unsent"] > dropped_rows:
@@ -133,7 +133,7 @@ class Disk(StoreThread):
         return has_space
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function in turn, one after the other."""
+        """Run a function when all earlier ones have ended."""
         async with self._turn:
             await asyncio.sleep(0)
             self._check_alive()
@@ -142,7 +142,7 @@ class Disk(StoreThread):
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Commit a transaction, in which the process may die; erasing the log is the disk's next step."""
+        """Commit a transaction, in which the process may die; the disk's next step is to erase the log."""
         await self._turn.acquire()
         try:
             cancelled = await self._wait()
@@ -209,7 +209,7 @@ class Disk(StoreThread):
             raise asyncio.CancelledError
 
     def _begin_failing(self) -> None:
-        """Let the device fail once, after the set number of steps."""
+        """Make the device fail once, after the set number of steps."""
         if self.fails is not None:
             steps, failing, observer = count(1), self.fails, self._observer
             self.store.connection.set_progress_handler(
@@ -222,7 +222,7 @@ class Disk(StoreThread):
             self.store.connection.set_progress_handler(None, 0)
 
     def _cut_in_commit(self, trap: Crash, transaction: Callable[[], object]) -> Files:
-        """Return the files as a crash in a transaction leaves them."""
+        """Return the files that a crash during a transaction leaves."""
         folder, shots = self.store.path.parent, dict[str, Files]()
 
         def trace(statement: str) -> None:
@@ -244,7 +244,7 @@ class Disk(StoreThread):
         return self._tear_log(former_files, read_files(folder), trap.part)
 
     def _cut_in_erasing(self, trap: Crash, written_files: Files, moments: Sequence[Moment]) -> Files:
-        """Return the files as a crash leaves them while the WAL is moved and erased."""
+        """Return the files that a crash leaves while the WAL is moved and erased."""
         erased_files = read_files(self.store.path.parent)
         if trap.where != "commit-moved":
             return written_files if trap.where == "commit-written" else erased_files
@@ -257,7 +257,7 @@ class Disk(StoreThread):
     def _tear_log(self, former_files: Files, written_files: Files, part: int) -> Files:
         former_log, log = former_files.get("db-wal", b""), written_files.get("db-wal", b"")
         pairs = enumerate(zip(former_log, log, strict=False))
-        # The common beginning is the synced frames of earlier commits, whose log is not yet erased.
+        # The beginning that both have in common is the synced frames of earlier commits, not yet erased.
         synced = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
         cut = synced + (len(log) - synced) * part // 1000
         rubbish = self._random.randbytes(self._random.randrange(_RUBBISH))
@@ -275,7 +275,7 @@ class Disk(StoreThread):
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:
-    """Run an action; return its result, and the files at each line of the store's code that changed them."""
+    """Run an action; return its result, and the files after each line of store code that changed them."""
     states: list[Files] = []
     previous_files: set[tuple[str, int, int, int]] | None = None
 

@@ -1,4 +1,4 @@
-"""The expected contents of the store: all committed transactions, compared with a store at each start."""
+"""The expected contents of the store: all committed transactions, compared with the store at each start."""
 
 import copy
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Message:
 
 @dataclass
 class ExpectedStore:
-    """The contents of a store, as far as they matter.
+    """The contents of a store that matter to the checks.
 
     `marks` and `states` are by stream and meter, `spent` by meter, start of the day and stream, `rows`
     by id, `prices` by stream. `every_price` has also the prices that the store no longer needs.
@@ -48,7 +48,7 @@ class ExpectedStore:
     floor_ms: int = 0
 
     def copy(self) -> "ExpectedStore":
-        """Return a copy, which changes apart from this one."""
+        """Return an independent copy."""
         twin = copy.copy(self)
         twin.marks, twin.states, twin.spent = dict(self.marks), dict(self.states), dict(self.spent)
         twin.prices, twin.every_price = dict(self.prices), dict(self.every_price)
@@ -80,7 +80,7 @@ class ExpectedStore:
             self.rows[id_].delivered = True
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Compare with a store in these and all expected streams; name the first difference."""
+        """Compare with a store, in these and all expected streams; return the first difference."""
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]}
         streams |= {*self.prices, *(row.stream for row in self.rows.values())}
         for stream in sorted(streams):

@@ -1,4 +1,4 @@
-"""The generator: a schedule from a seed, with every kind of fault in every combination, short to run."""
+"""The generator of schedules from seeds: every kind of fault, in every combination, and short to run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ PRICED = 0.4
 RESUMED = 0.15
 """Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
-"""Values in millionths: edges of rounding, ordinary, negative and impossible ones."""
+"""Values in millionths: at rounding boundaries, ordinary, negative and impossible ones."""
 _PLACES = (
     "commit-before",
     "commit-torn",
@@ -40,10 +40,10 @@ _PLACES = (
 def generate(seed: int) -> Schedule:
     """Draw the schedule of a seed.
 
-    Each addition since the first version has a generator of random numbers of its own, so that the rest
-    of a seed's schedule stays as it was.
+    Each later addition has its own random number generator, so that the rest of a seed's schedule does not
+    change.
     """
-    # The first name of this test; another string would change the schedule of every seed.
+    # The test's first name. Any other string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
     pace = random.choices(list(PACES), [8, 2, 1])[0]
     initial_configuration = _draw_configuration(random, pace)
@@ -80,7 +80,7 @@ def _draw_configuration(random: Random, pace: str) -> Configuration:
 
 _PEAK = "1d^5"
 _PEAK_RADIUS = 200
-"""The radius of streams of which the slots of a day become parts of an hour."""
+"""The radius of streams whose slots of a day become parts of an hour."""
 
 
 def _draw_grid(random: Random, pace: str) -> str:
@@ -117,14 +117,14 @@ def _draw_setting(random: Random, pace: str, name: str) -> Setting:
         keep=random.choice([10_000, 20]),
         version=random.choice([5, 5, 4]),
     )
-    # A function of what is drawn, so that older seeds still draw the same
+    # computed from earlier draws, so that older seeds still draw the same
     is_peak = grid in {"1d", "1d/4"} and setting.radius == _PEAK_RADIUS
-    is_told = kind == "power" or setting.stands == 5  # intervals that divide the part
+    is_told = kind == "power" or setting.stands == 5  # the interval must divide the part
     return replace(setting, grid=_PEAK) if is_peak and is_told else setting
 
 
 def _change_configuration(random: Random, pace: str, former: Configuration) -> Configuration:
-    """Change some settings; now and then add, rename or remove a stream."""
+    """Change some settings; sometimes add, rename or remove a stream."""
     fresh = _draw_configuration(random, pace)
     if random.random() < 0.15:
         return fresh
@@ -158,7 +158,7 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Resume a snapshot now and then, after minutes where windows last seconds: more would be too many."""
+    """Sometimes resume a snapshot; where windows last seconds, only minutes later, to keep them few."""
     if random.random() < RESUMED:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
@@ -196,7 +196,7 @@ def _draw_network(random: Random) -> Network:
 
 
 def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Yield the readings of all meters: irregular, late, early, repeated, corrected, retained."""
+    """Yield all meters' readings, some of them irregular, late, early, repeated, corrected or retained."""
     per_ms = PACES[pace].tick_ms / TICK_LOOP_MS
     for meter in range(1, random.choice([1, 1, 2, 3]) + 1):
         period_ms = random.choice([3, 6, 12]) * TICK_LOOP_MS

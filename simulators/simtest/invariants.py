@@ -1,8 +1,8 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
 The checker receives each feed of the core with its effects, every transaction, and everything that enters or
-leaves the process. It compares them with the model, which gets the same messages. It keeps a record of all
-noise with its slot, of all charges, and of all releases.
+leaves the process. It compares them with the model, which gets the same messages. It records the noise of
+each slot, all charges and all releases.
 """
 
 import json
@@ -32,11 +32,11 @@ _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 
 @dataclass
 class InvariantChecker:
-    """The history of a world, and the checks against it.
+    """The history of a world, and the checks against that history.
 
-    `released`: the intervals in records, by stream and meter. `descriptors`: those on disk, by topic.
-    `queued_until_ms`: the due time of the last row that waited when the core began, by stream and topic.
-    `rows`: the ids of the records in the present store.
+    `released` has the intervals in records, by stream and meter; `descriptors` those on disk, by topic.
+    `queued_until_ms` is when the last row is due that waited when the core began, by stream and topic. `rows`
+    has the ids of the records in the current store.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -51,7 +51,7 @@ class InvariantChecker:
     # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
-        """Begin a core: no record of a topic may leave before the topic's waiting rows."""
+        """Begin a core: no new record of a topic may leave before the rows that already wait."""
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
@@ -65,24 +65,22 @@ class InvariantChecker:
                     opened.peak.resume(window.slots[0].accumulator)
 
     def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], free: Iterable[Any]) -> None:
-        """Check a feed: the core frees the tokens that the model frees (law 7)."""
+        """Check that the core frees the same tokens as the model (law 7)."""
         freed, due_tokens = Counter(map(id, tokens)), Counter(map(id, free))
-        check(
-            not freed - due_tokens, "a reading is acknowledged before all that it says is decided, or twice"
-        )
-        check(not due_tokens - freed, "a reading is not acknowledged though all that it says is decided")
-        check(model.touched <= commit.states.keys(), "a meter has changed and is not written", model.touched)
+        check(not freed - due_tokens, "a reading is acknowledged twice, or before all its time is decided")
+        check(not due_tokens - freed, "a reading is not acknowledged although all its time is decided")
+        check(model.touched <= commit.states.keys(), "a meter has changed but is not written", model.touched)
         if not commit:
-            check(not model.opened and not model.closed, "a window or slot is due, and nothing is committed")
+            check(not model.opened and not model.closed, "a window or slot is due but nothing is committed")
 
     def check_commit(self, model: Model, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
-        """Check a transaction that is on disk, and apply it; an empty one only marks rows delivered."""
+        """Check a transaction that is on disk, and apply it; an empty one only marks rows as delivered."""
         rows = self.expected.rows
         confirmed = all(
             MessageKey(rows[id_].outgoing.topic, rows[id_].outgoing.payload) in self.confirmed
             for id_ in delivered
         )
-        check(confirmed, "a row is marked delivered that nobody has confirmed")
+        check(confirmed, "a row is marked delivered without confirmation")
         if not commit:
             self.expected.apply(commit, delivered)
             return
@@ -100,10 +98,10 @@ class InvariantChecker:
         model.touched.clear()
 
     def _check_marks(self, model: Model, commit: Commit) -> None:
-        """Check law 1: marks rise, and windows open at or after them."""
+        """Check law 1: marks rise, and windows open at or after the mark."""
         for meter, end_ms in commit.marks.items():
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
-            check(end_ms > before_ms, "a mark is lowered or stands", f"{meter} of {commit.stream}")
+            check(end_ms > before_ms, "a mark does not rise", f"{meter} of {commit.stream}")
             check(end_ms == model.marks[meter], "a mark is not the end of the last window", meter)
         for meter, start_ms, terms in model.opened:
             key = Key(commit.stream, meter, start_ms)
@@ -116,18 +114,18 @@ class InvariantChecker:
 
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:
-        """Check law 2: what opens is charged in the same transaction, and nothing else is."""
+        """Check law 2: windows that open are charged in the same transaction, and nothing else is."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for meter, start_ms, terms in model.opened:
             charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
         for meter, _, time_ms, terms in model.redrawn:
             charges[Charge(grid.day(time_ms), terms.epsilon_per_w)][meter] += 1
-        check(charges == commit.charges, "what opens is not what is charged", commit.stream)
+        check(charges == commit.charges, "the charges are not those of the opened windows", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
-        """Check law 3: on disk is noise, dither and energy so far, with the same noise for ever.
+        """Check law 3: the disk holds noise, dither and energy so far, with the same noise for ever.
 
-        A peak's noise is another one after each restart.
+        A peak has new noise after each restart.
         """
         for meter, start_ms, _, _ in model.redrawn:
             self.windows[Key(commit.stream, meter, start_ms)].peak.draws += 1
@@ -140,14 +138,14 @@ class InvariantChecker:
                 clock_ms = state.newest_ms or 0
             for window in state.windows if state is not None else ():
                 key = Key(commit.stream, meter, window.start_ms)
-                check(key in self.windows, "a window is open that never opened", key)
+                check(key in self.windows, "an open window never opened", key)
                 terms = self.windows[key].terms
                 if terms.space is Space.PEAK:
                     self.windows[key].peak.check_state(model.meters[meter], window, key)
                     continue
                 self._check_draws(key, window, clock_ms)
                 for slot_index, accumulator in window.slots:
-                    check(slot_index < window.drawn, "a slot is open that was not drawn", key)
+                    check(slot_index < window.drawn, "an open slot has no noise", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
                     self._check_initial(key, slot_index, accumulator - energy)
 
@@ -163,28 +161,31 @@ class InvariantChecker:
         book.has_news = False
 
     def _check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check that a window has one noise bound, and draws a slot's noise when it begins by the clock."""
+        """Check that a window has one noise bound, and that a slot's noise is drawn when the slot begins."""
         window, drawn = self.windows[key], on_disk.drawn
         has_bound = on_disk.noise_bound is not None
         is_shared = window.terms.metric is Metric.LINF
         is_needed = is_shared and drawn < window.terms.n
-        check(has_bound == is_needed, "a noise bound is kept that nothing needs, or one is missing", key)
+        check(has_bound == is_needed, "a noise bound is missing, or kept without need", key)
         window.noise_bound = on_disk.noise_bound if window.noise_bound is None else window.noise_bound
         check(on_disk.noise_bound in (None, window.noise_bound), "a window has two noise bounds", key)
         starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]
         begun = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else window.terms.n
         check(drawn <= window.terms.n, "more draws than slots from one noise bound", key)
-        # A restart may change a window's clock: the event clock finds slots drawn that the wall clock began.
+        # A restart may change the clock: then the event clock finds slots whose noise the wall clock has
+        # drawn.
         window.drawn, drawn_before = drawn, window.drawn
         check(drawn == max(begun, drawn_before, 1), "a slot is drawn before or after it begins", key)
 
     def _check_initial(self, key: Key, slot_index: int, initial: int) -> None:
-        """Check that a slot began with noise and dither, the same as ever."""
+        """Check that a slot began with noise and dither that never change."""
         window = self.windows[key]
         noise, dither = divmod(initial, window.terms.lattice(slot_index))
         dithered = window.terms.rounding == "dithered"
         check(
-            dithered or not dither, "an accumulator is not its noise and the energy so far", (key, slot_index)
+            dithered or not dither,
+            "an accumulator is not its noise and energy so far",
+            (key, slot_index),
         )
         recorded = window.initial.setdefault(slot_index, initial)
         check(
@@ -197,7 +198,7 @@ class InvariantChecker:
         )
 
     def _check_rounding(self, key: Key, slot: Closed, quanta: int) -> None:
-        """Check a record: floor(A / L), or half-up floor(A / L + 1/2).
+        """Check a record's value, floor(A / L) or, rounded half up, floor(A / L + 1/2).
 
         A is known if it was ever on disk.
         """
@@ -217,28 +218,32 @@ class InvariantChecker:
     def _check_meters(self, model: Model, commit: Commit) -> None:
         """Check that the meters' states on disk are the model's."""
         on_disk = {meter for stream, meter in self.expected.states if stream == commit.stream}
-        check(on_disk == model.meters.keys(), "a meter is missing on disk, or too much")
+        check(on_disk == model.meters.keys(), "the meters on disk are not the model's")
         for name, state in commit.states.items():
             if state is None:
                 continue
             meter = model.meters[name]
-            check(state.integrated_until_ms == meter.covered_ms, "covered is not what is decided", name)
+            check(
+                state.integrated_until_ms == meter.covered_ms,
+                "the integrated time is not the decided time",
+                name,
+            )
             drawn = {window.start_ms: window.drawn for window in state.windows}
             expected_slots = {
                 window.start_ms: {i for i in window.open_slots if i < drawn.get(window.start_ms, 0)}
                 for window in meter.windows
             }
             slots = {window.start_ms: {slot.slot_index for slot in window.slots} for window in state.windows}
-            check(slots == expected_slots, "the open windows and slots are not those that should be", name)
+            check(slots == expected_slots, "the open windows and slots are not the model's", name)
 
     # --- new rows of the outbox ----------------------------------------------------------------
 
     def _check_outgoing(self, model: Model, commit: Commit, last_id: int) -> None:
-        """Check that every slot that closes leaves once, as the exact mean and its noise, when it is due."""
+        """Check that every closed slot leaves once, as the exact mean plus its noise, when it is due."""
         closed = {}
         for slot in model.closed:
             key = Key(commit.stream, slot.meter, slot.window_ms)
-            check(key in self.windows, "a slot closes whose window never opened", key)
+            check(key in self.windows, "a slot closes without an open window", key)
             closed[self.windows[key].public_id, *time_and_band(slot)] = slot
         for id_, row in enumerate(commit.outgoing, last_id + 1):
             if row.retain:
@@ -250,15 +255,15 @@ class InvariantChecker:
             self.rows[message] = id_
             record = json.loads(row.payload, parse_float=Decimal)
             band, draws = record.pop("band", None), record.pop("draws", None)
-            check(list(record) == _FIELDS, "a record has other fields", list(record))
+            check(list(record) == _FIELDS, "a record has unexpected fields", list(record))
             closed_slot = closed.pop((record["meter"], record["t"], band), None)
-            check(closed_slot is not None, "a record leaves that is not due", row.payload)
+            check(closed_slot is not None, "a record leaves before its slot closes", row.payload)
             if closed_slot is not None:
                 self._check_record(model, commit, row, record, closed_slot)
                 opened = self.windows[Key(commit.stream, closed_slot.meter, closed_slot.window_ms)]
                 expected = opened.peak.draws if closed_slot.terms.space is Space.PEAK else None
-                check(draws == expected, "a record states another number of draws", row.payload)
-        check(not closed, "a slot is due and does not leave", list(closed))
+                check(draws == expected, "a record states a wrong number of draws", row.payload)
+        check(not closed, "a slot is due but does not leave", list(closed))
 
     def _check_record(
         self, model: Model, commit: Commit, row: Outgoing, record: dict[str, Any], slot: Closed
@@ -266,12 +271,12 @@ class InvariantChecker:
         key, terms = Key(commit.stream, slot.meter, slot.window_ms), slot.terms
         window = self.windows[key]
         check(slot.slot_index not in window.records, "an interval leaves twice", key)
-        check(row.topic == window.topic, "a record leaves on another topic than its window's", key)
+        check(row.topic == window.topic, "a record leaves on a topic that is not its window's", key)
         window.records[slot.slot_index] = MessageKey(row.topic, row.payload)
         quanta, remainder = divmod(Fraction(record["value"]) * MICRO, terms.quantum_u)
         check(remainder == 0, "a value off the lattice", key)
         self._check_rounding(key, slot, int(quanta))
-        check(record["d"] == descriptor_id(terms), "a record names other terms than its window's", key)
+        check(record["d"] == descriptor_id(terms), "a record names terms that are not its window's", key)
         described = f"{row.topic}/privacy/{record['d']}" in self.descriptors
         check(described, "a record before its descriptor", key)
         self._check_disjoint(key, slot)
@@ -282,7 +287,7 @@ class InvariantChecker:
             )
             due_ms = max(slot.due_ms + delay_ms, due_ms)
         due_ms = max(due_ms, self.queued_until_ms.get((key.stream, row.topic), 0))
-        check(row.due_ms == due_ms, "a record is due at another time than the public schedule says", key)
+        check(row.due_ms == due_ms, "a record is not due at the time of the public schedule", key)
 
     def _check_disjoint(self, key: Key, slot: Closed) -> None:
         """Check law 1: no time of a meter is in two records of a stream."""
@@ -305,23 +310,24 @@ class InvariantChecker:
     ) -> None:
         """Check a publication on a connection, of which `newest_rows` has the newest row by topic.
 
-        Laws 1, 2: the message is on disk byte for byte, with its charge; it is due, and not yet confirmed.
+        By laws 1 and 2 the message is on disk byte for byte, with its charge; it is due and not yet
+        confirmed.
         """
         topic = message.topic
         if retain:
             check(
                 message.payload in self.descriptors.get(topic, ()),
-                "a descriptor leaves that is not on disk",
+                "a descriptor that leaves is not on disk",
                 topic,
             )
             return
-        check(message in self.rows, "something leaves that is not on disk, or not byte for byte", topic)
+        check(message in self.rows, "a message that leaves is not on disk byte for byte", topic)
         id_ = self.rows[message]
         row = self.expected.rows[id_]
-        check(not row.delivered, "a row leaves that the store has marked delivered", topic)
-        check(now_ms is not None, "something leaves without a clock", topic)
+        check(not row.delivered, "a row leaves although it is marked delivered", topic)
+        check(now_ms is not None, "a message leaves without a clock", topic)
         check(
-            now_ms is not None and row.outgoing.due_ms <= now_ms, "something leaves before it is due", topic
+            now_ms is not None and row.outgoing.due_ms <= now_ms, "a message leaves before it is due", topic
         )
         previous = self.expected.rows.get(newest_rows.get(topic, 0))
         check(newest_rows.get(topic) != id_, "a row leaves twice on one connection", topic)
@@ -336,7 +342,7 @@ class InvariantChecker:
     # --- lost stores ---------------------------------------------------------------------------
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin an empty or restored store: windows that were open never close."""
+        """Begin an empty or restored store, in which windows that were open never close."""
         self.expected = expected
         rows = {
             id_: MessageKey(row.outgoing.topic, row.outgoing.payload) for id_, row in expected.rows.items()
@@ -354,7 +360,7 @@ class InvariantChecker:
             window.is_lost |= key not in still_open and not complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Mark rows of other streams as delivered if a store no longer has them."""
+        """Treat rows of retired streams that the store no longer has as delivered."""
         retired = {row.stream for row in self.expected.rows.values()} - streams
         waiting = {
             row.id for stream in retired for row in outbox.pending(store.connection, stream, 2**62, -1)
@@ -365,18 +371,18 @@ class InvariantChecker:
             window.is_lost |= key.stream in retired
 
     def check_complete(self, closed_ms: dict[str, int], streams: set[str], until_ms: int) -> None:
-        """Check at the end that all due slots by wall clocks, and all rows due before `until_ms`, have left.
+        """Check at the end that all due slots by wall clocks, and rows due before `until_ms`, have left.
 
-        `closed_ms` is the time by stream up to which its windows must have closed.
+        `closed_ms` is, for each stream, the time up to which its windows must have closed.
         """
         incomplete = self._incomplete_windows(closed_ms)
-        check(not incomplete, "a slot that must have been released has not been received", incomplete)
+        check(not incomplete, "a slot that was due has not been received", incomplete)
         rows = [row for row in self.expected.rows.values() if row.stream in streams and not row.delivered]
         overdue = [row.outgoing.topic for row in rows if row.outgoing.due_ms < until_ms]
-        check(not overdue, "a row that was due was not delivered", overdue)
+        check(not overdue, "a row that was due has not been delivered", overdue)
 
     def _incomplete_windows(self, closed_ms: dict[str, int]) -> list[Key]:
-        """Return the windows that must have closed by a time, and whose slots have not all been received."""
+        """Return the windows that must have closed by a time, but whose slots have not all been received."""
         incomplete = []
         for key, window in self.windows.items():
             if window.is_lost or key.stream not in closed_ms:

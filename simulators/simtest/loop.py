@@ -1,7 +1,7 @@
 """An event loop in virtual time: it never waits, and runs the same steps in the same order every time.
 
-When nothing is ready, the loop's time becomes that of the next timer. It does no input and no output; work
-for an executor is done at once. Tasks hash by their number, so that sets of them have an order.
+When nothing is ready, the loop's time becomes that of the next timer. The loop does no input or output, and
+work for an executor is done at once. Tasks hash by their number, so that sets of tasks have a fixed order.
 """
 
 import asyncio
@@ -17,14 +17,11 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 5000
-"""Turns of the loop at one moment that show a task in an endless loop; far more than any task needs."""
+"""The number of the loop's turns at one moment that shows an endless loop; far more than any task needs."""
 
 
 class Killed(SystemExit):
-    """The end of the process, as by kill -9.
-
-    A SystemExit, because asyncio lets those out at once.
-    """
+    """Raised to end the process as kill -9 does. It is a SystemExit, which asyncio propagates at once."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -41,8 +38,8 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
-    `execute` does the work of an executor; it raises CancelledError if the process is dead. `connect`
-    makes a connection to a host. Everything must end by `until_s`.
+    `execute` runs the work of an executor, and raises CancelledError if the process is dead. `connect` makes
+    a connection to a host. Everything must end by `until_s`.
     """
 
     def __init__(self) -> None:
@@ -70,10 +67,10 @@ class VirtualLoop(BaseEventLoop):
             self._now_s, self._turns = max(self._now_s, self._scheduled[0].when()), 0
         if self._turns > _TURNS:
             self._turns = 0
-            raise RuntimeError("a task loops, and no time passes")
+            raise RuntimeError("a task loops without time passing")
         if self._now_s > self.until_s:
             self.until_s *= 2
-            raise RuntimeError("the process was stopped and does not end")
+            raise RuntimeError("the process was stopped but does not end")
         return []
 
     def run_in_executor(
@@ -99,11 +96,11 @@ class VirtualLoop(BaseEventLoop):
         return await self.connect(host, protocol), protocol
 
     async def create_unix_server(self, *_: Any, **__: Any) -> Any:
-        """Wait until cancelled: no client asks the agent's health."""
+        """Wait until cancelled, since no client asks for the agent's health."""
         await asyncio.Event().wait()
 
     def end_tasks(self) -> None:
-        """Cancel all tasks until none is left; no time passes."""
+        """Cancel all tasks until none is left, without time passing."""
         while tasks := sorted(asyncio.all_tasks(self), key=hash):
             for task in tasks:
                 task.cancel()
@@ -113,7 +110,7 @@ class VirtualLoop(BaseEventLoop):
                 continue
             for task in tasks:
                 if task.done() and not task.cancelled():
-                    task.exception()  # retrieved, so that asyncio does not log it
+                    task.exception()  # retrieve the exception, so that asyncio does not log it
 
     def _task(self, _: Any, coroutine: Any, **named: Any) -> asyncio.Task[Any]:
         return _Task(next(self._numbers), coroutine, loop=self, **named)
@@ -126,7 +123,7 @@ class VirtualLoop(BaseEventLoop):
 
 
 class Guard(AbstractContextManager[None]):
-    """A block that ends the world at the first InvariantViolation, before the agent can catch it."""
+    """A context that ends the world at the first InvariantViolation, before the agent can catch it."""
 
     def __init__(self, world: Any) -> None:
         self._world = world

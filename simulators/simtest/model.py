@@ -1,10 +1,10 @@
-"""The model: which readings count, for which time, and when that is decided, computed from the definitions.
+"""The model, computed from the definitions: which readings count, for which time, and when that is decided.
 
 It implements sample-and-hold, lateness, first windows, `forget`, budgets and acknowledgements independently
-of the core. Time is divided where held readings begin and cease to apply. For each piece the definition
-determines which reading applies to it (`speaker`), and the time that decides it once the newest time less
-lateness has passed (`deciding_ms`). There are no accumulators: decided time is a list of stretches, each with
-the value that counts.
+of the core. Time is divided into pieces where held readings begin and cease to apply. For each piece the
+definition determines which reading applies (`speaker`), and the time that the newest reading less lateness
+must pass to decide it (`deciding_ms`). There are no accumulators: decided time is a list of stretches, each
+with the value that counts.
 """
 
 from collections import Counter
@@ -21,7 +21,8 @@ from simulators.simtest.prices import PriceBook, PriceMessage
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings may still wait in a broker, no meter is forgotten before the broker would forget it."""
+"""While readings may still wait in a broker, no meter is forgotten before this time, after which the broker
+would have dropped them."""
 
 
 class Arrival(NamedTuple):
@@ -47,7 +48,7 @@ class Held(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Decided time, and the value that counts for it; None in a gap."""
+    """A stretch of decided time, and the value that counts for it; None in a gap."""
 
     start_ms: int
     end_ms: int
@@ -58,8 +59,9 @@ class Stretch(NamedTuple):
 class Meter:
     """One meter of one stream.
 
-    `usual` are the terms of an ordinary window, `next_ms` is the start of its next one (None: forgotten),
-    `standing_ms` the newest reading that is decided, `idle` the number of windows without a reading.
+    `usual` has the terms of an ordinary window; `next_ms` is the start of the next window (None if the meter
+    is forgotten), `standing_ms` the time of the newest decided reading, `idle` the number of windows without
+    a reading.
     """
 
     usual: Terms
@@ -82,7 +84,7 @@ class Meter:
 
     @property
     def rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's, if they still mean the same."""
+        """The terms by which readings count: the oldest open window's, if readings still mean the same."""
         oldest = self.windows[0].terms if self.windows else self.usual
         return oldest if meaning(oldest) == meaning(self.usual) else self.usual
 
@@ -96,7 +98,7 @@ class Meter:
         return following if following is not None and following - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that decides a moment once passed by `lateness`; None: its slot's close."""
+        """Return the time that decides a moment once passed by `lateness`; None if the close does."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -141,7 +143,7 @@ class Meter:
         return [self.readings.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
-        """Decide the time that the newest reading has passed by `lateness`, up to the clock."""
+        """Decide all time up to the newest reading less `lateness`, or up to the clock."""
         frontier_ms = min((self.newest_ms or 0) - self.rules.lateness_ms, clock_ms)
         until_ms: int | None = self.covered_ms
         decided_ms = self.covered_ms
@@ -158,7 +160,7 @@ class Meter:
     def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held.
 
-        With `stamped` its time is that of its arrival, so it is newer than all readings before it.
+        With `stamped` its time is the time of arrival, so it is newer than all earlier readings.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
@@ -191,12 +193,12 @@ class Meter:
 
 
 def meaning(terms: Terms) -> tuple[Any, ...]:
-    """Return the facts that determine the meaning of a reading: kind, unit and interval."""
+    """Return what determines the meaning of a reading: kind, unit and interval."""
     return terms.kind, terms.unit, terms.interval_ms
 
 
 class Model:
-    """All meters of one stream in one process of the agent.
+    """All meters of one stream, in one process of the agent.
 
     `opened`, `closed` and `touched` (meters whose state has changed) grow until the checker clears them.
     `exceeds` says whether the budget forbids a window of a meter, and charges it if not.
@@ -238,7 +240,7 @@ class Model:
         self.meters[name] = meter
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
-        """Take a batch and let time pass; return the tokens to acknowledge, in any order."""
+        """Process a batch and let time pass; return the tokens to acknowledge, in any order."""
         catching_up = closing_ms < now_ms
         free: list[Any] = self._take_prices(batch, now_ms)
         readings = [arrival for arrival in batch if arrival.prices is None]
@@ -258,7 +260,7 @@ class Model:
         return [token for prices, token in messages if prices is not None]
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Drop readings that a later reading of the same meter follows at the same time of arrival."""
+        """Drop readings if another reading of the same meter follows at the same time of arrival."""
         if not self.stream.stamped:
             return list(batch)
         counting = []
@@ -319,7 +321,7 @@ class Model:
             self.outcomes["forgotten"] += 1
 
     def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
-        """Charge the noise of peaks of which the first part since a restart is over."""
+        """Charge the noise of peaks when their first part since a restart is over."""
         time_ms = meter.covered_ms - 1
         for window in meter.windows:
             if window.needs_noise(before_ms, meter.covered_ms):

@@ -1,6 +1,6 @@
-"""The broker's side of MQTT in bytes: parse the packets of clients, and build those of brokers.
+"""The broker's side of MQTT: parse the packets of clients, and build those of brokers.
 
-It is written from the standards (3.1.1 and 5.0, whose sections have the same numbers), and independent of
+It is written from the standards (3.1.1 and 5.0, whose sections have the same numbers), independently of
 `meteragent.mqtt`, whose client it serves. It uses neither sockets nor clocks.
 """
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 MQTT_3, MQTT_5 = 4, 5
 UNAVAILABLE = {MQTT_3: 3, MQTT_5: 0x88}
 UNSUPPORTED = {MQTT_3: 1, MQTT_5: 0x84}
-"""Reasons of CONNACK: the broker is not available; it does not speak this version."""
+"""Reason codes of CONNACK: the broker is unavailable; it does not support this version."""
 QUOTA_EXCEEDED = 0x97
 PINGRESP = b"\xd0\x00"
 
@@ -19,7 +19,7 @@ alive."""
 
 
 class Malformed(Exception):
-    """A packet that the standard forbids a client."""
+    """An error: the standard forbids clients to send this packet."""
 
 
 class Connect(NamedTuple):
@@ -67,14 +67,14 @@ Packet = Connect | Publish | Puback | Subscribe | Ping | Disconnect
 
 
 class Reader:
-    """A reader of the packets of one connection, which come in pieces of any size."""
+    """A reader of one connection's packets, which arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._buffer = b""
         self._level = 0
 
     def read(self, data: bytes) -> list[tuple[Packet, int]]:
-        """Return the packets that end in this piece, each with its end there.
+        """Return the packets that end in this piece, each with the position of its end.
 
         Raises Malformed.
         """
@@ -117,7 +117,7 @@ class Reader:
                 self._skip_properties(fields)
                 topic_filter = fields.text()
                 if fields.integer(1) != 1:
-                    raise Malformed("a subscription at another QoS than 1")
+                    raise Malformed("a subscription at a QoS other than 1")
                 return Subscribe(packet_id, topic_filter)
             case 0xC0:
                 return Ping()
@@ -164,7 +164,7 @@ class _Fields:
 
 
 def _header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return the begin and the end of a packet's fields, or None while its header is incomplete (2.2)."""
+    """Return the beginning and the end of a packet's fields, or None while its header is incomplete (2.2)."""
     value = 0
     for place, digit in enumerate(data[offset + 1 : offset + 5]):
         value |= (digit & 0x7F) << 7 * place
@@ -183,7 +183,7 @@ def _packet_id(fields: _Fields) -> int:
 
 def _connect(fields: _Fields) -> Connect:
     if fields.text() != "MQTT":
-        raise Malformed("another protocol than MQTT")
+        raise Malformed("a protocol other than MQTT")
     level, flags, keepalive_s = fields.integer(1), fields.integer(1), fields.integer(2)
     properties: dict[int, int] = {}
     if level == MQTT_5:
@@ -192,7 +192,7 @@ def _connect(fields: _Fields) -> Connect:
             identifier = property_fields.integer(1)
             properties[identifier] = property_fields.integer(_SIZES[identifier])
     if flags & ~0x02:
-        raise Malformed("a will or credentials that nobody has configured")
+        raise Malformed("a will or credentials that are not configured")
     client_id = fields.text()
     expiry_s = properties.get(0x11, 0) if level == MQTT_5 else None
     return Connect(level, client_id, bool(flags & 2), keepalive_s, expiry_s, properties.get(0x21))
@@ -212,7 +212,7 @@ def connack(
 
 
 def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) -> bytes:
-    """Return a PUBLISH (3.3), at QoS 0 if the packet id is 0; flags: 1 retained, 8 sent before."""
+    """Return a PUBLISH (3.3), at QoS 0 if the packet id is 0; flags: 1 retained, 8 duplicate."""
     name = topic.encode()
     number = packet_id.to_bytes(2) if packet_id else b""
     first_byte = 0x30 | flags | (2 if packet_id else 0)
@@ -220,7 +220,7 @@ def publish(level: int, packet_id: int, topic: str, payload: bytes, flags: int) 
 
 
 def puback(packet_id: int, reason: int = 0) -> bytes:
-    """Return a PUBACK (3.4); only MQTT 5's has a reason."""
+    """Return a PUBACK (3.4), with a reason code in MQTT 5 only."""
     return _packet(0x40, packet_id.to_bytes(2), bytes((reason,)) if reason else b"")
 
 

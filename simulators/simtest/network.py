@@ -1,9 +1,9 @@
-"""The network: connections of bytes between the agent and two brokers, in virtual time.
+"""The network: byte streams between the agent and two brokers, in virtual time.
 
 The agent's event loop makes a connection (`Broker.connect`), and its MQTT client writes to the connection's
 `Socket`. Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
-cut, even in the middle of a packet. Bytes that a process has passed to its system still leave when the
-process dies; whether the broker learns of its death at once is random.
+cut, even in the middle of a packet. Bytes that a process has handed to its operating system still leave when
+the process dies. It is random whether the broker learns of the death at once.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from simulators.simtest import mqtt_server as mqtt
 from simulators.simtest.schedule import Network
 
 WAY_S = 0.002
-"""Time that a byte is on its way."""
+"""The time that a byte takes."""
 _PIECE_S = 0.0005
-"""Time between pieces of one write."""
+"""The time between pieces of one write."""
 _GRACE = 1.5
-"""Keep-alives for which a client may be silent (3.1.2.10)."""
+"""The number of keep-alives for which a client may be silent (3.1.2.10)."""
 
 
 def _nothing() -> None:
@@ -40,21 +40,21 @@ class Publication(NamedTuple):
 
 
 class Observer(Protocol):
-    """The observer of everything that enters or leaves the process, which may end the process there."""
+    """The observer of everything that enters or leaves the process; it may end the process at that moment."""
 
     @property
     def guard(self) -> AbstractContextManager[None]:
-        """A block that ends the world at an InvariantViolation."""
+        """A context that ends the world at an InvariantViolation."""
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Whether the process is still running."""
 
     def on_subscribe(self, client_id: str) -> None:
         """Note that a subscription is confirmed."""
 
     def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check acknowledgements by the agent; return how many still leave before it dies."""
+        """Check the agent's acknowledgements; return how many of them leave before it dies."""
 
     def after_acknowledge(self) -> None:
         """Note that the acknowledgements have left."""
@@ -73,7 +73,7 @@ class Observer(Protocol):
 
 
 class Peer(Protocol):
-    """The broker at the other end, as a connection needs it."""
+    """What a connection needs of the broker at the other end."""
 
     loop: asyncio.AbstractEventLoop
     observer: Observer
@@ -98,7 +98,7 @@ _NO_HOOKS = Hooks()
 
 
 class Piece(NamedTuple):
-    """Bytes that arrive together, and the ends of packets in them with their hooks."""
+    """Bytes that arrive together, with the ends of the packets in them and their hooks."""
 
     data: bytes
     ends: list[tuple[int, Hooks]]
@@ -107,8 +107,8 @@ class Piece(NamedTuple):
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    A write is cut at a place that depends on chance and on the number of its packets, not on its size. The
-    size depends on the measured values, but the choice of the packets that arrive must not (law 4).
+    A write is cut at a random place, chosen by its number of packets and not by its size. The size depends on
+    measured values, and the choice of the packets that arrive must not (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:
@@ -121,7 +121,7 @@ class Pipe:
         self._open = True
 
     def send(self, packet: bytes, hooks: Hooks = _NO_HOOKS) -> None:
-        """Send a packet, or the beginning of one; those of one turn of the loop leave together."""
+        """Send a packet, or the beginning of one; all packets of one turn of the loop leave together."""
         if not self._outgoing:
             self._loop.call_soon(self._leave)
         self._outgoing.append((packet, hooks))
@@ -143,7 +143,7 @@ class Pipe:
             self._loop.call_later(WAY_S + number * _PIECE_S, self._arrive)
 
     def _cut_point(self, ends: list[int]) -> int:
-        """Draw a place in a packet: any packet, and anywhere in it."""
+        """Draw a position: a packet, and a place in it."""
         packet = int(self._random.random() * (len(ends) - 1))
         return ends[packet] + int(self._random.random() * (ends[packet + 1] - ends[packet]))
 
@@ -153,7 +153,7 @@ class Pipe:
             self._deliver(piece.data, [hooks for _, hooks in piece.ends])
 
     def cut(self) -> None:
-        """Lose the bytes on their way, except perhaps the beginning of the next piece."""
+        """Lose the bytes that are on their way, except perhaps the beginning of the next piece."""
         begins = self._random.random() < 0.5
         if self._open and self._pieces and begins:
             data, ends = self._pieces.popleft()
@@ -174,7 +174,7 @@ class Socket(asyncio.Transport):
         self._connection = connection
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
-        """Pass bytes to the system."""
+        """Hand bytes to the operating system."""
         self._connection.write(bytes(data))
 
     def is_closing(self) -> bool:
@@ -182,7 +182,7 @@ class Socket(asyncio.Transport):
         return self._connection.closed
 
     def close(self) -> None:
-        """Close the connection; bytes that were written still leave."""
+        """Close the connection; bytes already written still leave."""
         self._connection.close()
 
     def abort(self) -> None:
@@ -201,7 +201,7 @@ class Socket(asyncio.Transport):
 class Connection:
     """A connection between the agent and a broker.
 
-    `newest_rows` has the id of the newest row that has left on the connection, by topic. While `_is_silent`,
+    `newest_rows` has the id of the newest row that left on the connection, by topic. While `_is_silent`,
     nothing arrives on either side, and neither end learns of the loss.
     """
 
@@ -222,18 +222,18 @@ class Connection:
 
     @property
     def level(self) -> int:
-        """The version of MQTT that the client speaks."""
+        """The MQTT version that the client speaks."""
         return mqtt.MQTT_5 if self.connect is None else self.connect.level
 
     # --- the agent's end -----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Pass bytes to the system; the process may die before, between and after the packets in them."""
+        """Hand bytes to the operating system; the process may die before, between or after their packets."""
         observer = self._peer.observer
         if self.closed or not observer.alive:
             return
         with observer.guard:
-            packets = _parse(self._leaving, data, "the agent sends what MQTT forbids")
+            packets = _parse(self._leaving, data, "the agent sends a packet that MQTT forbids")
         progress = _Progress()
         try:
             self._observe(packets, progress)
@@ -248,7 +248,7 @@ class Connection:
         if acks := [(packet.packet_id, end) for packet, end in packets if isinstance(packet, mqtt.Puback)]:
             leave = observer.on_acknowledge([packet_id for packet_id, _ in acks])
             progress.end = acks[leave - 1][1] if leave else 0
-            progress.end += leave < len(acks)  # one byte of the next acknowledgement leaves, too
+            progress.end += leave < len(acks)  # one byte of the next acknowledgement also leaves
             observer.after_acknowledge()
         for packet, end in packets:
             if isinstance(packet, mqtt.Publish):
@@ -257,7 +257,7 @@ class Connection:
                 observer.after_publish()
 
     def read(self, *, reading: bool) -> None:
-        """Deliver arriving bytes, or keep them until reading is resumed."""
+        """Deliver bytes that arrive, or keep them until reading resumes."""
         self._reading = reading
         if reading:
             self._peer.loop.call_soon(self._hand_over_unread)
@@ -284,7 +284,7 @@ class Connection:
             hooks.after()
 
     def close(self, error: Exception | None = None) -> None:
-        """Close the agent's end, which stops reading; the broker learns of it."""
+        """Close the agent's end and stop reading; the broker learns of it."""
         if not self.closed:
             self.closed = True
             self._to_agent.close()
@@ -306,7 +306,7 @@ class Connection:
         self._to_agent.send(packet, hooks)
 
     def _reach_broker(self, data: bytes, hooks: list[Hooks]) -> None:
-        del hooks  # only packets to the agent have any
+        del hooks  # only packets to the agent have hooks
         peer = self._peer
         if self._is_silent:
             return
@@ -314,7 +314,7 @@ class Connection:
         with peer.observer.guard:
             is_late = 0 < _GRACE * self.keepalive_s < silence_s
             check(self.closed or not is_late, "the agent does not keep its connection alive")
-            for packet, _ in _parse(self._arriving, data, "a broker is sent what MQTT forbids"):
+            for packet, _ in _parse(self._arriving, data, "a broker is sent a packet that MQTT forbids"):
                 peer.take(self, packet)
 
     def cut(self) -> None:
@@ -325,12 +325,12 @@ class Connection:
         self.close(ConnectionResetError("cut"))
 
     def lose(self) -> None:
-        """Lose the connection silently: nothing arrives any more, and neither end learns of it."""
+        """Lose the connection silently: nothing arrives from now on, and neither end learns of it."""
         self._is_silent = True
 
 
 class _Progress:
-    """The number of bytes of a write that the system has accepted."""
+    """The number of bytes of a write that the operating system has accepted."""
 
     end = 0
 

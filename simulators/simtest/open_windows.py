@@ -1,4 +1,4 @@
-"""The windows of the model that are open, and the slots that it closes."""
+"""The open windows of the model, and the slots that it closes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from meteragent.domain.terms import Terms
 
 
 class Closed(NamedTuple):
-    """A closed slot: its energy in an accumulator's units, without noise, and when it fell due.
+    """A closed slot: its energy without noise, in an accumulator's units, and the time at which it fell due.
 
     `energy` is None for a peak if no part of its window has ended since the restart.
     """
@@ -26,8 +26,8 @@ class Closed(NamedTuple):
 class Open:
     """An open window, and the indices of its slots that have not closed.
 
-    For a peak, `from_ms` is the time from which parts count that the process has seen, and `is_drawn`
-    whether it has drawn noise; `is_first`: the process opened the window.
+    For a peak, parts count if they begin at or after `from_ms`, when the process began to see them;
+    `is_drawn` is whether it has drawn noise, and `is_first` whether it opened the window itself.
     """
 
     start_ms: int
@@ -39,11 +39,11 @@ class Open:
 
     @property
     def is_peak(self) -> bool:
-        """Whether the largest mean of a part is released."""
+        """Whether the window releases the largest mean of a part."""
         return self.terms.space is Space.PEAK
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the start of the part that contains a time of a peak's window; otherwise the time."""
+        """Return the start of a peak's part that contains a time; in other windows, the time itself."""
         if not self.is_peak or not self.start_ms <= time_ms < self.start_ms + self.terms.length_ms:
             return time_ms
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
@@ -65,24 +65,24 @@ class Open:
     # --- peaks ---------------------------------------------------------------------------------
 
     def resume(self, covered_ms: int) -> None:
-        """Begin a process, which has no noise yet; only parts from `covered_ms` on count in it."""
+        """Begin a process, which has no noise yet; only parts from `covered_ms` on count for it."""
         self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
 
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
-        """Return whether a part has ended between two times, and the process has no noise for it."""
+        """Return whether a part has ended between two times without noise from this process."""
         over_ms = self.end_of_parts_ms(covered_ms)
         return self.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
 
     def charge(self, covered_ms: int, *, exceeds: bool) -> None:
-        """Draw noise for the parts that are over; if the budget forbids it they do not count."""
+        """Draw noise for the parts that are over; if the budget forbids it, they do not count."""
         self.is_drawn = not exceeds
         if exceeds:
             self.from_ms = self.end_of_parts_ms(covered_ms)
 
     def largest(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
-        """Return the largest energy of a part that is over, since the restart; None without noise.
+        """Return the largest energy of a part that has ended since the restart; None without noise.
 
-        `energy` computes that of a slot from the start and the terms of its window.
+        `energy` computes the energy of a slot from the start and the terms of its window.
         """
         if not self.is_drawn:
             return None

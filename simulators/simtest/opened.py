@@ -1,4 +1,4 @@
-"""What the invariants remember of windows that were opened, and of messages that left."""
+"""The data that the invariants keep on opened windows and on messages that left."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,8 +26,9 @@ class Key(NamedTuple):
 class Window:
     """A window that was opened, with its noise and records so far.
 
-    `public_id` is the meter's public name, `initial` each slot's accumulator without energy: noise and
-    dither. `is_lost`: its store was lost or restored, or its stream retired, before all slots closed.
+    `public_id` is the meter's public name; `initial` is each slot's accumulator without energy, which is
+    noise and dither. `is_lost` is whether the store was lost or restored, or the stream retired, before all
+    slots closed.
     """
 
     terms: Terms

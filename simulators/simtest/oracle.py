@@ -1,8 +1,7 @@
 """The oracle of a world: a model for each core, and the state of each model at the last commit.
 
-The world reports all events, and the oracle raises InvariantViolation when one violates an invariant. When a
-crash destroys state of the agent, the oracle discards it too: after a crash each model is as of the last
-commit.
+The world reports all events, and the oracle raises InvariantViolation when an event violates an invariant.
+When a crash destroys state of the agent, the oracle discards it too: each model returns to the last commit.
 """
 
 from collections import Counter
@@ -76,11 +75,11 @@ class ProcessRecord:
     acknowledgeable  packet ids that the process may acknowledge
     uncommitted      packet ids by stream that the process may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
-    confirmed        messages whose arrival the agent was told
+    confirmed messages of whose arrival the agent knows
     orderly          whether it ended in an orderly way
-    counts_at_open   its counters when it opened the store; after a jump of the clock it opens it again
+    counts_at_open its counters when it opened the store, which it does again after a jump of the clock
     early            number of acknowledgements before their commit
-    clock_known_s    loop time from which on it knows that its clock is synchronised
+    clock_known_s loop time from which it knows that its clock is synchronised
     """
 
     started_ms: int
@@ -116,7 +115,7 @@ class Oracle:
     # --- starts --------------------------------------------------------------------------------
 
     def begin(self, started_ms: int, counts: Counts, store: Store, streams: set[str]) -> None:
-        """Begin a process over a store that must hold all that was committed, and nothing else."""
+        """Begin a process with a store that must hold all commits, and nothing else."""
         self.settle(store, streams)
         self.check_marked()
         expected = self.checker.expected
@@ -131,24 +130,24 @@ class Oracle:
             self._charges[meter, day_ms] += spending.epsilon_per_w  # type: ignore[assignment]
 
     def settle(self, store: Store, streams: set[str]) -> None:
-        """Check that a store holds every commit; a commit in doubt is there as a whole or not at all."""
+        """Check that a store holds every commit; a commit in doubt may be missing, but only as a whole."""
         expected = self.checker.expected
         difference = expected.difference(store, streams)
         if difference and self.in_doubt is not None:
             self._apply_commit(self.in_doubt)
             difference = expected.difference(store, streams)
-        check(not difference, "the store does not hold what was committed", difference)
+        check(not difference, "the store does not hold the commits", difference)
         self.in_doubt = None
 
     def check_marked(self) -> None:
-        """Check that after an orderly stop no record waits whose arrival the agent was told.
+        """Check that after an orderly stop no record waits that the agent knows was delivered.
 
-        Descriptors are exempt: they are sent on every connection, also while their rows wait.
+        Descriptors are exempt, because they are sent on every connection, even while their rows wait.
         """
         rows = [row.outgoing for row in self.checker.expected.rows.values() if not row.delivered]
         waiting = {MessageKey(row.topic, row.payload) for row in rows if not row.retain}
         unmarked = waiting & self.process.confirmed if self.process.orderly else ()
-        check(not unmarked, "what was confirmed before an orderly stop is not marked", unmarked)
+        check(not unmarked, "a record confirmed before an orderly stop is not marked", unmarked)
 
     def safe_ms(self) -> int:
         """Return a time at or after the end of every interval that was opened or released."""
@@ -156,35 +155,38 @@ class Oracle:
         return max([0, *ends_ms, *self.checker.expected.marks.values()])
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
-        """Drop the unsent rows of retired streams, which have made room, and nothing else."""
+        """Drop the unsent rows of retired streams, and nothing else, to make room."""
         self.checker.drop_retired(store, streams)
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin a store that replaces the former one: no open window continues."""
+        """Begin a store that replaces the previous one, so that no open window continues."""
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
-        check(max(ends_ms, default=0) <= expected.floor_ms, "a new store may open what the lost one released")
+        check(
+            max(ends_ms, default=0) <= expected.floor_ms,
+            "a new store may open what the lost one released",
+        )
         self.checker.replace_store(expected)
         self.in_doubt = None
         self._saved_meters.clear()
 
     def resume_copy(self, path: Path, restore: Callable[[], None], now_ms: int, streams: set[str]) -> None:
-        """Restore a store that may be a copy: nothing that has left or is open continues.
+        """Restore a store that may be a copy, so that no open window continues.
 
-        All of the public schedule until now may have left, so no window may open before now.
+        Everything in the public schedule until now may have left, so no window may open before now.
         """
         with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
             self.settle(store, streams)
         restore()
         with Store.open(path, now_ms=now_ms, recovery_floor_ms=None) as store:
             floor_ms = store.floor_ms
-        check(floor_ms >= now_ms, "a resumed copy may open what may have left")
+        check(floor_ms >= now_ms, "a resumed copy may open windows that may have left")
         expected = self.checker.expected.copy()
         expected.floor_ms, expected.states = floor_ms, {}
         expected.marks = {key: max(end_ms, floor_ms) for key, end_ms in expected.marks.items()}
         self.replace_store(expected)
 
     def restore(self, spec: StreamSpec, limit: Fraction | None) -> Model:
-        """Return a stream's model as its last commit left it."""
+        """Return a stream's model as of its last commit."""
         expected, name = self.checker.expected, spec.name
         self.checker.begin(name)
         marks = {meter: end_ms for (stream, meter), end_ms in expected.marks.items() if stream == name}
@@ -198,7 +200,7 @@ class Oracle:
 
     def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
         def exceeds(meter: str, start_ms: int, epsilon: Fraction) -> bool:
-            """Return whether a window exceeds the limit; charge it otherwise."""
+            """Return whether a window exceeds the limit; if not, charge it."""
             key = meter, floor(start_ms, DAY_MS)
             if limit is not None and self._charges[key] + epsilon > limit:
                 return True
@@ -235,23 +237,26 @@ class Oracle:
         return Arrival(meaning.meter, time_ms, meaning.value_u, refused, message.received_ms, message.token)
 
     def _check_catch_up(self, model: Model, now_ms: int) -> None:
-        """Check law 4: slots that fell due during a stop wait for the readings that waited, too."""
+        """Check law 4: slots that fell due during a stop wait for `catch_up`."""
         spec, process = model.stream, self.process
         waited = any(slot.due_ms < process.started_ms for slot in model.closed)
         if spec.terms.clock is Clock.EVENT or not waited:
             return
         since_ms = process.subscribed_ms.get(spec.name, 2**62)
-        check(now_ms >= since_ms + spec.catch_up_ms, "what fell due during a stop does not wait for catch_up")
+        check(
+            now_ms >= since_ms + spec.catch_up_ms,
+            "slots due during a stop do not wait for catch_up",
+        )
 
     def _check_counters(self) -> None:
-        """Check law 7: every message has one outcome, which is counted."""
+        """Check law 7: every message has exactly one outcome, which is counted."""
         counts, outcomes = Counter(self.process.counts), Counter[str]()
         counts.subtract(self.process.counts_at_open)
         for model in self.process.models.values():
             outcomes += model.outcomes
         for reason in _REASONS:
             check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
-        # The choice among the three depends on the core's memory of decided time.
+        # Which of the three it is depends on the decided time that the core remembers.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
         check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
         begun = counts["price_late"] + counts["price_repeated"]
@@ -275,7 +280,7 @@ class Oracle:
         """End the transaction: it is on disk."""
         doubt, self.in_doubt = self.in_doubt, None
         if doubt is None:
-            raise InvariantViolation("a transaction ends that did not begin")
+            raise InvariantViolation("a transaction ends without a beginning")
         self._apply_commit(doubt)
         if doubt.commit:
             self.process.acknowledgeable.update(self.process.uncommitted.pop(doubt.commit.stream, []))
@@ -303,7 +308,7 @@ class Oracle:
         check(
             self.process.early
             <= self.process.counts["acked_open"] - self.process.counts_at_open["acked_open"],
-            "a reading is acknowledged before what it says is committed",
+            "a reading is acknowledged before its effects are committed",
         )
 
     def held_packet_ids(self) -> set[int]:

@@ -1,4 +1,4 @@
-"""What a peak's accumulator on disk must be: the largest part and noise, another one in each process."""
+"""The accumulator that a peak must have on disk: the largest part plus noise, drawn anew by each process."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from simulators.simtest.open_windows import Closed
 class PeakRun:
     """The noise of a peak's window in one process.
 
-    `draws` counts the noises of all processes. `before` is the accumulator with which the process began, or
-    None if it opened the window. `mask` is its noise and dither, None until an accumulator shows it, and
-    `mask_max` a bound on it until then.
+    `draws` counts the draws of all processes. `before` is the accumulator with which the process began, or
+    None if the process opened the window. `mask` is noise plus dither, or None until an accumulator reveals
+    it; until then `mask_max` bounds it.
     """
 
     draws: int = 1
@@ -23,20 +23,20 @@ class PeakRun:
     mask_max: int | None = None
 
     def resume(self, accumulator: int) -> None:
-        """Begin another process."""
+        """Begin a new process."""
         self.before, self.mask, self.mask_max = accumulator, None, None
 
     def check_state(self, meter: Meter, on_disk: OpenWindow, key: object) -> None:
-        """Check law 3: the one number on disk is noise and the largest part so far."""
+        """Check law 3: the one number on disk is noise plus the largest part so far."""
         [window] = [window for window in meter.windows if window.start_ms == on_disk.start_ms]
         [(slot_index, accumulator)] = on_disk.slots
         energy = window.largest(meter.covered_ms, meter.energy)
-        check(on_disk.drawn == self.draws, "a peak is drawn without a charge, or too late", key)
-        check((slot_index, on_disk.noise_bound) == (0, None), "a peak's state holds more than its peak", key)
-        check(self._is_possible(accumulator, energy), "a peak is not its noise and the largest part", key)
+        check(on_disk.drawn == self.draws, "a peak's noise is drawn without a charge, or too late", key)
+        check((slot_index, on_disk.noise_bound) == (0, None), "a peak's state is more than one number", key)
+        check(self._is_possible(accumulator, energy), "a peak is not its noise plus the largest part", key)
 
     def _is_possible(self, accumulator: int, energy: int | None) -> bool:
-        """Return whether an accumulator is the larger of `before` and mask + energy; note the mask."""
+        """Return whether an accumulator is the larger of `before` and mask + energy; record the mask."""
         if energy is None:
             return accumulator == self.before
         if self.mask is not None:
@@ -56,4 +56,4 @@ class PeakRun:
         is_known = self.mask is not None or slot.energy is None
         lowest = max((accumulator // lattice for accumulator in accumulators), default=quanta)
         is_possible = quanta == lowest or (not is_known and quanta > lowest)
-        check(is_possible, "a peak is not its noise and the largest part", key)
+        check(is_possible, "a peak is not its noise plus the largest part", key)

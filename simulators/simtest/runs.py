@@ -1,4 +1,4 @@
-"""Runs of schedules: one, or many on all cores, in temporary folders."""
+"""Run schedules, one or many on all cores, in temporary folders."""
 
 import logging
 import re
@@ -18,18 +18,18 @@ from simulators.simtest.setting import write_keys
 from simulators.simtest.world import World
 
 BLOCK = 20
-"""Number of schedules that a process runs at a time."""
+"""The number of schedules that a process runs as one part."""
 TWINS = 5
-"""One schedule in this number runs again with other values in its readings."""
+"""One in this number of schedules runs again with other values in its readings."""
 
-_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, where a system has it: fsync costs nothing there
+_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
 
 _log = logging.getLogger("meteragent")
 
 
 class Outcome(NamedTuple):
-    """The counts of some schedules, and the first that failed: its seed and its violation."""
+    """The counts of some schedules, and the seed and violation of the first that failed."""
 
     counts: Counter[str]
     seed: int | None = None
@@ -45,19 +45,19 @@ def place() -> Iterator[Path]:
 
 
 def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
-    """Run a schedule; return the counts of what it exercised.
+    """Run a schedule; return the counts of the events that it exercised.
 
-    With `twin` a second world has other values in its readings, and must publish the same messages at the
-    same times, apart from the values (law 4). Raises InvariantViolation.
+    With `twin` a second world has other values in its readings. Apart from the values it must publish the
+    same messages at the same times (law 4). Raises InvariantViolation.
     """
     world = _run_world(plan, folder, scramble=False)
-    # A store with little room fills by bytes, which depend on the values.
+    # How fast a store with little room fills depends on the values.
     if twin and not any(isinstance(event, Full) for event in plan.events):
         twin_world = _run_world(plan, folder, scramble=True)
         pairs = zip(_without_values(world), _without_values(twin_world), strict=False)
         differs = next((pair for pair in pairs if pair[0] != pair[1]), None)
-        check(differs is None, "what leaves, and when, depends on what was measured", differs)
-        check(len(world.log) == len(twin_world.log), "how much leaves depends on what was measured")
+        check(differs is None, "the messages or their times depend on measured values", differs)
+        check(len(world.log) == len(twin_world.log), "the number of messages depends on measured values")
         world.counts["twins"] += 1
     return world.counts
 
@@ -66,7 +66,7 @@ def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
     folder = keys / "world"
     folder.mkdir()
     level = _log.level
-    _log.setLevel(logging.CRITICAL + 1)  # hundreds of thousands of processes are not logged
+    _log.setLevel(logging.CRITICAL + 1)  # do not log hundreds of thousands of processes
     try:
         world = World(plan, keys, folder, scramble=scramble)
         world.run()
@@ -100,7 +100,7 @@ def block(seeds: Sequence[int]) -> Outcome:
 
 
 class Part(NamedTuple):
-    """All schedules of some seeds: their counts, and the violations of those that failed."""
+    """The counts of the schedules of some seeds, and all violations."""
 
     seeds: Sequence[int]
     counts: Counter[str]
@@ -108,7 +108,7 @@ class Part(NamedTuple):
 
 
 def whole_block(seeds: Sequence[int]) -> Part:
-    """Run the schedules of some seeds, also those after one that fails."""
+    """Run the schedules of some seeds, also after one fails."""
     counts, violations = Counter[str](), {}
     remaining = seeds
     while remaining:
@@ -122,7 +122,7 @@ def whole_block(seeds: Sequence[int]) -> Part:
 
 
 def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:
-    """Yield the parts of all seeds as they end; one job runs in this process."""
+    """Yield the parts of all seeds as they end; with one job everything runs in this process."""
     blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
     if jobs == 1:
         yield from map(whole_block, blocks)

@@ -1,9 +1,9 @@
-"""Schedules: everything that a world depends on, as a list of events with a textual form.
+"""Schedules: everything that a world depends on, as a list of events that can be written as text.
 
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
-The first lines of the text give the seed (of noise, torn files and orders of redelivery), the pace, the
-network and the configurations, of which the agent starts with the first. Each further line is an event.
+The first lines give the seed (of noise, torn files and orders of redelivery), the pace, the network and the
+configurations; the agent starts with the first of them. Each further line is an event.
 """
 
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ Configuration = tuple[Setting, ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens at `at_ms` of the loop's time."""
+    """An event at `at_ms` of the loop's time."""
 
     at_ms: int
 
@@ -25,8 +25,8 @@ class Event:
 class Read(Event):
     """A reading that reaches the source's broker.
 
-    `time_ms` is the time that it states, in wall-clock ms after the beginning of the world; `value_u` is
-    its value in millionths.
+    `time_ms` is the time that it states, in wall-clock ms since the beginning of the world; `value_u` is its
+    value in millionths.
     """
 
     meter: int
@@ -38,7 +38,7 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True)
 class Junk(Event):
-    """A message that is not a reading: entry `kind` of `brokers.JUNK`, modulo its length."""
+    """A message that is not a reading: entry `kind` of `brokers.JUNK`, modulo the list's length."""
 
     meter: int
     kind: int
@@ -80,14 +80,14 @@ class Drop(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stall(Event):
-    """A stall of the sink's broker, which confirms nothing and loses the connection at the end."""
+    """A stall of the sink's broker, which confirms nothing and finally loses the connection."""
 
     down_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Event):
-    """A refusal by the sink's broker of the next publication."""
+    """A refusal of the next publication by the sink's broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,9 @@ class Clock(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Event):
-    """A resumption of the machine from a snapshot of this moment, after which its wall clock is set right.
+    """The machine is resumed from a snapshot of this moment, and then its wall clock is corrected.
 
-    Meanwhile another copy of the agent may have released whatever the public schedule says.
+    In the meantime another copy of the agent may have released everything in the public schedule.
     """
 
     jump_ms: int
@@ -109,14 +109,14 @@ class Resume(Event):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Event):
-    """A change of the disk: from now on a commit takes `takes_ms`."""
+    """A change of the disk's speed: from now on a commit takes `takes_ms`."""
 
     takes_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Full(Event):
-    """A shortage of space: the store has room for `room_bytes` only."""
+    """A shortage of space: the store has only `room_bytes` left."""
 
     room_bytes: int
     lasts_ms: int
@@ -124,7 +124,7 @@ class Full(Event):
 
 @dataclass(frozen=True, slots=True)
 class End(Event):
-    """The end of the process; the next starts `down_ms` later with configuration number `then`."""
+    """An end of the process; the next one starts `down_ms` later with configuration number `then`."""
 
     down_ms: int
     then: int
@@ -137,17 +137,17 @@ class Stop(End):
 
 @dataclass(frozen=True, slots=True)
 class Fail(End):
-    """A failure of the device in the next commit, after this number of SQLite's steps."""
+    """A failure of the device during the next commit, after this number of SQLite's steps."""
 
     steps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Crash(End):
-    """An end of the process or of the power at the next arrival at `where` (see `disk`).
+    """A crash or power cut when the process next reaches `where` (see `disk`).
 
     `part` (thousandths) is the progress at that place. `store` is what then happens to the file: nothing,
-    `damaged`, or `restored` (an earlier copy is put back).
+    `damaged`, or `restored` (replaced by an earlier copy).
     """
 
     where: str
@@ -160,9 +160,9 @@ class Network:
     """Properties of the network and the brokers; the defaults are harmless.
 
     pieces       percentage of writes that arrive in pieces
-    late_ms      longest delay of the sink's broker's confirmations, which come in any order
-    keepalive_s  keep-alive that MQTT 5 brokers ask of their clients; 0: none
-    maximum      unanswered publications that the sink's broker takes at once (MQTT 5); 0: any number
+    late_ms longest delay of the sink broker's confirmations, which arrive in any order
+    keepalive_s keep-alive that MQTT 5 brokers demand of their clients; 0: none
+    maximum unanswered publications that the sink's broker accepts at once (MQTT 5); 0: any number
     refuses      percentage of connections that are refused
     silent       percentage of outages, with a keep-alive, in which neither end learns of the loss
     level        newest version of MQTT that the sink's broker speaks: 5, or 4 for 3.1.1
@@ -227,10 +227,7 @@ def write(schedule: Schedule) -> str:
 
 
 def read(text: str) -> Schedule:
-    """Parse the text that `write` gives.
-
-    Raises ValueError for a line that is none of a schedule.
-    """
+    """Parse the text that `write` returns. Raises ValueError for a line that is not part of a schedule."""
     configurations: dict[int, list[Setting]] = {}
     events: list[Event] = []
     head: dict[str, str] = {}
@@ -263,7 +260,7 @@ def _parse_line(
 
 
 def _format_fields(record: Any, defaults: Any = None) -> str:
-    """Format a record's fields as name=value, without those that equal the defaults."""
+    """Format a record's fields as name=value, without those that have the default."""
     pairs = [(field.name, getattr(record, field.name)) for field in fields(record) if field.name != "at_ms"]
     return " ".join(
         f"{name}={value}" for name, value in pairs if defaults is None or value != getattr(defaults, name)

@@ -1,7 +1,7 @@
-"""The settings of a stream in the simulation test, and the agent's configuration that they stand for.
+"""The settings of a stream in the simulation test, and the corresponding configuration of the agent.
 
 All durations are counted in ticks, so that the same schedule of faults fits windows of seconds and days of
-the local calendar: a tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of the wall clock's.
+the local calendar. A tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of wall-clock time.
 """
 
 import tomllib
@@ -17,7 +17,7 @@ from meteragent.domain.units import MINUTE_MS
 from simulators.simtest.prices import PRICE_TOPIC
 
 TICK_S = 0.1
-"""Length of a tick by the loop's time."""
+"""The length of a tick in the loop's time."""
 
 PAYLOAD_MAX = 200
 """The most bytes of a payload that is decoded."""
@@ -27,24 +27,24 @@ KEYS = (b"a key of one home", b"a key of another home")
 
 
 class Pace(NamedTuple):
-    """The speed of a world's wall clock, and the time at which it begins."""
+    """The speed of a world's wall clock, and its start."""
 
     tick_ms: int
     begin_ms: int
 
     @property
     def per_s(self) -> int:
-        """Wall-clock milliseconds in a second of the loop."""
+        """Wall-clock milliseconds per second of the loop's time."""
         return round(self.tick_ms / TICK_S)
 
 
 HOLIDAYS = "2026-03-30, 2026-10-26"
-"""The Mondays after the nights on which clocks change."""
+"""The Mondays after the clock changes."""
 
 PACES = {
     "fast": Pace(100, parse_time("2026-03-02T11:59:50Z")),
-    "slow": Pace(12 * MINUTE_MS, parse_time("2026-03-28T17:00:00Z")),  # a night of 23 hours comes
-    "autumn": Pace(12 * MINUTE_MS, parse_time("2026-10-24T18:00:00Z")),  # and here one of 25
+    "slow": Pace(12 * MINUTE_MS, parse_time("2026-03-28T17:00:00Z")),  # just before a day of 23 hours
+    "autumn": Pace(12 * MINUTE_MS, parse_time("2026-10-24T18:00:00Z")),  # just before a day of 25 hours
 }
 
 
@@ -84,12 +84,12 @@ class Setting:
 
     @property
     def sink_topic(self) -> str:
-        """The topic that it publishes to, which no other stream shares."""
+        """The topic to which the stream publishes, shared with no other stream."""
         return f"private/{self.name}{self.topic or ''}/{{meter}}"
 
 
 def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) -> config.Config:
-    """Build the agent's configuration of these streams; `keys` is the folder that `write_keys` filled."""
+    """Build the agent's configuration for these streams; `keys` is the folder that `write_keys` filled."""
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
     parsed = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}')
@@ -97,14 +97,14 @@ def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) ->
 
 
 def write_keys(folder: Path) -> None:
-    """Write the files with the keys of pseudonyms."""
+    """Write the pseudonym key files."""
     for number, key in enumerate(KEYS, 1):
         (folder / f"key{number}").write_bytes(key)
 
 
 @lru_cache(maxsize=512)
 def _parse_toml(text: str) -> config.Config:
-    """Parse a configuration without `config.parse`'s refusals, which go through ten years of the calendar."""
+    """Parse a configuration without `config.parse`'s refusals, which examine ten years of the calendar."""
     return config.Config.model_validate(tomllib.loads(text, parse_float=Decimal))
 
 

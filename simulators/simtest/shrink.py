@@ -1,4 +1,4 @@
-"""Shrinking: the smallest schedule that violates the same invariant, with plainer events and settings."""
+"""Shrinking: find a smaller schedule that violates the same invariant, with simpler events and settings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -11,7 +11,7 @@ from simulators.simtest.schedule import Configuration, Crash, End, Event, Networ
 from simulators.simtest.setting import Setting
 
 _PLAIN = {"down_ms": 0, "then": 0, "part": 0, "store": "", "forgets": 0, "shuffles": 0, "retain": 0, "qos": 1}
-"""The plain values of an event's fields."""
+"""The simplest values of an event's fields."""
 
 
 def invariant(plan: Schedule, folder: Path, *, twin: bool) -> str | None:
@@ -32,7 +32,7 @@ def shrink(
 ) -> Schedule:
     """Shrink a schedule as long as it violates the same invariant.
 
-    Stops after `runs` runs. A schedule that violates none is returned unchanged.
+    Stops after `runs` runs. Returns a schedule that violates no invariant unchanged.
     """
     violated = invariant(plan, folder, twin=twin)
     steps = [plan]
@@ -52,7 +52,7 @@ def shrink(
 
 
 def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules that are smaller than the current one, which each of them may replace."""
+    """Yield schedules that are smaller than the current one; any of them may replace it."""
     yield from _remove_events(current)
     index = 0
     while index < len(current().events):
@@ -69,7 +69,7 @@ def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
 
 
 def _remove_events(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules without half of the events, a quarter, … one."""
+    """Yield schedules without half of the events, a quarter, … a single one."""
     size = len(current().events) // 2
     while size:
         begin = 0

@@ -1,4 +1,4 @@
-"""The folders of a world's store: the files that each process leaves, and their changes before the next."""
+"""The folders of a world's store: the files that a process leaves, and their changes before the next."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +10,11 @@ from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.power import Files
 
 _OURS = "simtest"
-"""Beginning of a store's client id once the world has named it."""
+"""The prefix of a store's client id once the world has set it."""
 
 
 class StoreVersions:
-    """The folder of the store. With `keeps` each start makes a copy, so that an earlier one can be restored.
+    """The folder of the store. With `keeps` each start makes a copy, so that an earlier copy can be restored.
 
     `damages` lists the damages to the store, for the counts.
     """
@@ -30,7 +30,7 @@ class StoreVersions:
         self._restored = False
 
     def leave(self, files: Files, damage: str) -> None:
-        """Leave files to the next process: these, damaged ones, or a copy from before the last start."""
+        """Leave files for the next process: these, damaged ones, or a copy from before the last start."""
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
@@ -43,7 +43,7 @@ class StoreVersions:
         self.folder = disk.write_files(files, self._root / str(self._starts))
 
     def open(self, open_store: Callable[[], Store], now_ms: int, safe_ms: int) -> Store:
-        """Open the store; if the agent refuses it, restore it as an operator would, as of `safe_ms`."""
+        """Open the store; if the agent refuses it, restore it as an operator would, with `safe_ms`."""
         try:
             return open_store()
         except (StoreRestored, StoreLost):
@@ -55,7 +55,7 @@ class StoreVersions:
     def replaced_by(self, store: Store) -> ExpectedStore | None:
         """Return the expected contents of a new or restored store; None if the store is unchanged."""
         is_new, restored, self._restored = not store.client_id.startswith(_OURS), self._restored, False
-        restored_copy, self._copy = self._copy, None  # only now: a crash during the start must keep it
+        restored_copy, self._copy = self._copy, None  # not earlier: a crash must keep it
         if not is_new and not restored:
             return None
         contents = restored_copy.copy() if restored_copy else ExpectedStore()
@@ -64,17 +64,17 @@ class StoreVersions:
         return contents
 
     def name(self, store: Store, secret: bytes) -> None:
-        """Set the values that a new store draws (client id, secret) to values that follow from the seed."""
+        """Replace the values that a new store draws (client id, secret) by values from the seed."""
         if not store.client_id.startswith(_OURS):
             with store.transaction() as tx:
                 values = [(f"{_OURS}{self._starts}", "client_id"), (secret, "secret")]
                 tx.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
-        current = store._generation  # noqa: SLF001 - the drawn values are no arguments
+        current = store._generation  # noqa: SLF001 - the drawn values are not arguments
         if current is not None and current.claim_key != secret.hex():
             store._generation = current._replace(claim_key=secret.hex())  # noqa: SLF001
             generation.write(store.path, store._generation)  # noqa: SLF001
 
     def copy(self, expected: ExpectedStore) -> None:
-        """Keep a copy of the present store, with its expected contents."""
+        """Keep a copy of the current store, with its expected contents."""
         if self._makes_copies:
             self._copies.append((disk.read_files(self.folder), expected.copy()))

@@ -1,4 +1,4 @@
-"""The agent's surroundings: meters that report, brokers that go away, clocks that jump, disks that fail."""
+"""The agent's surroundings: reporting meters, unreachable brokers, jumping clocks, failing disks."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ class FaultInjector:
     """The faults and messages of a schedule, except for the events that end a process.
 
     `meanings` has the meaning of each topic and payload. `newest_ms` is the newest time that the agent has
-    read. `set_back` is whether the wall clock has been set back: its correction is then not a jump. With
+    read. `set_back` is whether the wall clock has been set back, so that its correction is not a jump. With
     `scramble`, readings have other values at the same times.
     """
 
@@ -65,11 +65,11 @@ class FaultInjector:
         return now_ms if now_ms >= self.newest_ms else None
 
     def correct_clock(self) -> None:
-        """Set the wall clock forward to the newest time that the agent has read, if it is behind."""
+        """Set the wall clock forward to the newest time that the agent has read, if the clock is behind."""
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
     def attach_disk(self, disk: Disk | None) -> None:
-        """Set the current disk, and give it the speed and the room that the schedule sets."""
+        """Set the current disk, with the speed and room that the schedule prescribes."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
 

@@ -1,12 +1,12 @@
-"""A world: the unchanged agent between two simulated brokers and over a disk that can fail, in virtual time.
+"""A world: the unchanged agent between two simulated brokers, with a disk that can fail, in virtual time.
 
 `World.run` starts one process of `meteragent.agent` after another, with seeded bits for noise. `network` and
-`brokers` replace sockets and their peers, `disk` the store's thread and its device, and `loop` time. The
-schedule determines how a process ends, and the next one begins with the files on disk. At the end all faults
-cease, and everything that was due must have left.
+`brokers` replace sockets and their peers, `disk` replaces the store's thread and its device, and `loop`
+replaces time. The schedule determines how a process ends, and the next one begins with the files on disk. At
+the end all faults cease, and everything that was due must have left.
 
-The event of a crash only sets a trap. It springs when the process reaches the crash's place: one of the
-methods below by which network and disk report.
+A crash event only sets a trap. The trap springs when the process reaches the place of the crash, which is one
+of the methods below that network and disk call.
 """
 
 import asyncio
@@ -45,16 +45,17 @@ from simulators.simtest.surroundings import FaultInjector
 EPILOGUE_S = 5.0
 """The time without faults at the end: enough for a catch-up, a connection and some turns."""
 _STOP_S = 30.0
-"""Longer than any stop, since the outbox is drained for at most ten seconds."""
+"""Longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""Times before the end by which due records must have left and owed messages must be acknowledged."""
+"""How long before the end due records must have left, and owed messages must have been acknowledged."""
 
 
 class World:
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`, `folder` the world's own. `scramble` gives the readings
-    other values at the same times. `log` has the publications, `counts` what was exercised.
+    other values at the same times. `log` has the publications, `counts` the numbers of events that were
+    exercised.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -112,7 +113,7 @@ class World:
         return self.plan.configurations[self._configuration_number]
 
     def _run_process(self) -> None:
-        """Run one process of the agent until it ends, and judge its end."""
+        """Run one process of the agent until it ends, and check how it ended."""
         config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
         self._streams = {setting.name for setting in self._configuration}
         self.counts["processes"] += 1
@@ -124,7 +125,7 @@ class World:
         error: BaseException | None = None
         try:
             self._loop.run_until_complete(self._task)
-        except (Killed, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - judged below
+        except (Killed, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - checked below
             error = raised
         failing = self.alive and isinstance(self._end, s.Fail) and is_device_failure(error)
         stopped = isinstance(error, asyncio.CancelledError) and self._stops == 1
@@ -133,7 +134,7 @@ class World:
         self._loop.end_tasks()
         for broker in self._brokers.values():
             broker.end_process()
-        if self._store is not None:  # the process left it open
+        if self._store is not None:  # the process did not close it
             if self._files is None:
                 self._files = disk.read_files(self._versions.folder)
             self._store.close()
@@ -145,13 +146,13 @@ class World:
             raise InvariantViolation("the agent ends by itself", format_error(error)) from error
 
     def _wait_for_restart(self, end_s: float) -> None:
-        """Wait until the next process starts; a crash or an operator leaves its store."""
+        """Wait until the next process starts, with the store that a crash or an operator leaves."""
         if (end := self._end) is None:
             return
         self._configuration_number = end.then
         if self._files is not None:
             store = end.store if isinstance(end, s.Crash) else ""
-            if store:  # with a clock set back *and* a lost store, no agent could know its releases
+            if store:  # after a clock set back *and* a lost store, no agent could know what it had released
                 self._faults.correct_clock()
             self._versions.leave(self._files, store)
         down_s = min(end.down_ms / 1000, max(0.0, end_s - self._loop.time()))
@@ -160,7 +161,7 @@ class World:
     # --- environment of a process -----------------------------------------------------------------
 
     def open_store(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store of a process, which must have all commits."""
+        """Open the store of a process, which must contain all commits."""
         open_store = partial(
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
@@ -186,7 +187,7 @@ class World:
     def make_disk(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> disk.Disk:
-        """Make the disk of a process; its clock continues from the store's."""
+        """Make the disk of a process; its clock continues from that of the store."""
         self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, streams, counts)
         self._faults.attach_disk(self._disk)
@@ -241,7 +242,7 @@ class World:
             self._oracle.end_commit()
 
     def fail_commit(self) -> None:
-        """Treat the transaction as failed: the part on disk may leave until the process ends."""
+        """Treat the transaction as failed; until the process ends, its messages may leave."""
         if self._store is not None:
             with self.guard:
                 self._oracle.settle(self._store, self._streams)
@@ -251,7 +252,7 @@ class World:
         self._end = None if isinstance(self._end, s.Fail) else self._end
 
     def drop_retired(self) -> None:
-        """Drop the unsent rows of retired streams, which have made room."""
+        """Drop the unsent rows of retired streams, to make room."""
         if self._store is not None:
             with self.guard:
                 self._oracle.drop_retired(self._store, self._streams)
@@ -291,7 +292,7 @@ class World:
     # --- traffic of the process ----------------------------------------------------------------
 
     def on_subscribe(self, client_id: str) -> None:
-        """Note that a stream is subscribed; its client id ends with its name, except for main."""
+        """Note that a stream has subscribed; its client id ends with its name, except for main."""
         name = client_id.partition("-source")[2].removeprefix("-") or "main"
         self._oracle.process.subscribed_ms.setdefault(name, self.wall_ms())
 
@@ -351,7 +352,7 @@ class World:
                 self._oracle.is_copy = alive and self._loop.time() > self._oracle.process.clock_known_s
             case _:
                 self._faults.apply(event)
-        self._oracle.is_copy &= not self._faults.set_back  # a clock set back and then corrected shows no jump
+        self._oracle.is_copy &= not self._faults.set_back  # its correction shows no jump
 
     def _settle(self) -> None:
         """End all faults, and disarm all traps."""
@@ -359,7 +360,7 @@ class World:
         self._faults.settle()
 
     def _owed(self) -> list[int]:
-        """Return the packet ids that are not acknowledged although no held reading needs them."""
+        """Return the packet ids that are not acknowledged although no held reading needs their messages."""
         held_ids = self._oracle.held_packet_ids()
         return [packet_id for packet_id in self._source.owed if packet_id not in held_ids]
 
@@ -369,7 +370,7 @@ class World:
 
     def _finish(self, owed: list[int]) -> None:
         """End the world with SIGTERM; messages that were owed before must be acknowledged."""
-        # A process that is stopping when the epilogue ends cannot be asked: wait for its successor's.
+        # If a process is stopping when the epilogue ends, wait for the acknowledgements of its successor.
         if self.alive and self._end is not None and not self._has_postponed_end:
             self._has_postponed_end = True
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._ask_owed)
@@ -381,7 +382,7 @@ class World:
         self._stop()
 
     def _stop(self) -> None:
-        """Send SIGTERM; a second one shortens the stop, after which the last records may come twice."""
+        """Send SIGTERM; a second one shortens the stop, after which the last records may leave twice."""
         if self.alive and self._task is not None:
             self._stops += 1
             self._task.cancel()

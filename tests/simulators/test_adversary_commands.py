@@ -121,7 +121,7 @@ def test_a_false_saying_of_check_ends_with_3(
     [
         (["attack", "programmes", *SMALL, "--mechanism", "laplace"], "laplace is none of linf"),
         (["attack", "programmes", *SMALL, "--attack", "clairvoyance"], "clairvoyance is none of bayes"),
-        (["attack", "programmes", *SMALL, "--trials", "7"], "8 points need as many trials"),
+        (["attack", "programmes", *SMALL, "--trials", "7"], "8 points need at least as many trials"),
         (["attack", "programmes", *SMALL, "--attack", "pathlib:Path"], "cannot attack"),
         (["attack", "programmes", "--slots", "2161"], "at most 2160 slots"),
         (["attack", "presence", *SMALL, "--event", "sauna"], "no event is named sauna"),

@@ -65,7 +65,7 @@ def test_a_mean_stands_for_its_slots() -> None:
     assert mean.log_mass([[2] * 3 + [-1] * 3, [2] * 6], [1, 2, 4, -1, 0, -1]).tolist() == [0, -np.inf]
     assert Average(1, 6).release([[1, 2, 3, 4, 5, 6]]).tolist() == [[1, 2, 3, 4, 5, 6]]
     for slots in (0, 4):
-        with pytest.raises(ValueError, match="divide a window of 6"):
+        with pytest.raises(ValueError, match="divides a window of 6"):
             Average(slots, 6)
 
 
@@ -217,14 +217,14 @@ class Scalar:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("scalar", r"one number for each window, shape \(1,\).* it gives \(\)"),
+        ("scalar", r"one number for each window, shape \(1,\).* it returns \(\)"),
         ("fails", "log_mass fails on a window of 6 slots: too many"),
         ("raises", r"release fails on windows of shape \(40, 1, 6\): a number, please"),
-        ("drops", r"keep the shape \(40, 1, 6\); it gives \(40, 1, 5\)"),
+        ("drops", r"keep the shape \(40, 1, 6\); it returns \(40, 1, 5\)"),
     ],
 )
 def test_what_takes_no_windows_is_named(how: str, why: str) -> None:
-    """A mechanism that takes neither windows nor single numbers is refused, with what it gives."""
+    """A mechanism that takes neither windows nor single numbers is refused, with what it returns."""
     text = f"tests.simulators.test_adversary_mechanism:Scalar how={how}"
     with pytest.raises(Unusable, match=why):
         measure(SCENE, rival(text, SCENE), ["edges"], 40, 0)

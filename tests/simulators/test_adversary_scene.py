@@ -31,7 +31,7 @@ def test_points_are_windows_of_slots() -> None:
         (np.zeros((2, 1, 1)), [0, 1], TypeError, "whole quanta"),
         (np.zeros((2, 1), int), [0, 1], ValueError, "shape"),
         (np.zeros((2, 0, 1), int), [0, 1], ValueError, "shape"),
-        (np.zeros((2, 1, 1), int), [0, 1, 1], ValueError, "a label each"),
+        (np.zeros((2, 1, 1), int), [0, 1, 1], ValueError, "a label for each"),
         (np.zeros((2, 1, 1), int), [0, 0], ValueError, "at least two"),
         (np.zeros((2, 1, 1), int), [0, 2], ValueError, "each of them used"),
         (np.zeros((2, 1, 1), int), [1, 2], ValueError, "0 .. C-1"),

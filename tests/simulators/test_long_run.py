@@ -56,13 +56,13 @@ def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
 
 
 def test_other_logs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of another run, of other code, with a line that is none, or that is being written is refused."""
+    """A log of another run, by other code, with a line that is none, or that is being written is refused."""
     path = tmp_path / "log"
     with LongRun(path, "test", FOLDERS), pytest.raises(OtherLog, match="another run writes"):
         LongRun(path, "test", FOLDERS).__enter__()
     with pytest.raises(OtherLog, match="the log of 'test'"):
         LongRun(path, "other", FOLDERS).__enter__()
-    with pytest.raises(OtherLog, match="of other code"):
+    with pytest.raises(OtherLog, match="by other code"):
         LongRun(path, "test", ("simulators/adversary",)).__enter__()
     before = path.read_bytes()
     with LongRun(path, "test", FOLDERS) as log:

@@ -120,7 +120,7 @@ def test_sizes_that_cannot_be_are_refused(wrong: list[str], tmp_path: Path) -> N
 def test_too_few_trials_end_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each programme is played; where that cannot be, the command says so, and so it does of a bad folder."""
     assert main(["paper", "--out", str(tmp_path), "--size", "6", "--trials", "5"]) == 2
-    assert "need as many trials" in capsys.readouterr().err
+    assert "need at least as many trials" in capsys.readouterr().err
     file = tmp_path / "file"
     file.touch()
     assert main(["paper", "--out", str(file), "--size", "6"]) == 2

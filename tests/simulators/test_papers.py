@@ -52,8 +52,8 @@ NUMBERS: dict[str, dict[str, str]] = {
         "b/diam, ε=1 δ=0.001, the paper's": "0.9990",
         "b/diam, ε=1 δ=0.001, any set": "0.9986",
         "b/diam, ε=1 δ=0.001, real line": "0.9980",
-        "δ that is needed, ε=1, real line": "0.0513",
-        "δ that is needed, ε=1, two points": "0.0751",
+        "δ needed, ε=1, real line": "0.0513",
+        "δ needed, ε=1, two points": "0.0751",
     },
     "hlm-example-6": {"p": "0.102899", "1 - 7p": "0.2797", "δ that is needed": "0"},
     "hlm-example-7": {
@@ -70,7 +70,7 @@ NUMBERS: dict[str, dict[str, str]] = {
         "diameter 1: Theorem 7 with m = 1": "0.26894",
     },
     "hlm-theorem-7": {
-        "error of the centre, always": "0.5774",
+        "error of always answering the centre": "0.5774",
         "printed bound, ε=0.01": "0.6644",
         "printed bound, ε=0.1": "0.6441",
         "printed bound, ε=0.5": "0.5481",
@@ -160,7 +160,7 @@ NUMBERS: dict[str, dict[str, str]] = {
         "chance of a price of 3.01": "0.183",
     },
     "pg-example-6": {
-        "within of the best, but for e^-1": "14.4",
+        "regret, except with probability e^-1": "14.4",
         "P(revenue ≤ 1.01)": "0.399",
         "its bound": "1.000",
     },

@@ -226,7 +226,7 @@ def test_command_finds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     acknowledges_before_the_commit(monkeypatch)
     assert main(["simtest", "--seed", "0"]) == 1
     printed = capsys.readouterr().out
-    assert "INVARIANT VIOLATED: a reading is acknowledged before what it says is committed" in printed
+    assert "INVARIANT VIOLATED: a reading is acknowledged before its effects are committed" in printed
 
 
 FOUND = """

@@ -37,7 +37,7 @@ JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/m{}/power", b'{"v":5,"t":"' + b"x" * 300 + b'"}', "refused_size"),
     ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
 )
-"""Topic, payload and counter of messages that are not readings."""
+"""Topic, payload and counter of each message that is not a reading."""
 PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b"", "refused_empty"),
     (b"[", "refused_json"),

@@ -12,7 +12,7 @@ from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
-"""Share of the schedules in which readings of streams by the wall clock have no times of their own."""
+"""Share of the schedules in which readings of wall-clock streams carry no times."""
 PRICED = 0.4
 """Share of the slow schedules in which streams by the wall clock release amounts at prices of a topic."""
 RESUMED = 0.15

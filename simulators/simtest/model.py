@@ -26,9 +26,9 @@ would have dropped them."""
 
 
 class Arrival(NamedTuple):
-    """A message as sent: a reading, or the reason for its refusal (`refused`); `token` is its delivery.
+    """A message as sent: a reading, or the reason for its refusal (`refused`).
 
-    `prices` are those of a message on the topic of prices.
+    `token` identifies the delivery; `prices` are those of a message on the topic of prices.
     """
 
     meter: str
@@ -227,7 +227,7 @@ class Model:
         self._wall = stream.terms.clock is Clock.WALL
 
     def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
-        """Restore a meter as its last commit left it, under today's terms."""
+        """Restore a meter as its last commit left it, under the current terms."""
         meter.usual, meter.book = self.stream.terms, self.book
         meter.next_ms = self._boundary(name, state.next_ms)
         if any(meaning(window.terms) != meaning(meter.usual) for window in meter.windows):

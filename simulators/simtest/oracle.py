@@ -30,12 +30,12 @@ from simulators.simtest.setting import PAYLOAD_MAX
 from simulators.simtest.stream_spec import StreamSpec
 
 CLOCK_KNOWN_S = 1.5
-"""The time after a start within which the agent asks whether its clock is synchronised."""
+"""The time within which a started agent checks whether its clock is synchronised."""
 _REASONS = [
     *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten"),
     *("prices", "price_conflict", "price_times", "price_clamped"),
 ]
-"""The counters that the model predicts one by one."""
+"""The counters that the model predicts individually."""
 _PRICES = [
     *("prices", "price_repeated", "price_late", "price_conflict", "price_times", "price_clamped"),
     "price_messages_refused",
@@ -44,7 +44,7 @@ _PRICES = [
 
 
 class ExpectedMeaning(NamedTuple):
-    """The true meaning of a message: the reading, or in `refused` the reason why it is none.
+    """The true meaning of a message: a reading, or in `refused` the reason why it is not one.
 
     `prices` are those of a message on the topic of prices, for a stream that has no such topic.
     """
@@ -99,8 +99,9 @@ class ProcessRecord:
 class Oracle:
     """The reference state of a world.
 
-    `meanings` has the meaning of each topic and payload. `is_copy`: the process was resumed from a snapshot,
-    and must detect that before it does anything. `prices` counts outcomes of prices in former processes.
+    `meanings` has the meaning of each topic and payload. `is_copy` is whether the process was resumed from a
+    snapshot, which it must detect before it does anything. `prices` counts outcomes of prices in former
+    processes.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -214,8 +215,8 @@ class Oracle:
     def check_feed(
         self, model: Model, batch: Sequence[Message], now_ms: int, closing_ms: int, effects: Effects
     ) -> None:
-        """Check the effects that a core asks for after a feed."""
-        check(not self.is_copy, "a resumed copy goes on as if nothing had left")
+        """Check the effects that a core requests after a feed."""
+        check(not self.is_copy, "a resumed copy continues as if nothing had left")
         free = model.feed([self._interpret(message, model.stream) for message in batch], now_ms, closing_ms)
         self.checker.check_feed(model, effects.commit, effects.acknowledge, free)
         self._check_catch_up(model, now_ms)
@@ -268,7 +269,7 @@ class Oracle:
         no_fates = ("over_budget", "forgotten", *_PRICES)
         fates = sum(n for name, n in outcomes.items() if name not in no_fates)
         fates -= outcomes["price_messages_refused"]
-        check(counts["received"] == fates, "a message has no fate")
+        check(counts["received"] == fates, "a message is not counted once")
 
     # --- the disk ------------------------------------------------------------------------------
 

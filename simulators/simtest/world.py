@@ -92,7 +92,7 @@ class World:
     # --- a whole run ---------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the schedule; raises InvariantViolation at the first violation."""
+        """Run the schedule; raise InvariantViolation at the first violation."""
         self._loop.until_s = (end_s := self.plan.end_ms / 1000) + 2 * (EPILOGUE_S + _STOP_S)
         self._source.reachable.set()
         self._sink.reachable.set()

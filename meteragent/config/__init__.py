@@ -1,9 +1,9 @@
 """The configuration: one TOML file, parsed once into frozen models, or refused with every error and its line.
 
-Decimals are read exactly (never through a binary float), unknown keys are errors, and a setting
-that cannot keep the promise is refused here, before anything runs. `model` lists the keys, `form` and
-`refuse` find all errors of a file at once, `lines` finds the line of each key, and `terms` turns keys into
-the parameters of the mechanism.
+Decimals are read exactly (never through a binary float), unknown keys are errors, and settings that cannot
+keep the promise are refused here, before anything runs. `model` lists the keys, `form` and `refuse` find all
+errors of a file at once, `lines` finds the line of each key, and `terms` turns keys into the parameters of
+the mechanism.
 """
 
 import contextlib
@@ -79,7 +79,8 @@ __all__ = [
 def load(path: Path) -> Config:
     """Read and check a configuration file, and the profiles in the folder `profiles` beside it.
 
-    Raises ConfigError with all errors: each has its file, line and key, the value found and what is expected.
+    Raises ConfigError with all errors, each with its file, line and key, the value found and the value
+    expected.
     """
     profiles, refusals = own_profiles(path.parent / FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
@@ -118,7 +119,7 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
 def locate(error: ConfigError, path: Path) -> ConfigError:
     """Set the file and line of an error, and of each error that it holds; return the error."""
     key_lines: dict[tuple[str | int, ...], int] = {}
-    with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then name only their keys
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")
         tomllib.loads(text)
         key_lines = lines(text)

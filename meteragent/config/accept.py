@@ -15,13 +15,14 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""A stream is refused if moving the energy that it hides can cost more than this many times its level."""
+"""A stream is refused if a change of the energy that it hides can cost more than this multiple of its
+level."""
 
 _UNTIL = "until then the promise covers the readings, not the load itself"
 
 
 def warnings(stream: Stream) -> list[str]:
-    """Return the warnings for a stream whose readings reveal more than the load itself, or may do so."""
+    """Return the warnings for a stream whose readings reveal, or may reveal, more than the load itself."""
     rules = terms(stream)
     lines = []
     if keys := loads.unknown(rules):
@@ -50,7 +51,7 @@ def _unknown(rules: Terms, keys: Collection[str]) -> str:
 def _counted(count: Fraction, rules: Terms) -> str:
     """Return the warning about a meter that counts in steps.
 
-    Each end of a slot may be off by one count, so the level for the load is that of the radius and two
+    Each end of a slot may be off by one count, so the level for the load is that of the radius plus two
     counts.
     """
     level = rules.epsilon * ceil((rules.radius + 2 * count) / rules.quantum) * rules.quantum
@@ -111,7 +112,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost(rules: Terms) -> str:
-    """Return how much a move of the hidden energy can count for in the readings, why, and at which level."""
+    """Return how much a change of the hidden energy can count for in readings, why, and its level."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
@@ -140,7 +141,7 @@ def _hide_min_wh(rules: Terms) -> Fraction:
 
 
 def _hours(rules: Terms) -> Fraction:
-    """Return the hours of values over which the power may be off by the dead band."""
+    """Return the hours of values during which the power may be off by the dead band."""
     return rules.reach_of_power if rules.is_energy else rules.hours
 
 
@@ -162,5 +163,5 @@ def _finer(rules: Terms) -> str:
 
 
 def _energy(wh: Fraction) -> str:
-    """Return an energy in Wh, or in kWh where it is large."""
+    """Format an energy in Wh, or in kWh if it is large."""
     return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"

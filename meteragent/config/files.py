@@ -14,9 +14,10 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file that holds one secret, and remove the end of its line. No error shows the secret.
+    """Read a file that holds one secret, without the end of its line.
 
-    Raises ConfigError with the configuration's key when the file cannot be read or is empty.
+    No error shows the secret. Raises ConfigError with the configuration's key if the file cannot be read or
+    is empty.
     """
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
@@ -36,7 +37,7 @@ def _path_text(path: Path) -> str:
 
 
 def exposed(config: Config) -> list[str]:
-    """Return a line for each secret that everybody on this machine can read: key, file and what to do."""
+    """Return a line for each secret that everybody on this machine can read: key, file and remedy."""
     paths: dict[str, Path] = {}
     for place, stream in enumerate(config.stream):
         prefix = config.prefix(place)
@@ -56,7 +57,7 @@ def exposed(config: Config) -> list[str]:
 
 
 def _mode(path: Path) -> int:
-    """Return the mode of a file; 0 if the file cannot be examined."""
+    """Return the mode of a file, or 0 if it cannot be read."""
     try:
         return path.stat().st_mode
     except OSError:
@@ -117,7 +118,7 @@ def _is_source_broker(stream: Stream) -> bool:
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
-    """Return the broker of a section; raises ConfigError when its address or a file of it cannot be used."""
+    """Return the broker of a section; raises ConfigError if its address or a file cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
         if path is not None:
@@ -133,14 +134,14 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
 
 
 def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return the broker of a section, without reading its files; raises ConfigError when a key is wrong."""
+    """Return the broker of a section without reading its files; raises ConfigError if a key is wrong."""
     for problem in wrong_address(section, url, broker):
         raise problem
     return _endpoint(url, broker, password)
 
 
 def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield the refusals of a section whose keys are not the address of a broker.
+    """Yield the refusals of a section whose keys do not form the address of a broker.
 
     The text never repeats the address, because somebody may have put a password into it.
     """

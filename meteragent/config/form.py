@@ -1,4 +1,4 @@
-"""The form of a configuration: finds every key that is unknown, missing or of the wrong kind, all at once.
+"""The form of a configuration: finds all keys that are unknown, missing or of the wrong kind at once.
 
 Theory of operation
 -------------------
@@ -67,7 +67,7 @@ _STREAM = {"source": _SOURCE, "sink": {"topic": "{meter}"}}
 _REQUIRED: dict[Path, tuple[Any, str]] = {
     (): (_STREAM, "a table"),
     ("source",): (_SOURCE, "a table with topic, kind and unit"),
-    ("source", "topic"): ("{meter}", "where readings come, such as 'meters/{meter}/power'"),
+    ("source", "topic"): ("{meter}", "where readings arrive, such as 'meters/{meter}/power'"),
     ("source", "kind"): ("power", "'power', 'interval_energy' or 'register', which is never guessed"),
     ("source", "unit"): ("W", "'W' or 'kW' for power, 'Wh' or 'kWh' for energies"),
     ("sink",): ({"topic": "{meter}"}, "a table with a topic"),
@@ -79,12 +79,10 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("tariff", "name"): (None, "the tariff's name"),
     ("tariff", "prices"): (None, "a price by band, such as { day = 0.34, night = 0.22 }"),
     ("window", "weights", "bound"): (1, "the largest price of a kWh, such as 0.5"),
-    ("archive", "key_file"): ("archive.key", "the key's file, as `meteragent key new` makes it"),
+    ("archive", "key_file"): ("archive.key", "the file of a key, as made by `meteragent key new`"),
 }
-"""For each required key, by its path in a stream or in the file: a stand-in, and the expected value.
-
-Elements of lists other than streams have no stand-in, because a wrong element drops its list.
-"""
+"""For each required key, by its path in a stream or in the file, a stand-in and the expected value. Elements
+of lists other than streams have no stand-in, because a wrong element drops its list."""
 
 _KEY_OF_TABLE = "[key]"
 """The end of pydantic's place of a wrong key, as opposed to its value."""
@@ -213,7 +211,7 @@ class Form:
         return table
 
     def _field(self, place: Path) -> Path:
-        """Return the path of the key that a place belongs to: an element belongs to its list."""
+        """Return the path of the key to which a location belongs; an element belongs to its list."""
         value: Any = self.document
         for depth, part in enumerate(place, start=1):
             is_stream = place[: depth - 1] == ("stream",)
@@ -233,7 +231,7 @@ class Form:
         self.errors.append(error)
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path as in the file: with the names there, and without the stream if the form is flat."""
+        """Return a path as in the file: with its names, and without the stream if the form is flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
 
@@ -255,7 +253,7 @@ def _names(path: Sequence[str | int]) -> list[str]:
 
 
 def _is_short_of_valid_values(detail: ErrorDetails) -> bool:
-    """Return whether a list is refused as too short only because some of its values are wrong."""
+    """Return whether a list is too short only because some of its values are wrong."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 

@@ -82,23 +82,24 @@ class Source(Broker):
     timezone: str | None = None
     """The zone of a P1 telegram's time, or arrival to ignore it. Default: Central European Time."""
     id: str | None = None
-    """The id of the meter that is read, if messages of several meters come on one topic."""
+    """The id of the meter to read, if messages of several meters arrive on one topic."""
     kind: Kind
     """What a number means. No default, because a kind is never guessed."""
     unit: Literal["W", "kW", "Wh", "kWh"]
     """The unit of the values that leave. No default."""
     scale: Positive | None = None
-    """What 1 in the payload is worth, in the unit: for pulses and transformers."""
+    """The value of 1 in the payload, in the unit: for pulses and transformers."""
     hold: Span | None = None
     """The longest time for which a power reading stands if no other follows."""
     interval: Span | None = None
-    """The time that an interval energy covers, up to its timestamp; else the usual time between readings."""
+    """For interval energies, the time that a reading covers, up to its timestamp; otherwise the usual time
+    between readings."""
     every: Duration | None = None
-    """The longest time between readings; 0s: each change is sent at once. Default: the device's."""
+    """The longest time between readings; 0s if each change is sent at once. Default: the device's."""
     modulus: Positive | None = None
     """The value at which a register begins again at 0, in the unit."""
     dead_band: NotNegative | None = None
-    """How far the power may be from the value sent last, in the unit; of an energy, the step of its count."""
+    """How far the power may be from the value sent last, in the unit; for energies, the step of the count."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
     """The largest number of readings that are held unacknowledged."""
     max_meters: int = Field(10_000, ge=1, strict=True)
@@ -216,9 +217,10 @@ class Privacy(_Section):
     quantum: Positive | None = None
     """The step of slot values, in the unit. Default: the preset's power, over a slot for energies."""
     space: Space | None = None
-    """What the slots are: a vector, a curve's blocks, a mean day, bands' energies, amounts, or a peak."""
+    """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, or a peak."""
     metric: Metric | None = None
-    """linf hides what moves within a slot, l1 what moves in all. Default: linf, or l1 for bands, amounts."""
+    """linf hides what moves within a slot, l1 what moves in all. Default: linf, or l1 for bands and
+    amounts."""
     shares: dict[LengthText, Positive] | None = None
     """Parts of the level for nested streams, by the length of their windows; they add up to at most 1."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
@@ -275,7 +277,7 @@ class Page(_Section):
 
 
 class Tariff(_Section):
-    """A tariff, whose costs `check` states errors for, and which receivers compare with others."""
+    """A tariff. `check` states the errors of its costs, and receivers compare it with others."""
 
     name: BandName
     """The tariff's name."""
@@ -293,13 +295,13 @@ class Archive(_Section):
     key_file: Path
     """The key of keyed noise, as made by `meteragent key new`."""
     ledger: Path | None = None
-    """The folder of the key's ledger. Default: beside the key."""
+    """The folder of the key's ledger. Default: the folder of the key."""
     meter: str = "meter"
     """The column that names the meter."""
     time: str = "time"
-    """The column of a window's start (a row is a window) or of a reading's time."""
+    """The column of the window's start (if a row is a window) or of the reading's time."""
     value: str = "value"
-    """The column of values: a list in each row (a row is a window), or a number."""
+    """The column of values: lists (if a row is a window) or numbers."""
 
 
 class Stream(_Section):
@@ -334,12 +336,12 @@ class Config(_Section):
     _tables: tuple[int, ...] = PrivateAttr(())
 
     def with_streams(self, streams: Sequence[Stream], tables: Sequence[int]) -> Self:
-        """Return the same file with other streams, and the number of the table that each is from."""
+        """Return the same file with other streams, and the number of the table from which each comes."""
         config = self.model_copy(update={"stream": tuple(streams)})
-        config._tables = tuple(tables)  # noqa: SLF001 -- of the same class
+        config._tables = tuple(tables)  # noqa: SLF001 -- same class
         return config
 
     def prefix(self, place: int) -> str:
-        """Return how the keys of a stream begin in errors: as in the file, with the number of its table."""
+        """Return the prefix of a stream's keys in errors: as in the file, with the number of its table."""
         tables = self._tables or range(len(self.stream))
         return f"stream[{tables[place]}]." if len(set(tables)) > 1 else ""

@@ -1,8 +1,8 @@
 """Nested streams: `privacy.shares` divides the level of one table among streams of several lengths.
 
 Each stream hides the same energy at its share of the level. So for any change of the load the levels of all
-streams add up to at most the level that is written (THEORY 3.8). The streams differ in name, topic and
-windows only, so the readings of the fine slots are those of the coarse ones, and a receiver can combine them
+streams add up to at most the configured level (THEORY 3.8). The streams differ only in name, topic and
+windows, so fine and coarse slots come from the same readings, and a receiver can combine them
 (`meteragent.consume.nested`).
 """
 
@@ -16,13 +16,13 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
 
 
 def expanded(config: Config) -> Config:
-    """Return a configuration with a stream for each share, in the place of the table that has the shares."""
+    """Return a configuration in which a table with shares is replaced by a stream for each share."""
     streams = [(part, table) for table, stream in enumerate(config.stream) for part in parts(stream)]
     return config.with_streams([part for part, _ in streams], [table for _, table in streams])
 
 
 def parts(stream: Stream) -> tuple[Stream, ...]:
-    """Return the streams of a table, from fine to coarse: itself, or one for each share."""
+    """Return the streams of a table, from fine to coarse: the table itself, or one for each share."""
     shares = stream.privacy.shares
     if shares is None:
         return (stream,)
@@ -64,8 +64,8 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
     """Return the lattice of a stream's values: the preset's as an energy, which is the same for all lengths.
 
-    If less is hidden than by the preset, the lattice is finer in proportion. So the radius is rounded up by
-    no larger part than the preset's.
+    If less is hidden than by the preset, the lattice is finer in proportion, so that the radius is not
+    rounded up by a larger part than the preset's.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
     quantum_wh = (

@@ -1,7 +1,7 @@
 """The configuration as JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Every configuration that the models accept is valid. Some that they refuse are valid too: no schema can state,
-for example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
+Every configuration that the models accept is valid. So are some that they refuse: no schema can state, for
+example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
 """
 
 from fractions import Fraction
@@ -22,7 +22,7 @@ _KIB = 1024
 
 
 class _Generate(GenerateJsonSchema):
-    """A generator that converts defaults to JSON; `_key` then turns them into the form that people write."""
+    """A schema generator that converts defaults to JSON; `_key` puts them into the form that people write."""
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, BaseModel):

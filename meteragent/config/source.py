@@ -24,12 +24,12 @@ FORMATS = ("number", "json")
 
 
 def topic_of(source: Source) -> SourceTopic:
-    """Parse the source's topic; raises ValueError when its placeholders do not fit its other keys."""
+    """Parse the source's topic; raises ValueError if its placeholders do not fit the other keys."""
     return SourceTopic.parse(source.topic, source.meter, source.phases or (), source.shard)
 
 
 def branches(source: Source) -> tuple[str, ...]:
-    """Return the segments of the source's topic, in which {shard} stands for any agent of the fleet."""
+    """Return the segments of the source's topic, where {shard} stands for any agent of the fleet."""
     return tuple(source.topic.split("/"))
 
 
@@ -113,14 +113,14 @@ def period_ms(source: Source) -> int | None:
 
 
 def lateness_ms(source: Source, configured_ms: int | None) -> int:
-    """Return a slot's lateness: the configured one, or else the time until a device sends the next energy."""
+    """Return the lateness of a slot: as configured, or else the time until a device sends the next energy."""
     if configured_ms is not None:
         return configured_ms
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
 
 
 def reports_on_change(source: Source) -> bool:
-    """Return whether the device may be silent as long as nothing changes."""
+    """Return whether the device may be silent while nothing changes."""
     device = profile(source)
     if source.every is not None:
         return source.every == 0
@@ -132,8 +132,8 @@ def reports_on_change(source: Source) -> bool:
 def forget_ms(source: Source, configured_ms: int | None) -> int:
     """Return how long a meter may be silent: as configured, else a day, or 30 days if it reports on change.
 
-    A device that reports on change is silent while it rests. If its records stopped soon after, they would
-    reveal when it is used.
+    A device that reports on change is silent while the load is constant. If its records stopped soon after,
+    they would reveal when something is used.
     """
     if configured_ms is not None:
         return configured_ms

@@ -16,9 +16,9 @@ _DAY_MIN = 24 * 60
 
 
 class Month(NamedTuple):
-    """The windows of an ordinary month, and in how many of them each band has hours.
+    """The number of windows in an ordinary month, and in how many of them each band has hours.
 
-    That is a month, 4 weeks, or 30 days from a Monday on, without holidays.
+    An ordinary month is a month, 4 weeks, or 30 days from a Monday on, without holidays.
     """
 
     windows: int
@@ -41,7 +41,7 @@ def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
 
 
 def band_names(stream: Stream) -> tuple[str, ...]:
-    """Return the bands whose energies a stream releases; none if its slots are no such bands."""
+    """Return the bands whose energies a stream releases; none if its slots are not such bands."""
     if space(stream) is not Space.BANDS:
         return ()
     rules = band_rules(stream)

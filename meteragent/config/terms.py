@@ -35,14 +35,14 @@ def preset(stream: Stream) -> Preset:
 
 
 def space(stream: Stream) -> Space:
-    """Return the configured space, or else that of amounts if there are weights, or else the preset's."""
+    """Return the space: as configured, else that of amounts if there are weights, else the preset's."""
     if stream.window.weights is not None and stream.privacy.space is None:
         return Space.WEIGHTED
     return stream.privacy.space or preset(stream).space
 
 
 def metric(stream: Stream) -> Metric:
-    """Return the distance that the promise refers to: the configured one, or else that of the space."""
+    """Return the distance to which the promise refers: as configured, or else that of the space."""
     in_all = space(stream) in {Space.BANDS, Space.WEIGHTED}
     return stream.privacy.metric or (Metric.L1 if in_all else Metric.LINF)
 
@@ -65,7 +65,7 @@ def grid(stream: Stream) -> Grid:
 
 
 def length_ms(stream: Stream) -> int:
-    """Return the length of an ordinary window: the configured length, or else the preset's."""
+    """Return the length of an ordinary window: as configured, or else the preset's."""
     length = stream.window.length or preset(stream).length
     return USUAL_DAYS[length] * DAY_MS if isinstance(length, str) else length
 
@@ -87,7 +87,7 @@ def _blocks(stream: Stream) -> int:
 
 
 def hours(stream: Stream) -> tuple[Hours, ...]:
-    """Return the bands of a profile's day: the configured ones, or else equal blocks of the day."""
+    """Return the bands of a profile's day: as configured, or else equal blocks of the day."""
     if space(stream) is not Space.PROFILE:
         return ()
     if stream.window.bands is not None:
@@ -99,8 +99,8 @@ def hours(stream: Stream) -> tuple[Hours, ...]:
 def band_rules(stream: Stream) -> BandRules:
     """Return the rules of a window's bands, or of the hours of its prices, if it has any.
 
-    A register's reading after an outage does not tell in which band its energy was used: such a stream has a
-    band for it.
+    A register's reading after an outage does not show in which band the energy was used, so such a stream has
+    a band for it.
     """
     window = stream.window
     holidays = frozenset(window.holidays)
@@ -136,17 +136,17 @@ def _usual_bands(stream: Stream) -> tuple[Band, ...]:
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
-    """Return 1 W in the stream's unit; if the unit is an energy, return that of 1 W over a duration."""
+    """Return 1 W in the stream's unit or, if the unit is an energy, the energy of 1 W over a duration."""
     return units_per_watt(stream.source.kind, stream.source.unit, duration_ms)
 
 
 def quantum(stream: Stream) -> Fraction:
-    """Return the step of the lattice of slot values, in their unit: configured, or else the preset's.
+    """Return the step of the lattice of slot values, in their unit: as configured, or else the preset's.
 
     All windows of a stream share one lattice: that of the shortest slot of an ordinary window. Records and
     accumulators consist of millionths of the unit. If the preset's power over that slot is not a whole number
     of millionths (1 W over 5 minutes is 1/12 Wh), the quantum is the next finer of 1, 2 or 5 times a power of
-    ten (0.05 Wh). A finer lattice promises no less: the loss is that of whole quanta, rounded up
+    ten (0.05 Wh). A finer lattice promises no less, since the loss is that of whole quanta, rounded up
     (THEORY-2 A.1.2).
     """
     configured_quantum = stream.privacy.quantum
@@ -157,7 +157,7 @@ def quantum(stream: Stream) -> Fraction:
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the value of 1 W over a duration in the unit of slot values; of bands and amounts, of 1 Wh."""
+    """Return the value of 1 W over a duration in the unit of slot values; for bands and amounts, of 1 Wh."""
     if space(stream) is Space.WEIGHTED:
         return _bound(stream) / KILO
     if space(stream) in {Space.BANDS, Space.PEAK}:
@@ -208,9 +208,9 @@ def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -
 
 
 def radius(stream: Stream, slot_ms: int) -> Fraction:
-    """Return the radius in the unit of slot values: configured, or what hides `hide` (DESIGN 2).
+    """Return the radius in the unit of slot values: as configured, or what hides `hide` (DESIGN 2).
 
-    That is hide / slot as a mean, or hide as an energy, rounded up to the lattice.
+    That is hide / slot for a mean, or hide for an energy, rounded up to the lattice.
     """
     privacy = stream.privacy
     if privacy.radius is not None:
@@ -227,33 +227,35 @@ def level(stream: Stream) -> Fraction:
 
 
 def others_per_day(config: Config, stream: Stream) -> Fraction:
-    """Return the sum of the charges that a meter's other streams make in a day, as epsilon in 1/W."""
+    """Return the sum of the daily charges of a meter's other streams, as epsilon in 1/W."""
     return sum((terms(sibling).per_day for sibling in config.stream if sibling is not stream), Fraction(0))
 
 
-def schedule(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Schedule:
+def schedule(
+    stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING
+) -> Schedule:
     """Return when the stream's windows start, and the terms of each.
 
-    `others` is the daily charge of the other streams on a meter, as epsilon in 1/W.
+    `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
     """
-    usual = terms(stream, others, rounding)
+    usual = terms(stream, other_charges, rounding)
     if unit(stream) is None:
         return Schedule(usual, grid(stream))
 
     def shape(window_ms: int, bands: tuple[Band, ...]) -> Terms:
         """Return the terms of a calendar window."""
-        return replace(_terms(stream, window_ms, bands), others_per_day=others, rounding=rounding)
+        return replace(_terms(stream, window_ms, bands), others_per_day=other_charges, rounding=rounding)
 
     return Schedule(usual, grid(stream), band_rules(stream), shape)
 
 
-def terms(stream: Stream, others: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
+def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
     """Return the terms of an ordinary window; only a calendar has windows with different terms.
 
-    `others` is the daily charge of the other streams on a meter, as epsilon in 1/W.
+    `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
     """
     usual = _terms(stream, length_ms(stream), _usual_bands(stream))
-    return replace(usual, others_per_day=others, rounding=rounding)
+    return replace(usual, others_per_day=other_charges, rounding=rounding)
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
@@ -341,5 +343,5 @@ def _micro(value: Fraction) -> int:
 
 
 def sink_url(stream: Stream) -> str:
-    """Return the address of the sink's broker: the configured one, or else the source's."""
+    """Return the address of the sink's broker: as configured, or else the source's."""
     return stream.sink.url or stream.source.url

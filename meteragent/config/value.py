@@ -1,4 +1,4 @@
-"""The types of values in a configuration: how each is parsed, refused, and described in the JSON Schema."""
+"""The types of values in a configuration: how each is parsed, refused and described in the JSON Schema."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
-        """Parse a value; raises ValueError if it is not a string, or as `parse`."""
+        """Parse a value; raises ValueError if it is not a string, and the errors of `parse`."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)
@@ -66,7 +66,7 @@ def parse_length(value: Any) -> int | str:
 
 
 def _length_text(value: Any) -> str:
-    """Check the length of a window, and return it as it is written."""
+    """Check the length of a window, and return it as written."""
     parse_length(value)
     return str(value)
 
@@ -107,7 +107,7 @@ def _date(value: Any) -> date:
 
 
 def _band_name(value: Any) -> str:
-    """Check the name of a band, which records quote as it is."""
+    """Check the name of a band, which appears unchanged in records."""
     if not isinstance(value, str) or not _BAND_NAME.fullmatch(value):
         raise ValueError("a name of at most 32 letters, digits, spaces and .-_ such as 'night'")
     return value

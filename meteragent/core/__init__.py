@@ -6,9 +6,9 @@
     window     holds the accumulators of a window's slots
     noise      draws the noise and dithers of a feed; `charges` counts the charges of its windows
     totals     keeps the running totals
-    claims     decides which sink topics belong to this store; `names` derives the names of meters
+    claims decides which sink topics belong to this store; `names` derives the meters' public names
     upcoming   finds the slot of a meter that is released next
 
-No module of the core logs, reads a clock or has a random generator: time and random bits are arguments. No
-exception holds a reading.
+No module of the core logs, reads a clock or has a random number generator: time and random bits are
+arguments. No exception holds a reading.
 """

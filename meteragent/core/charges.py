@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The budgets of a stream, in 1/W: the budget that limits its charges, and all that count them.
+    """The budgets of a stream, in 1/W: the one that limits its charges, and all that count them.
 
     A budget covers all streams of a meter, so the streams share `odometers`; `own_budget` is one of them.
     """
@@ -25,7 +25,7 @@ class Spending:
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`: a budget of another stream counts this window too, but cannot forbid it.
+            # Not `add`: the budget of another stream also counts this window, but cannot forbid it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 

@@ -1,6 +1,6 @@
 """The sink topics that belong to this store, and the descriptor that precedes the first record on each.
 
-No window opens under a topic that another store releases on.
+No window opens under a topic on which another store releases.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ class Claims:
     """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
 
     A topic on which this store has sent a descriptor is this store's for ever. The shell finds out whether
-    another store has sent one: the core asks once for each topic (`take`), and the shell answers once if the
-    topic is clear (`settle`). Unless the stream `listens`, every topic is this store's. `key` makes the
+    another store has sent one: the core asks once for each topic (`take`), and the shell answers if no other
+    store releases there (`settle`). Unless the stream `listens`, every topic is this store's. `key` makes the
     store's mark in descriptors.
     """
 

@@ -1,7 +1,7 @@
 """From messages to readings of meters.
 
 A message may hold several readings. They are processed in order of their times, and each is counted by its
-outcome. The message is free (may be acknowledged) when all its readings are. For a meter with phases, each
+outcome. A message is free (may be acknowledged) when all its readings are. For a meter with phases, each
 reading changes the sum of the phases, and this sum is the meter's reading.
 """
 
@@ -45,9 +45,9 @@ class Intake:
         """Return the readings of messages that arrived in one millisecond.
 
         The tokens of messages without a reading that counts are appended to `free`. Messages that waited in a
-        broker arrive together. If several readings are stamped with the same time on arrival, their order
-        alone shows which is the newest, and only the newest counts: a power that is drawn from then on, a
-        register that includes the earlier ones, the only interval that is known to have just ended.
+        broker arrive together. If several readings are stamped with the same time on arrival, only the last
+        of them counts: a power that holds from then on, a register that includes the earlier ones, or the
+        only interval that is known to have just ended.
         """
         timed: list[MeterReading] = []
         stamped: dict[tuple[str, str | None, int], MeterReading] = {}
@@ -121,7 +121,7 @@ class Intake:
     ) -> tuple[Outcome, list[Token], Pending | None]:
         """Add a phase's reading to its meter; return the outcome, the tokens that are free, and the sum.
 
-        The sum is None if the reading makes none.
+        The sum is None if the reading completes none.
         """
         phases = self._phases.get(meter)
         if phases is None:
@@ -135,11 +135,11 @@ class Intake:
             return outcome, free, None
         sum_outcome, tokens = timeline.replace_sum(total)
         if sum_outcome is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
-            # The reading was delivered again after a restart, and its sum already counted.
+            # This is a redelivery after a restart, and the sum has already been counted.
             return outcome, [*free, *tokens], None
         return sum_outcome, [*free, *tokens], total
 
     def forget(self, meter: str) -> list[Token]:
-        """Forget a meter's phases; return the tokens that become free."""
+        """Forget a meter's phases; return the freed tokens."""
         phases = self._phases.pop(meter, None)
         return [] if phases is None else phases.forget()

@@ -3,13 +3,13 @@
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
 slot is drawn when that slot opens, and every slot has a dither. In a pair (R, z), R has the mechanism's law
 and z is uniform on {-R .. R}. Pairs are independent; so are dithers, which are uniform on the quantum of
-their slot. So any number of pairs or dithers may be drawn together, as long as each goes to one window or
-slot: readings have no influence on the draws. If thousands of windows open at once, drawing in bulk is
-several times faster.
+their slot. So any number of pairs or dithers may be drawn together, as long as each is used for one window or
+slot: readings do not influence the draws. If thousands of windows open at once, drawing in bulk is several
+times faster.
 
-Noise that waited in memory for a later window would be in any copy of the memory, such as the snapshot of a
-virtual machine: the copy and the original would then give two windows the same noise. Hence a feed ends with
-`forget`, which drops the unused pairs and dithers, and the bits.
+Noise kept in memory for a later window would be in every copy of the memory, such as a snapshot of a virtual
+machine, and the copy and the original would give two windows the same noise. Hence a feed ends with `forget`,
+which drops the unused pairs and dithers, and the bits.
 """
 
 from meteragent.core.window import Window
@@ -21,15 +21,19 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""How many pairs of the same terms, or dithers of one lattice, are drawn singly: a home opens few windows."""
+"""How many pairs of the same terms, or dithers of one lattice, are drawn one at a time: a home opens few
+windows."""
 BATCH = 256
-"""The size of the batches in which further ones are drawn; a batch takes as long as a dozen single draws."""
+"""The size of the batches drawn after that; a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
 """The coarsest lattice, in accumulator units, whose dithers fit into arrays."""
 
 
 class Noise:
-    """The draws of one feed, and its unused draws: pairs (R, z) by the id of terms, dithers by lattice."""
+    """The draws of one feed.
+
+    Unused draws are kept until its end: pairs (R, z) by the id of terms, dithers by lattice.
+    """
 
     __slots__ = ("_bits", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
 

@@ -6,15 +6,15 @@ The window has one slot. With S_k the energy of part k in accumulator units, the
 
     A = z * L + u + max_k S_k,    released: floor(A / L)
 
-over the parts that are over. To go on, the mask z * L + u is needed, but A minus the mask is a reading: what
-the store keeps must not give both (theory A.13). So the store keeps A alone, and the mask only exists in
-memory. Of the open part nothing is stored either: time is integrated in whole parts (`whole_ms`), and until a
-part is over its readings are pending, so that the broker delivers them again after a crash.
+over the parts that have ended. To continue, the mask z * L + u is needed, but A minus the mask is a reading,
+so the store must not reveal both (theory A.13). It keeps A alone, and the mask exists only in memory. Nothing
+is stored of the open part either: time is integrated in whole parts (`whole_ms`), and the readings of a part
+are pending until the part ends, so that the broker delivers them again after a crash.
 
-After a restart the mask is gone. When the first part since then is over, a new mask is drawn, which is
-charged like a new window on the day of that part, and A becomes the larger of A and the new mask plus the
-part's energy. `drawn` counts the masks, and the record states their number. Parts whose charge the budget
-forbids do not count.
+After a restart the mask is gone. When the first part since then ends, a new mask is drawn and charged like a
+new window on the day of that part, and A becomes the larger of A and the new mask plus the part's energy.
+`drawn` counts the masks, and the record states their number. Parts whose charge the budget forbids do not
+count.
 """
 
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class PeakWindow(Window):
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
-        """Return None: power counts when its part is over."""
+        """Return None, since power counts when its part ends."""
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
@@ -67,7 +67,7 @@ class PeakWindow(Window):
         Raises MeteragentError if it is open already.
         """
         if self.drawn:
-            raise MeteragentError("a peak is drawn again without a restart")
+            raise MeteragentError("a peak's noise is drawn again without a restart")
         self.noise_bound = None
         self._rise(self.terms.low_u * self.terms.step_ms)
         if integrated_until_ms >= self.start_ms + self.terms.step_ms:
@@ -75,7 +75,7 @@ class PeakWindow(Window):
         self.redraw(noise, dither)
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Mask what came since the start or restart with noise from a new noise bound and a new dither."""
+        """Mask the energy since the start or restart with noise from a new noise bound and a new dither."""
         energy, self.unmasked = self.unmasked, None
         if energy is not None:
             self.mask = self._mask(0, noise, dither)
@@ -83,11 +83,11 @@ class PeakWindow(Window):
             self._rise(energy)
 
     def drop(self) -> None:
-        """Give up the parts that wait for noise: the budget forbids the charge."""
+        """Give up the parts that wait for noise, because the budget forbids the charge."""
         self.unmasked = None
 
     def _rise(self, energy: int) -> None:
-        """Let the energy of a part count."""
+        """Count the energy of a part."""
         if self.mask is None:
             self.unmasked = energy if self.unmasked is None else max(self.unmasked, energy)
         else:
@@ -96,7 +96,7 @@ class PeakWindow(Window):
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
         """Add a value (None: the gap value) over a stretch of time to the parts that it touches.
 
-        The time of a part before the first value is gap.
+        The time of a part before its first value is gap.
         """
         terms = self.terms
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
@@ -121,7 +121,7 @@ class PeakWindow(Window):
             at_ms = until_ms
 
     def seal(self, _integrated_until_ms: int) -> None:
-        """Leave out the remaining parts: readings no longer count in them."""
+        """Leave out the remaining parts, in which readings no longer count."""
 
     def close(self, slot_index: int) -> int:
         """Return the released value in quanta: floor(A / L).
@@ -129,7 +129,7 @@ class PeakWindow(Window):
         Raises MeteragentError if a part has no noise.
         """
         if self.unmasked is not None or self.part is not None:
-            raise MeteragentError("a part without its noise")
+            raise MeteragentError("a part without noise")
         return Window.close(self, slot_index)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
@@ -138,7 +138,7 @@ class PeakWindow(Window):
         Raises MeteragentError if a part has no noise.
         """
         if self.unmasked is not None or self.part is not None:
-            raise MeteragentError("a part without its noise")
+            raise MeteragentError("a part without noise")
         return Window.state(self)
 
 

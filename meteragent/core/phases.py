@@ -3,20 +3,20 @@
 Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
 gives the meter a new reading: the sum of the standing readings. While a phase has never sent a reading, or
 has been silent for longer than `hold`, there is no sum, not even a partial one. A reading's message is free
-when a newer reading of its phase stands and every sum that includes the reading is integrated. So after a
-crash the broker delivers all standing readings again, and the sums resume as they were. A reading older than
-the meter's newest is late; readings of different phases with the same time make one sum. Of readings of one
-phase that were stamped with the same time on arrival, the newest stands.
+when a newer reading of its phase stands and every sum with the reading has been integrated. So after a crash
+the broker delivers all standing readings again, and the sums resume as they were. A reading older than the
+meter's newest is late; readings of different phases with the same time make one sum. If readings of one phase
+were stamped with the same time on arrival, the newest stands.
 
-Registers: a sum of standing readings would belong to no time. All that a phase used since its last reading
-would count as used at its next one (no 1-Lipschitz map, and a rate beyond any range). So each phase's
-register is interpolated, and there is a sum at each time up to which all phases have been read: the newest
-time of the phase that lags. Between two sums the sum itself is interpolated, so a slot with a boundary
-between them may differ from the sum of the slots of each phase. The total use does not differ, nor does the
-Lipschitz constant: the weights of a slot still sum to 1. A reading is kept until a sum lies beyond the next
-reading of its phase. If very many readings wait for a phase that lags, every second one is dropped: this
-loses no energy of a register, only the time at which the energy was used. Sums are rounded to millionths,
-like values.
+Registers: a sum of standing readings would belong to no time. All energy that a phase used since its last
+    reading would count as used at its next one (not a 1-Lipschitz map, and a rate beyond any range). So each
+    phase's register is interpolated, and there is a sum at each time up to which all phases have been read,
+    the newest time of the phase that lags. Between two sums the sum itself is interpolated, so a slot with a
+    boundary between them may differ from the sum of the phases' slots. The total use does not differ, nor
+    does the Lipschitz constant: the weights of a slot still sum to 1. A reading is kept until a sum lies
+    beyond the next reading of its phase. If very many readings wait for a phase that lags, every second
+    reading is dropped. This loses no energy, only the time at which the energy was used. Sums are rounded to
+    millionths, like values.
 """
 
 from bisect import bisect_right
@@ -34,11 +34,11 @@ from meteragent.domain.units import Kind
 from meteragent.privacy.exact import round_half_up
 
 _WAITING = 64
-"""The largest number of readings of a phase that wait for another phase."""
+"""The largest number of readings of a phase that may wait for another phase."""
 
 
 class _Part(Share):
-    """A phase's reading and its message, with one use while it stands and one for each sum with it."""
+    """A phase's reading and its message, with a use while it stands and one for each sum that includes it."""
 
     __slots__ = ("live", "phase", "time_ms", "value_u")
 
@@ -50,7 +50,7 @@ class _Part(Share):
         live[phase, self.time_ms] = self
 
     def give_back(self) -> Sequence[Token]:
-        """End one use; return the tokens that become free. A reading without uses is forgotten."""
+        """End one use; return the freed tokens. A reading without uses is forgotten."""
         tokens = super().give_back()
         if not self.uses:
             del self.live[self.phase, self.time_ms]
@@ -60,8 +60,8 @@ class _Part(Share):
 class PhaseResult(NamedTuple):
     """The effect of a phase's reading.
 
-    `outcome` is None if the reading is too old: the timeline then gives the reason. `free` are tokens to give
-    back.
+    `outcome` is None if the reading is too old; the timeline then determines the reason. `free` are tokens to
+    give back.
     """
 
     outcome: Outcome | None
@@ -130,12 +130,12 @@ class PowerPhases:
 
 
 class RegisterPhases:
-    """The readings of each phase's register since the last sum, and the newest one up to that sum."""
+    """The readings of each phase's register since the last sum, and the newest reading up to that sum."""
 
     __slots__ = ("_live", "_newest_ms", "_readings", "_rules")
 
     def __init__(self, names: Sequence[str], rules: Terms) -> None:
-        """Begin without readings; the terms `rules` distinguish a rollover from a reset."""
+        """Begin without readings; the terms `rules` tell a rollover from a reset."""
         self._rules = rules
         self._readings: dict[str, list[_Part]] = {name: [] for name in names}
         self._live: dict[tuple[str, int], _Part] = {}
@@ -159,7 +159,7 @@ class RegisterPhases:
     def _sum(self, free: list[Token]) -> Pending | None:
         """Return the sum at the newest time up to which all phases have been read; None if it is not new.
 
-        The readings that no later sum needs are appended to `free`.
+        Readings that no later sum needs are appended to `free`.
         """
         if not all(self._readings.values()):
             return None
@@ -192,7 +192,7 @@ class RegisterPhases:
 
 
 def _redelivered(part: _Part, reading: Pending) -> Token:
-    """Return the token to acknowledge at once when a reading in use arrives again, as a timeline does."""
+    """Return the token to acknowledge at once when a reading in use arrives again, as in a timeline."""
     if part.value_u != reading.value_u:
         return reading.token
     [token] = part.tokens

@@ -8,15 +8,16 @@ called. If the transaction cannot be written, the process must end: its memory i
 
 A feed alternates between time and messages. Before the readings of each time of arrival are accepted, all
 slots that are due by this time open and close, so a reading meets the slots that were open when it arrived.
-Two heaps hold the next opening and closing of each meter; an entry may be stale, and is checked when due.
+Two heaps hold the next opening and closing of each meter; an entry may be stale and is checked when it is
+due.
 
 Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`. The clocks
 differ only after a start, while readings that waited in the broker arrive and slots that fell due during the
 stop stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp is both of its clocks.
 
 Rules
-1. No slot has noise before its window's charge is in the same or an earlier commit (law 2). A draw that was
-   made ahead (`noise`) belongs to no window yet.
+1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made ahead
+   (`noise`) belongs to no window yet.
 2. A window opens at or after the mark of its meter, and raises the mark to its end (law 1).
 3. The clock alone decides when slots close. Slots that are due together close in the order of their public
    ids, never in the order of arrival (law 4).
@@ -52,7 +53,7 @@ from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
 
-_SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep waiting messages
+_SESSION_EXPIRY_MS = 7 * DAY_MS  # for how long the agent asks the broker to keep waiting messages
 
 
 class Pipeline:
@@ -108,7 +109,7 @@ class Pipeline:
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Let no record of a topic leave before its waiting records, whose delay may have been longer."""
+        """Let no record of a topic leave before those that already wait, whose delay may be longer."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:
@@ -150,7 +151,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return when `feed` must next be called, None for never; without `closing` only openings count."""
+        """Return when `feed` must next be called, or None; without `closing` only openings count."""
         heads = (*self._opens[:1], *(self._closes[:1] if closing else ()))
         return min((head[0] for head in heads), default=None)
 
@@ -163,12 +164,12 @@ class Pipeline:
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
     def upcoming(self, meter: str) -> Upcoming | None:
-        """Return the slot of a meter that is released next; None if no slot is scheduled."""
+        """Return the next slot of a meter to be released; None if no slot is scheduled."""
         timeline, schedule = self._timelines.get(meter), self._stream.schedule
         return upcoming(timeline, schedule, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Give a reading to its meter, and note the meter if its state changes; count a refused reading."""
+        """Pass a reading to its meter, and note the meter if its state changes; count a refused reading."""
         meter, phase, reading = item
         try:
             if self._take(meter, phase, reading, received_ms, now_ms):
@@ -178,7 +179,7 @@ class Pipeline:
             self._effects.acknowledge.append(reading.token)
 
     def _take(self, meter: str, phase: str | None, reading: Pending, received_ms: int, now_ms: int) -> bool:
-        """Give a reading to its meter; return whether the meter's state changes, or raise PayloadError."""
+        """Pass a reading to its meter; return whether the meter's state changes, or raise PayloadError."""
         if reading.time_ms > received_ms + self._stream.ahead_ms:
             raise PayloadError("refused_ahead")
         is_new = meter not in self._timelines
@@ -206,7 +207,7 @@ class Pipeline:
         return True
 
     def _observe(self, observer: Observer | None) -> None:
-        """Send the spans of observed meters to this feed's observer, and no longer to the last feed's."""
+        """Send the spans of observed meters to this feed's observer instead of the last feed's."""
         for watcher, span in ((self._observer, None), (observer, observer and observer.span)):
             for meter in watcher.meters if watcher else ():
                 if (timeline := self._timelines.get(meter)) is not None:
@@ -214,7 +215,7 @@ class Pipeline:
         self._observer = observer
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading and send it to the observer; None is a phase's that made no sum."""
+        """Count an accepted reading and send it to the observer; None stands for a phase without a sum."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -295,7 +296,7 @@ class Pipeline:
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
         timeline = self._timelines.get(meter)
         if timeline is None or timeline.next_close_ms() != closes_ms:
-            return  # out of date: a band that began later has ended and closed earlier
+            return  # stale: a band that began later ended and closed earlier
         self._close_until(meter, timeline, closes_ms, now_ms)
         if (next_ms := timeline.next_close_ms()) is not None:
             heapq.heappush(self._closes, (next_ms, self._names[meter].public_id, meter))

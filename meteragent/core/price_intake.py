@@ -1,4 +1,4 @@
-"""From messages to the prices of a stream, and from prices to its windows."""
+"""Takes prices from the messages of a stream, and gives them to its windows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +19,7 @@ class PriceIntake:
     """The prices of a stream, from the messages on its price topic."""
 
     def __init__(self, stream: Stream, rows: Iterable[Price], timelines: dict[str, Timeline]) -> None:
-        """Resume with the prices in the store, and give them to the open windows."""
+        """Resume with the prices from the store, and give them to the open windows."""
         self._stream = stream
         self._timelines = timelines
         self._book = Prices(rows)
@@ -28,7 +28,7 @@ class PriceIntake:
                 self._give(window)
 
     def window(self, start_ms: int, terms: Terms, terms_id: str, topic: str, public_id: str) -> Window:
-        """Return a new window, with the prices of the topic if it is weighted by them."""
+        """Return a new window, with the topic's prices if they weight it."""
         return self._give(window_of(terms)(start_ms, terms, terms_id, topic, public_id))
 
     def _give(self, window: Window) -> Window:
@@ -39,7 +39,7 @@ class PriceIntake:
     def take(
         self, batch: Sequence[Message], now_ms: int, counts: Counts, effects: Effects
     ) -> Sequence[Message]:
-        """Take the prices out of a batch, before any of its readings; return the other messages."""
+        """Process the prices of a batch before any of its readings; return the other messages."""
         topic, rows = self._stream.price_topic, list[Price]()
         if topic is None or all(message.topic != topic for message in batch):
             return batch
@@ -58,7 +58,7 @@ class PriceIntake:
         return [message for message in batch if message.topic != topic]
 
     def _rows(self, payload: bytes, counts: Counts) -> list[Price]:
-        """Return the prices of a message, none if it is refused, which is counted."""
+        """Return the prices of a message; a refused message has none and is counted."""
         if len(payload) > self._stream.max_payload:
             counts.add("refused_size")
             return []
@@ -69,7 +69,7 @@ class PriceIntake:
             return []
 
     def _needed_from_ms(self, now_ms: int) -> int:
-        """Return the time before which everything is integrated, or that is too long ago for any window.
+        """Return the time before which everything is integrated, or too long ago for any window.
 
         It is not ahead of now: a new meter's first window may begin before that of a meter that is waiting.
         """

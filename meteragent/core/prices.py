@@ -1,10 +1,10 @@
 """The prices of a stream whose weights come from a topic: each is committed before its time, once.
 
 Rules
-1. A price whose time has begun is refused: it could follow from what this home used since (theory 3.10).
-2. A price is never replaced. One that comes again with the same time and value changes nothing; any other
-   whose time overlaps that of a price is refused.
-3. A price is in the same or an earlier commit than everything that is used at it: a time is integrated only
+1. A price whose time has begun is refused: it could depend on what this home has used since (theory 3.10).
+2. A price is never replaced. A repetition with the same time and value changes nothing; any other price whose
+   time overlaps an earlier one's is refused.
+3. A price is committed no later than any energy that is counted at this price, since time is integrated only
    after it has begun.
 4. A price beyond the bound is clamped to it, because the noise is adapted to the bound.
 """
@@ -17,7 +17,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.domain.weights import PRICE_MS, Price
 
 AHEAD_MS = 62 * DAY_MS
-"""How far ahead a price may begin, which bounds how many are kept."""
+"""How far ahead a price may begin; this bounds the number of prices that are kept."""
 
 
 class Prices:
@@ -32,8 +32,8 @@ class Prices:
     def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
         """Add a price, or refuse it; return the counters to increase.
 
-        A price that comes again, as in a list of a day that is sent every hour, is also recognised after its
-        time has begun, as long as it is kept.
+        A repetition, as in a daily list that is sent every hour, is recognised even after its time has begun,
+        as long as the price is kept.
         """
         start_ms, end_ms, price_u = price
         clamped_u = min(max(price_u, -bound_u), bound_u)

@@ -1,4 +1,4 @@
-"""Noise that is drawn again: of registers' lost slots, and of peaks after a restart."""
+"""Noise that is drawn again: for lost slots of registers, and for peaks after a restart."""
 
 from meteragent.core.charges import Charges
 from meteragent.core.noise import Noise
@@ -12,8 +12,8 @@ from meteragent.wire.record import RecordFormats
 class Redraws:
     """The second draws of a stream's windows.
 
-    What a lost slot masks is a constant, so its noise costs nothing. What a peak masks is readings, so its
-    noise is charged like a new window's, in the same commit.
+    The noise of a lost slot masks a constant, so it costs nothing. The noise of a peak masks readings, so it
+    is charged like that of a new window, in the same commit.
     """
 
     __slots__ = ("_charges", "_counts", "_noise")
@@ -24,10 +24,10 @@ class Redraws:
         self._counts = counts
 
     def settle(self, meter: str, timeline: Timeline, formats: RecordFormats, commit: Commit) -> None:
-        """Count the events of registers, and give slots that lack noise noise from a new noise bound.
+        """Count the events of registers, and draw noise from a new noise bound for slots without noise.
 
-        A peak is charged on the day of the part that needs the noise; if the budget forbids it, the part does
-        not count.
+        A peak is charged on the day of the part that needs the noise; if the budget forbids the charge, the
+        part does not count.
         """
         for name in timeline.counts():
             self._counts.add(name)

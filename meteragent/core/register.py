@@ -4,47 +4,46 @@ Theory of operation
 -------------------
 Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used in [t0, t1], spread evenly. The
 register is interpolated at each slot boundary b and rounded down to a whole unit of the accumulator,
-W(b) = floor(r(b) * c); a slot gets W(end) - W(start). So a slot's value is a mean of the power whose weights,
-span by span, sum to the slot's part of the span: the map from load curves to slot vectors is 1-Lipschitz
-except for two units, 10^-12 of a quantum by default, and over a run without gaps the values telescope to
-r(end) - r(start). A fraction of a unit must not be kept: neither noise nor dither has a fraction, so it would
-reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
-reading and the next one. The part of a slot after the newest reading is gap when the slot closes; when the
-next reading arrives, only the part of the span after the split counts, at the span's rate.
+W(b) = floor(r(b) * c); a slot gets W(end) - W(start). So a slot's value is a weighted mean of the power, in
+which the weights of each span sum to the slot's part of the span. The map from load curves to slot vectors is
+1-Lipschitz except for two units, 10^-12 of a quantum by default, and over a run without gaps the values
+telescope to r(end) - r(start). A fraction of a unit must not be kept: neither noise nor dither has a
+fraction, so it would reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span
+lies between that reading and the next one. The part of a slot after the newest reading is gap when the slot
+closes; when the next reading arrives, only the part of the span after the split counts, at the span's rate.
 
-Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. A register
-that falls further than the range allows has begun again at 0 if `modulus_u` brings the rate within the range.
+Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. A register that
+falls further than the range allows has started again at 0 if `modulus_u` brings the rate within the range.
 Otherwise it was reset or replaced, and the span is gap: the promise does not hide this event.
 
 What the store keeps
 --------------------
 After an outage, the register still includes the energy that was used during the outage. To compute this use,
-the earlier register is needed, but neither that register nor two numbers from which it follows may be on disk
-(law 3). Let (t0, r0) be the newest reading that was integrated. If everything is integrated up to t0, the
-store keeps for the slot that contains t0 not the accumulator A = noise * L + dither + use since the slot's
-start, but
+the earlier register is needed, but neither it nor two numbers from which it follows may be on disk (law 3).
+Let (t0, r0) be the newest reading that was integrated. If everything is integrated up to t0, the store keeps
+for the slot that contains t0 not the accumulator A = noise * L + dither + use since the slot's start, but
 
     M = r0 * c - A    (c: from registers to accumulators)
 
 which is the register at the slot's start minus noise and dither, and is constant throughout the slot (except
-for clamping and gap). M reveals no more of the register than A reveals of the energy: two homes whose
+for clamping and gap). M reveals no more about the register than A does about the energy: two homes whose
 registers and noises differ by the same amount have the same M. After a restart the first reading (t, r) of
 the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, delivered again, or a later one.
 How the use in [t0, t] was spread does not matter, because all of it lies in the slot.
 
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
 slot cannot be separated from the use after it: M and r give only their sum with the noise. To count the sum
-in this slot would count the power of other slots (no 1-Lipschitz map: curves that differ by d in the other
-slots move this slot by d * (longer than a slot)), and to count a part of the sum would release a part of the
+in this slot would count the power of other slots (not a 1-Lipschitz map: curves that differ by d in the other
+slots move this slot by d times more than a slot), and to count a part of the sum would release a part of the
 noise. So the slot is lost: it is gap throughout, and M with its noise is forgotten. The slot is released
-nevertheless (law 4), with noise from a new noise bound of the same law. No bound gives more than n values,
-no earlier draw is ever released, and the new noise masks a constant.
+nevertheless (law 4), with noise from a new noise bound of the same law. No bound gives more than n values, no
+earlier draw is ever released, and the new noise masks a constant.
 
 M alone does not show whether a register fell during an outage. r * c - M must be noise + energy for some
 |noise| <= K * L and some energy that the range allows for the time since the slot's start; otherwise the
 register rolled over, or it was reset and the slot is lost. K is public: noise exceeds K * L in fewer than one
-of 2^40 slots, and these slots are lost, too. A value within these bounds counts: garbage from a reset is
-never larger than the noise could be.
+in 2^40 slots, and these slots are lost, too. A value within these bounds counts, so the error after an
+unnoticed reset is never larger than noise could be.
 
 If the clock closed the slot, past the newest reading, the next slot contains nothing of the register yet, and
 accumulators are stored as they are. So are those of bands: a band consists of many stretches, and a boundary
@@ -97,7 +96,7 @@ def use_between(start: Read, end: Read, rules: Terms) -> tuple[int | None, bool]
 
 
 class RegisterTimeline(Timeline):
-    """The pending readings and open windows of one meter of one stream, of a register."""
+    """The pending readings and open windows of one meter of a stream of registers."""
 
     __slots__ = ("_counts",)
 
@@ -123,8 +122,8 @@ class RegisterTimeline(Timeline):
     def _gives_way(self, pending: Pending) -> bool:
         """Return whether the time up to `pending` is still to be integrated.
 
-        If it is integrated, `pending` stays, because its register ended the span. The use between the two
-        readings then counts with the next reading.
+        If it is integrated already, `pending` stays. The use between the two readings then counts with the
+        next reading.
         """
         return pending.time_ms > self.integrated_until_ms
 
@@ -164,7 +163,7 @@ class RegisterTimeline(Timeline):
     # --- after a restart -----------------------------------------------------------------------
 
     def integrate_until(self, until_ms: int) -> list[Token]:
-        """Add all time up to `until_ms` to the slots; return the tokens that are free.
+        """Add all time up to `until_ms` to the slots; return the freed tokens.
 
         After a restart the masked slot is resumed first, or lost.
         """
@@ -174,7 +173,7 @@ class RegisterTimeline(Timeline):
         return self._resume(window, until_ms) + super().integrate_until(until_ms)
 
     def _resume(self, window: Window, until_ms: int) -> list[Token]:
-        """Recover the masked slot's accumulator, or lose the slot; return the tokens that are free."""
+        """Recover the masked slot's accumulator, or lose the slot; return the freed tokens."""
         end_ms = window.slot_end_ms(window.masked or 0)
         oldest = self.pending[0] if self.pending else None
         if oldest is not None and oldest.time_ms <= min(until_ms, end_ms):

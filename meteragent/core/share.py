@@ -1,8 +1,8 @@
-"""Tokens with several uses, and the time at which their message is free.
+"""Tokens with several uses, whose message is free after the last use.
 
 A message may hold several readings, and a reading of a phase is part of several sums. All uses hold the same
-`Share`. After the last use has returned the share, the tokens in it are free: those of messages, or shares
-again.
+`Share`. After the last use has returned the share, the tokens in it are free; these belong to messages, or
+are shares themselves.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from meteragent.domain.reading import Token
 
 
 class Share:
-    """A token with a number of `uses`; the `tokens` in it are free after the last use."""
+    """A token with a number of `uses`; the `tokens` that it holds are free after the last use."""
 
     __slots__ = ("tokens", "uses")
 
@@ -20,13 +20,13 @@ class Share:
         self.uses = uses
 
     def give_back(self) -> Sequence[Token]:
-        """End one use; return the tokens that become free."""
+        """End one use; return the freed tokens."""
         self.uses -= 1
         return () if self.uses else self.tokens
 
 
 def give_back(tokens: Iterable[Token]) -> list[Token]:
-    """Give back tokens; return the tokens of messages that become free, in order."""
+    """Give back tokens; return the freed tokens of messages, in order."""
     free: list[Token] = []
     for token in tokens:
         if isinstance(token, Share):

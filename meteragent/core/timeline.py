@@ -1,13 +1,13 @@
-"""One meter of one stream: from readings to the accumulators of its open slots.
+"""One meter of one stream: integrates readings into the accumulators of its open slots.
 
 Theory of operation
 -------------------
 A timeline integrates power over slots. `integrated_until_ms` is the *split*: the time before it has been
 added to the accumulators for good; the time after it still depends on the *pending* readings, which are kept
-in order of their times. Integrating moves the split forward. Time is an argument; the timeline states when
-the next slot opens and closes (`next_open_ms`, `closing`). A reading's *span* is the time that it describes
-(rule 1). The pending reading whose span contains the split is the *standing* reading: it is integrated up to
-the split, and the end of its span is not yet known.
+in order of their times. Integrating moves the split forward. Time is an argument; `next_open_ms` and
+`closing` tell when the next slot opens and closes. A reading's *span* is the time that it describes (rule 1).
+The pending reading whose span contains the split is the *standing* reading: it is integrated up to the split,
+and the end of its span is not yet known.
 
 Why readings wait: the span of a power reading ends where the next span begins, and readings may arrive out
 of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
@@ -47,9 +47,10 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
+"""How many times of integrated readings are kept, to tell `duplicate` from `late`, and how many are dropped
+at once."""
 PENDING = 4096
-"""The largest number of a meter's pending readings: a sender may stamp one for each ms of `ahead`."""
+"""The largest number of a meter's pending readings; a sender could stamp one for each ms of `ahead`."""
 
 
 class Outcome(StrEnum):
@@ -110,7 +111,7 @@ class Timeline:
     def restore(
         cls, terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
     ) -> "Timeline":
-        """Restore a timeline from the store under the present terms; open windows keep their terms.
+        """Restore a timeline from the store under the current terms; open windows keep theirs.
 
         If the meaning of the readings has changed (kind, unit or interval), the remaining time of the open
         windows is gap.
@@ -133,7 +134,7 @@ class Timeline:
         return timeline
 
     def _seal(self) -> None:
-        """Fill the open windows with gap to their ends: readings no longer count in them."""
+        """Fill the open windows with gap to their ends, since readings no longer count in them."""
         for window in self.windows:
             window.seal(self.integrated_until_ms)
         self.integrated_until_ms = max(self.integrated_until_ms, self.windows[-1].end_ms)
@@ -155,7 +156,7 @@ class Timeline:
 
     @property
     def _rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's (law 1), else the present ones."""
+        """The terms by which readings count: the oldest open window's (law 1), else the current ones."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -164,7 +165,7 @@ class Timeline:
     # --- readings in ---------------------------------------------------------------------------
 
     def accept(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Accept or refuse a reading; return the outcome and the tokens that are free."""
+        """Accept or refuse a reading; return the outcome and the freed tokens."""
         time_ms = reading.time_ms
         if self._is_integrated(reading):
             return self.refusal(time_ms), [reading.token]
@@ -186,11 +187,11 @@ class Timeline:
         return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
 
     def _thin(self) -> list[Token]:
-        """Drop the pending readings that follow another most closely; return their tokens.
+        """Drop the pending readings that follow another one most closely; return their tokens.
 
-        The remaining readings, except the last, are at least a 2,048th of the whole time apart. The choice
-        depends on times alone, never on a value. A power stands a little longer; a register loses only the
-        time at which energy was used; the energy of an interval that no other reading covers is gap.
+        The remaining readings, except the last, are at least 1/2,048 of the whole time apart. The choice
+        depends on times alone, never on a value. A power reading stands a little longer, a register loses
+        only the time at which energy was used, and an interval that no other reading covers becomes gap.
         """
         oldest, *readings, newest = self.pending
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
@@ -238,7 +239,7 @@ class Timeline:
         return Outcome.EARLY if is_waiting else Outcome.LATE
 
     def _redelivered(self, index: int, reading: Pending) -> Token:
-        """Return the token to acknowledge at once when a reading has the time of a pending one.
+        """Return the token to acknowledge at once when a reading has the time of a pending reading.
 
         A redelivery replaces the first delivery, whose connection may be closed. A correction (another value)
         is refused.
@@ -268,9 +269,10 @@ class Timeline:
             and standing.since_ms is None
         ):
             return None
-        # The result is that of the general path. `accept` would append `reading`, the newest. Its time is the
-        # watermark: there is no lateness, and the clock has reached it. Before the watermark lie only the
-        # span of the standing reading, for at most `hold`, then gap, in one slot. `_free` would drop it.
+        # The result is that of the general path. `accept` would append `reading`, which is the newest. Its
+        # time is the watermark, because there is no lateness and the clock has reached it. Before the
+        # watermark, in one slot, lie only the span of the standing reading, for at most `hold`, and then gap.
+        # `_free` would drop the standing reading.
         window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
             window.put(slot_index, time_ms - end_ms, None)
@@ -286,10 +288,10 @@ class Timeline:
     # --- integrating ---------------------------------------------------------------------------
 
     def integrate_to_watermark(self, clock_ms: int) -> list[Token]:
-        """Integrate the spans that end by the watermark; return the tokens that are free.
+        """Integrate the spans that end by the watermark; return the freed tokens.
 
         The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). If the last
-        span before it has not ended by then, the split moves only to its reading; in a peak, by whole parts.
+        span has not ended by then, the split moves only to its reading; in a peak it moves by whole parts.
         """
         if self.newest_ms is None:
             return []
@@ -336,7 +338,7 @@ class Timeline:
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        """Count the pending readings up to a time, which are few: those before the split are dropped."""
+        """Count the pending readings up to a time; they are few, since those before the split are dropped."""
         count = 0
         for reading in self.pending:
             if reading.time_ms > time_ms:
@@ -383,7 +385,7 @@ class Timeline:
         return self.next_ms
 
     def next_close_ms(self) -> int | None:
-        """Return when the next slot closes: its end plus the lateness; None if no slot is open."""
+        """Return when the next slot closes, which is its end plus the lateness; None if no slot is open."""
         closing = self.closing()
         return None if closing is None else closing[0]
 

@@ -1,4 +1,4 @@
-"""The slot of a meter that is released next: public, because it follows from schedule and clock alone."""
+"""The next slot of a meter to be released. It is public, because it follows from schedule and clock alone."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Upcoming(NamedTuple):
     """A slot that will be released: its start and end, and the earliest time at which its record is sent.
 
     A meter whose first reading arrives in the middle of a window has no open slot until the next window
-    begins (law 4); its upcoming slot is then one of that window.
+    begins (law 4); its upcoming slot is then in that window.
     """
 
     start_ms: int
@@ -20,7 +20,7 @@ class Upcoming(NamedTuple):
 
 
 def upcoming(timeline: Timeline, schedule: Schedule, delay_ms: int) -> Upcoming | None:
-    """Return the slot that closes next, open or still to open; None if no window is scheduled.
+    """Return the slot that closes next, whether or not it is open yet; None if no window is scheduled.
 
     `delay_ms` is the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget
     and on other agents, which are not known in advance.

@@ -6,11 +6,11 @@ The window has one slot. With w(t) the price at t, in millionths per kWh, the ac
 
     A = z * L + u + sum of w * value * ms,    released: floor(A / L)
 
-with L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms of an hour or interval). So the law of A is that
-of every window (`window`): A is whole, A modulo L is uniform, and one copy of A is as private as a record.
-The use of a register between two readings is spread evenly over the span, whatever the prices are.
+with L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms of an hour or interval). So A has the same law
+as in any other window (`window`): A is a whole number, A modulo L is uniform, and one copy of A is as private
+as a record. The use of a register between two readings is spread evenly over the span, whatever the prices.
 
-What the store keeps of a register's slot is A itself, as for bands: an outage without redelivery is gap. A
+For a register's slot the store keeps A itself, as for bands, so an outage without redelivery is gap. A
 difference of registers (`register`) would need the price of all time since the slot's start.
 """
 
@@ -30,13 +30,13 @@ from meteragent.domain.weights import Price, Weights, pieces
 class WeightedWindow(Window):
     """An open window that releases an amount: energy times price.
 
-    book    the prices of a topic; a window whose terms have a table needs none
+    book the prices of a topic; None if the terms have a table
     """
 
     book: Prices = field(default_factory=Prices)
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
-        """Return None: the price may change within any stretch."""
+        """Return None, since the price may change within any stretch."""
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
@@ -84,18 +84,18 @@ class WeightedWindow(Window):
         return self.terms.weights
 
     def _open_slot_at(self, _time_ms: int) -> int | None:
-        """Return None: the accumulator is stored as it is."""
+        """Return None, since the accumulator is stored as it is."""
         return None
 
 
 def _bounded(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
-    """Clamp prices to a window's bound; they were accepted under that of the time when they came."""
+    """Clamp prices to a window's bound, which may differ from the bound under which they were accepted."""
     for from_ms, to_ms, price_u in prices:
         yield from_ms, to_ms, min(max(price_u, -bound_u), bound_u)
 
 
 def _moved(prices: Iterable[Price], by_ms: int) -> Iterator[Price]:
-    """Move prices in time."""
+    """Shift prices in time."""
     for from_ms, to_ms, price_u in prices:
         yield from_ms + by_ms, to_ms + by_ms, price_u
 

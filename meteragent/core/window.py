@@ -8,11 +8,11 @@ the energy so far,
 
     A = z * L + u + S,    released: floor(A / L)
 
-So A modulo L is uniform whatever was used, and one copy of A, at any time, is as private as a record: a
+So A modulo L is uniform whatever the use, and one copy of A, at any time, is as private as a record: a
 change of S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)). A second copy reveals
 the use since the first, as in every scheme that survives a crash without a secret elsewhere (THEORY-2 A.1,
-A.2). The released value is exactly S / L on average. Windows of an earlier version have no u and finish
-without it: A = z * L + S, released: floor(A / L + 1/2).
+A.2). The released value is exactly S / L on average. Windows that an earlier version opened have no u: A = z
+* L + S, released: floor(A / L + 1/2).
 """
 
 from bisect import bisect_right
@@ -40,7 +40,7 @@ class RegisterUse(NamedTuple):
         """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down.
 
         The parts of a span add up to `units`, and each is within one unit of its exact share. Fractions would
-        be exact, but through them the store would reveal the energy of the span: noise and dither are whole
+        be exact, but the store would then reveal the energy of the span, because noise and dither are whole
         numbers.
         """
         units, since_ms, span_ms = self.units, self.since_ms, self.span_ms
@@ -55,17 +55,18 @@ class RegisterUse(NamedTuple):
 
 @dataclass(slots=True)
 class Window:
-    """An open window: how many slots were drawn, the open accumulators, and R while slots remain to be drawn.
+    """An open window: its open accumulators, the number of slots with noise, and R while slots lack noise.
 
-    noise_bound         R; None after the last slot was drawn. It is then no longer needed, and together with
-                        R an accumulator would rule out all energies further away than the noise can be
+    noise_bound         R; None after the last slot was drawn. It is then no longer needed, and an accumulator
+                        together with R would rule out all energies further away than the noise can reach
                         (THEORY-2 A.3)
     drawn               the number of slots that have received noise
     slots               the accumulators of the open slots, by index
     slots_with_reading  the open slots to which a reading has added; the others are gap throughout
     masked              the index of the slot whose accumulator is unknown after a restart: `slots` holds a
                         register minus the accumulator instead (`register`)
-    lost                the index of the slot whose accumulator was given up; it has no noise until `redraw`
+    lost                the index of the slot whose accumulator was given up; the slot has no noise until
+    `redraw`
     """
 
     start_ms: int
@@ -132,7 +133,7 @@ class Window:
     def _mask(self, slot_index: int, noise: int, dither: int | None) -> int:
         """Return the accumulator with which a slot begins: z * L + u, or z * L in half-up windows."""
         if (dither is None) != (self.terms.rounding == "half-up"):
-            raise MeteragentError("a slot needs a dither exactly if its window is dithered")
+            raise MeteragentError("a slot needs a dither if and only if its window is dithered")
         return noise * self.terms.lattice(slot_index) + (dither or 0)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
@@ -230,12 +231,12 @@ class Window:
     def close(self, slot_index: int) -> int:
         """Remove a slot and return its released value in quanta.
 
-            floor(A / L) where A began with a dither (THEORY-2 A.1), else floor(A / L + 1/2)
+            floor(A / L) if A began with a dither (THEORY-2 A.1), else floor(A / L + 1/2)
 
         Raises MeteragentError for a slot without noise.
         """
         if slot_index in (self.masked, self.lost):
-            raise MeteragentError("a slot without its noise")
+            raise MeteragentError("a slot without noise")
         accumulator = self.slots.pop(slot_index)
         lattice = self.terms.lattice(slot_index)
         if self.terms.rounding == "dithered":
@@ -250,7 +251,7 @@ class Window:
         Raises MeteragentError if a slot has no noise.
         """
         if self.lost is not None:
-            raise MeteragentError("a slot without its noise")
+            raise MeteragentError("a slot without noise")
         masked, slots = self.masked, self.slots
         if standing is not None and masked is None:
             time_ms, register = standing

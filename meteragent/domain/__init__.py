@@ -1,1 +1,1 @@
-"""What all rooms share: units, terms, grids, names, problems, and the commit of one step of the core."""
+"""What all rooms share: units, terms, grids, names, problems, and the commits of the core."""

@@ -1,4 +1,4 @@
-"""The public side: value types of everything that may be stored and may leave.
+"""The public side: value types of everything that may be stored or may leave.
 
 A commit is everything that one step of the core asks the store to write, in one transaction. Each item of a
 commit is either public (times, terms, charges) or hidden by noise that was drawn before the first reading was
@@ -28,10 +28,10 @@ class OpenWindow(NamedTuple):
 
     `noise_bound` is the secret R of THEORY 2.1; it is None once noise was drawn for all n slots. `drawn` is
     the number of slots whose noise was drawn from R: slots are drawn in the order of their index, and at most
-    n ever. `slots` are the open slots. `topic` and `public_id` are where and under which name the window's
-    records leave. `masked` is the index of the slot that holds a difference instead of an accumulator: the
-    register at the newest integrated reading minus the accumulator, which equals the register at the slot's
-    start minus noise and dither.
+    n ever. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the
+    window's records leave. `masked` is the index of the slot that holds a difference instead of an
+    accumulator: the register at the newest integrated reading minus the accumulator, which equals the
+    register at the slot's start minus noise and dither.
     """
 
     start_ms: int
@@ -131,13 +131,13 @@ class Charge(NamedTuple):
 class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
-    `marks`: per meter, the end of the last interval ever opened (law 1; never lowered). `charges`: the number
-    of windows opened, by charge and meter (law 2). `redrawn`: meters charged for a peak that drew noise again
-    after a restart. `states`: the new state of each meter, or None to delete
-    the state of a forgotten meter. States are in the order in which messages of their meters arrived, and so
-    are their rows in the store: meters that report together share pages. `terms`: terms that a state refers
-    to, by id. `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by
-    public name. `prices`: all prices of the stream that are still needed, or None if there is no new one.
+    `marks`: for each meter the end of the last interval ever opened (law 1; never lowered). `charges`: the
+    number of windows opened, by charge and meter (law 2). `redrawn`: meters charged for a peak that drew
+    noise again after a restart. `states`: the new state of each meter, or None to delete the state of a
+    forgotten meter. States are in the order in which messages of their meters arrived, as are their rows in
+    the store, so that meters that report together share pages. `terms`: the terms to which a state refers, by
+    id. `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by public
+    name. `prices`: all prices of the stream that are still needed, or None if nothing is new.
     """
 
     stream: str
@@ -162,7 +162,7 @@ class Commit:
 class Snapshot:
     """The content of the store for one stream when the agent starts.
 
-    `floor_ms`: the time before which no window of any meter opens (after a lost or restored store).
+    `floor_ms`: the time before which no window of any meter opens, because a store was lost or restored.
     `announced`: the id of the latest descriptor of each sink topic. `totals`: running totals by public name.
     `prices`: the prices that were committed.
     """

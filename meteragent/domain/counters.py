@@ -22,7 +22,7 @@ REFUSALS = {
     "refused_columns": "the payload has more or fewer values than source.value states",
     "refused_ambiguous": "several numbers in the payload match, and source.value does not name one",
     "refused_extension": "the payload has a version, or needs an extension, that this version cannot read",
-    "refused_meter": "the payload is from another meter than source.id",
+    "refused_meter": "the payload is from a meter other than source.id",
     "refused_meters": "there are already source.max_meters meters",
 }
 """The reasons why a message is not a reading of this stream; such messages are acknowledged and counted."""
@@ -40,23 +40,23 @@ COUNTERS = {
     "accepted": "readings accepted",
     "clamped": "values outside window.range, clamped to it",
     "thinned": "readings dropped because too many readings of their meter were pending",
-    "rolled_over": "registers that started again at source.modulus",
+    "rolled_over": "registers that rolled over at source.modulus",
     "register_reset": "registers that were reset or replaced: the time between the two readings is a gap",
-    "register_lost": "slots of a register lost: no reading came between a stop and the end of the slot",
+    "register_lost": "slots of a register lost: no reading arrived between a stop and the end of the slot",
     "shed": "QoS 0 messages dropped because the queue to the core was full",
     "acked_open": "readings acknowledged early because source.inflight messages were unacknowledged",
     "gap_slots": "slots that closed without any reading",
     "prices": "prices of window.weights.topic accepted before their time",
     "price_late": "prices refused because their time had begun",
-    "price_repeated": "prices that came again with the same time and value",
+    "price_repeated": "prices repeated with the same time and value",
     "price_conflict": "prices refused because their time has another price",
     "price_times": "prices refused because their times are not whole quarter hours within 62 days",
     "price_clamped": "prices beyond window.weights.bound, clamped to it",
     "opened": "windows opened and charged",
-    "peak_redrawn": "peaks charged again, because a restart came between parts of their window",
+    "peak_redrawn": "peaks charged again because of a restart between parts of their window",
     "over_budget": "windows not opened because they would exceed the budget",
-    "withheld": "windows of a refused topic not opened because a tenth of the store waits for refused topics",
-    "held": "windows not opened because another agent releases the meter, or because this was still unclear",
+    "withheld": "windows of a refused topic not opened: messages of refused topics fill a tenth of the store",
+    "held": "windows not opened because another agent releases the meter, or because this was not yet known",
     "unchecked": "meters whose first window opened although the sink's broker did not say who releases them",
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
@@ -76,7 +76,7 @@ COUNTERS = {
 """Every counter and the events that it counts."""
 
 FORMER_NAMES = {"over_budget": "passed"}
-"""The last version's name of a counter; metrics and health report both names until the next version."""
+"""The names of counters in the last version; metrics and health report both names until the next version."""
 
 PUBLIC = frozenset(
     {
@@ -85,7 +85,7 @@ PUBLIC = frozenset(
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )
-"""Counters that depend on schedule, connections and store alone, so they reveal nothing about a meter."""
+"""Counters that depend only on schedule, connections and store, so they reveal nothing about a meter."""
 
 
 class Counts(Counter[str]):

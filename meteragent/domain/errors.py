@@ -100,8 +100,8 @@ class ConfigErrors(ConfigError):
 class PayloadError(MeteragentError):
     """A message that is not a reading; `reason` is the name of the counter to increase.
 
-    Raise this error outside the handler of a parser's exception: that exception holds the payload, and
-    `__context__` would keep it.
+    Raise this error outside the handler of a parser's exception. That exception holds the payload, which
+    `__context__` would keep.
     """
 
     def __init__(self, reason: str) -> None:
@@ -110,7 +110,7 @@ class PayloadError(MeteragentError):
 
 
 class RecordError(MeteragentError):
-    """A received message that is neither record nor descriptor, or does not agree with earlier messages."""
+    """A received message that is neither a record nor a descriptor, or that contradicts earlier messages."""
 
 
 class LinkError(MeteragentError):
@@ -130,7 +130,7 @@ class StoreRestored(StoreError):
 
 
 class StoreMoved(StoreError):
-    """A store of another shard than the configured one: the marks of the new meters are in other stores."""
+    """A store of a shard that is not the configured one: the marks of the new meters are in other stores."""
 
 
 class StoreLost(StoreError):

@@ -9,19 +9,19 @@ window's boundaries reveal nothing.
 `Epoch` cuts time at multiples of one length. `Calendar` cuts it at local midnights: a window is a day, a week
 (from Monday) or a month, from the first instant of its first day to the first instant of the next window.
 
-Some local times occur twice, some never. `_instant_ms`, which maps a local day and minute to an instant, is
-the only place that decides what they mean:
+Some local times occur twice, some never. Only `_instant_ms`, which maps a local day and minute to an instant,
+decides what these mean:
 
-- an ambiguous time (clocks are put back) is its first occurrence;
-- a time that never occurs (clocks are put forward) is the instant of the change. So a day whose midnight is
+- an ambiguous time (clocks are set back) is its first occurrence;
+- a time that never occurs (clocks are set forward) is the instant of the change. So a day whose midnight is
   skipped starts at that instant, and two bands that meet inside the skipped hour meet at that instant;
 - a day that a country skipped, as Samoa did on 2011-12-30, has no instants. It has no window of its own, and
   its bands are empty.
 
 In any zone, the windows of a grid do not overlap and leave no gap (`end_ms` of one window is the start of the
 next), and `first_ms` returns the start of a window. Law 1 relies on both, because a mark is the end of a
-window. If the time-zone data change, windows of the old and the new rules may overlap; the mark then keeps
-the overlapping window from opening.
+window. If the time-zone data change, windows under the old and the new rules may overlap; the mark then
+prevents the overlapping window from opening.
 """
 
 import re
@@ -91,7 +91,7 @@ CALENDAR_UNITS = ("1d", "1w", "1mo")
 
 
 class Hours(NamedTuple):
-    """Hours of the local day, in minutes after midnight; `from_min` > `to_min` runs over midnight."""
+    """Hours of the local day, in minutes after midnight; if `from_min` > `to_min` they run over midnight."""
 
     from_min: int
     to_min: int
@@ -137,8 +137,8 @@ class BandRule:
 class Calendar:
     """Windows on the local calendar of a time zone: one day, one week or one month each.
 
-    `unit` is one of CALENDAR_UNITS. A zone's rules may change, but no interval is opened again, because a
-    window opens only at or after the end of the last window (law 1).
+    `unit` is one of CALENDAR_UNITS. A zone's rules may change, but no interval opens twice, because a window
+    only opens at or after the end of the last window (law 1).
     """
 
     timezone: str
@@ -156,7 +156,7 @@ class Calendar:
         return self._instant_ms(self._first_day(self._date(time_ms)))
 
     def end_ms(self, start_ms: int) -> int:
-        """Return the start of the next unit that is not empty."""
+        """Return the start of the next unit that has days."""
         day = self._next(self._first_day(self._date(start_ms)))
         while (end_ms := self._instant_ms(day)) <= start_ms:
             day = self._next(day)
@@ -165,8 +165,8 @@ class Calendar:
     def stretches(self, start_ms: int, rule: BandRule) -> tuple[tuple[int, int], ...]:
         """Locate a band in a window: (from, to) in ms after its start, in order.
 
-        Hours over midnight belong to the day on which they lie: on a Saturday, 22:00/06:00 is from 00:00 to
-        06:00 and from 22:00 to 24:00.
+        Hours that run over midnight belong to the day on which they lie: on a Saturday, 22:00/06:00 means
+        00:00 to 06:00 and 22:00 to 24:00.
         """
         stretches: list[tuple[int, int]] = []
         minutes = [minute for part in rule.parts for minute in part]
@@ -204,8 +204,8 @@ class Calendar:
         """Convert a minute of a local day to an instant; a skipped time is the instant of the change."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
-        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does:
-        # the clocks were put forward one minute later.
+        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does;
+        # the clocks were set forward one minute later.
         while (moment := local.astimezone(UTC)).astimezone(zone) != local:
             local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
         return (moment + ahead - _EPOCH) // _MILLISECOND
@@ -255,7 +255,7 @@ def duration_text(duration_ms: int, units: int = len(_PARTS_MS)) -> str:
     return " ".join(parts) or "0 s"
 
 
-@lru_cache(maxsize=256)  # records have few different durations
+@lru_cache(maxsize=256)  # records have few distinct durations
 def iso_duration(duration_ms: int) -> str:
     """Format a duration in ISO 8601 with time designators only: ``PT30M``, ``PT24H``, ``PT0.5S``."""
     hours, remainder_ms = divmod(duration_ms, HOUR_MS)

@@ -22,7 +22,7 @@ _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
 _NAME_MAX = 128
 _TEMPLATE_MAX_BYTES = 32_768
-"""Half the longest topic, which leaves room for the name and for the topics below."""
+"""Half the longest topic, to leave room for the name and for the topics below."""
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
@@ -81,7 +81,7 @@ def fnv1a(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part `number` (from 0) of the meters of a fleet of `count` agents."""
+    """One of the `count` parts of a fleet's meters, with its `number` from 0."""
 
     number: int
     count: int
@@ -117,15 +117,15 @@ def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = 
     if text.startswith(_SHARED):
         # The broker sends each message to one of the agents, and to another agent if the first is offline.
         # So a meter's window would be split, and each agent would release a part of it.
-        raise ValueError("no shared subscription, which splits a meter's window over agents: source.shard")
+        raise ValueError("source.shard, not a shared subscription, which splits a meter's window over agents")
     text = _of_shard(text, shard)
     segments = tuple(text.split("/"))
     if segments.count(PHASE) != phases:
-        expected = f"one segment {PHASE}" if phases else f"no {PHASE}: source.phases lists the phases to sum"
+        expected = f"one segment {PHASE}" if phases else f"no {PHASE} unless source.phases lists the phases"
         raise ValueError(f"a topic with {expected}")
     if named:
         if "{" in text.replace(PHASE, "", 1):
-            raise ValueError("a topic without {meter}: source.meter names the meter")
+            raise ValueError("a topic without {meter}, because source.meter names the meter")
         parse_template(f"{text}/{PLACEHOLDER}".replace(PHASE, "phase"))
     else:
         parse_template(text.replace(PHASE, "phase", 1))
@@ -218,7 +218,7 @@ def render(template: str, public_id: str) -> str:
 def pseudonym(key: bytes, meter: str) -> str:
     """Derive a keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
 
-    Without the key nobody can tell which meter the pseudonym stands for, or test a name against it.
+    Without the key, nobody can tell which meter a pseudonym stands for, or test a name against it.
     """
     return hmac.new(key, meter.encode(), hashlib.sha256).hexdigest()[:16]
 
@@ -226,8 +226,8 @@ def pseudonym(key: bytes, meter: str) -> str:
 def claim(key: bytes, sink_topic: str) -> str:
     """Derive a store's mark on a sink topic: 16 hex digits of HMAC-SHA-256(key, sink topic).
 
-    The mark distinguishes two stores on one topic and reveals nothing else: a store's marks differ from topic
-    to topic.
+    The mark distinguishes two stores on one topic and reveals nothing else, since a store's marks differ from
+    topic to topic.
     """
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 

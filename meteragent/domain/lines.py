@@ -1,12 +1,12 @@
-"""The lines on which the keys of a TOML file stand, which `tomllib` does not report.
+"""The line numbers of the keys in a TOML file, which `tomllib` does not report.
 
 Theory of operation
 -------------------
-The text is valid, because `tomllib` has read it before. So nothing is checked here: the scanner only finds
-where a statement, a key and a value end. Four constructs need care:
+The text is valid, because `tomllib` has read it. So nothing is checked here: the scanner only finds where
+statements, keys and values end. Four constructs need care:
 
-* a string may hold anything, in four kinds of quotes, two of which may run over several lines;
-* an array may run over several lines, with comments between its elements;
+* a string may contain anything, in four kinds of quotes, two of which may span several lines;
+* an array may span several lines, with comments between its elements;
 * `a.b.c = 1` and `[a.b]` also create the tables above the last name;
 * below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
 
@@ -49,7 +49,7 @@ def lines(text: str) -> dict[Path, int]:
 
 
 def line_of(path: Path, key_lines: Mapping[Path, int]) -> int | None:
-    """Return the line of a path; if the file lacks the path, return that of the nearest table around it."""
+    """Return the line of a path or, if the file lacks it, of the nearest table around it."""
     return next((key_lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in key_lines), None)
 
 
@@ -141,7 +141,7 @@ class _Scanner:
             self._assignment(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Skip to the next element, or skip the bracket that ends the list; return whether it ended."""
+        """Skip to the next element, or past the bracket that ends the list; return whether it has ended."""
         self._skip_blank()
         if self._text.startswith(",", self._at):
             self._at += 1

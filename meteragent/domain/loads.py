@@ -1,16 +1,16 @@
-"""The promise for loads: the level of a change of the load when readings are sparse or coarse counts.
+"""The promise for loads: the level of a change of the load if readings are sparse or coarse counts.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds by how much a change of the load
 can grow in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Facts about a source that are unknown (`unknown`) are left out, so the true level is then at least the stated
-level.
+Unknown facts about a source (`unknown`) are left out, so the true level may then be higher than the stated
+one.
 
-In all. A change that moves X over any number of slots has a loss of at most kappa level X / hide where the
-readings follow the load (THEORY T.7). Elsewhere the m slots from the change on add up to more:
+In all. A change that moves X over any number of slots has a loss of at most kappa level X / hide if the
+readings follow the load (THEORY T.7). Otherwise the m slots from the change on add up to more:
 
 * An energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
-* Power with a dead band b: X + m 2 b T, T the slot. The last reports may differ for ever.
-* Sampled power: X + p H, p the range and H the longest hold, whatever m is.
+* Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
+* Sampled power: X + p H, where p is the range and H the longest hold, for any m.
 * Slot values that are rounded half up to quanta q (archives): X + m q T, and no kappa.
 
 This holds for a change that only adds or only removes and, where power is sampled, rises and falls once. For
@@ -32,7 +32,7 @@ MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
 
 
 def width_w(terms: Terms) -> Fraction:
-    """Return the width of the range of readings as power, in W."""
+    """Return the width of the readings' range as a power, in W."""
     width = Fraction(terms.high_u - terms.low_u, MICRO) * UNIT_FACTOR[terms.unit]
     return width if terms.kind is Kind.POWER else width * HOUR_MS / terms.interval_ms
 
@@ -43,7 +43,7 @@ def longest_hold_ms(terms: Terms) -> int:
 
 
 def counts(terms: Terms) -> int:
-    """Count the truncated numbers in a slot's value, in l1 in all: intervals, stretches, counters."""
+    """Count the truncated numbers in a slot's value, in l1 in all slots: intervals, stretches, counters."""
     slots = range(terms.n if terms.bands else 1)
     if terms.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
@@ -53,7 +53,7 @@ def counts(terms: Terms) -> int:
 
 
 def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Bound how far a move of `moved_wh` within a slot can move a window's values, in their unit."""
+    """Bound how far a change of `moved_wh` within a slot can move a window's values, in their unit."""
     if not moved_wh or terms.kind is not Kind.POWER:
         return as_reported(terms, moved_wh / terms.hours / terms.wh_per_value)
     energy_wh = sampled(moved_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
@@ -82,7 +82,7 @@ def _step_limit(terms: Terms) -> Fraction | None:
 
 
 def level(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Compute the level of a move of `moved_wh` within a slot: epsilon times its distance on the lattice."""
+    """Compute the level of a change of `moved_wh` within a slot: epsilon times the lattice distance."""
     move = distance(terms, moved_wh)
     return terms.epsilon * -(-move // terms.quantum) * terms.quantum
 
@@ -105,7 +105,7 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy of a slot for each unit of its value, in Wh; of bands, that of the shortest."""
+    """Return the energy of a slot per unit of its value, in Wh; for bands, that of the shortest."""
     return terms.hides_wh / terms.radius
 
 
@@ -130,8 +130,9 @@ def in_all_wh(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> F
 def level_in_all(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
     """Bound the level of a change that moves `moved_wh` in all, over any number of slots (THEORY T.7).
 
-    The arguments are those of `in_all_wh`. With dithered rounding it is kappa level / hide for each Wh, or
-    that of values rounded up to quanta in each slot if that is less: without a dither it is the latter.
+    The arguments are those of `in_all_wh`. With dithered rounding the level is kappa level / hide per Wh or,
+    if that is less, the level of values that are rounded up to quanta in each slot. Without a dither it is
+    the latter.
     """
     moved = in_all_wh(terms, moved_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh

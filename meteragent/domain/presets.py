@@ -12,7 +12,7 @@ class Preset:
     """Named settings, in W and Wh, that are both private and useful (DESIGN 5).
 
     `length` is the length of a window in ms, or a unit of the calendar; `blocks` is the number of slots in a
-    window, or for a profile in a day. `quantum` is in W, or in Wh for the energies of bands.
+    window or, for a profile, in a day. `quantum` is in W, or in Wh for the energies of bands.
     """
 
     length: int | str
@@ -35,7 +35,7 @@ PRESETS = {
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
 COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is not Space.BANDS}
-"""Presets that determine the slots of a window; with the others, a configuration names its bands."""
+"""Presets that determine the slots of a window; with the others, the configuration defines the bands."""
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:

@@ -1,6 +1,6 @@
 """The problems that an agent can have: each has a stable code, a cause and a cure.
 
-A problem never holds a value and never names a meter (law 4); at most it states a number of meters.
+A problem never holds a value and never names a meter (law 4); it may state a number of meters.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Meaning:
 PROBLEMS = {
     "no_clock": Meaning(
         "processing paused: no clock",
-        "Set the system's clock: it shows an earlier time than the store's newest. Nothing is lost.",
+        "Set the system's clock: it is behind the newest time in the store. Nothing is lost.",
         "the-clock-is-wrong",
     ),
     "clock_jumped": Meaning(
@@ -37,13 +37,13 @@ PROBLEMS = {
     ),
     "wal_not_erased": Meaning(
         "another program reads the store and keeps its log from being erased",
-        "Find it (`fuser -v` on the store's file) and end it, or let it read in short transactions: while "
+        "Find it (`fuser -v` on the store's file) and end it, or make it read in short transactions: while "
         "it reads, earlier sums of open slots stay on the disk. After ten minutes processing pauses.",
         "the-log-is-not-erased",
     ),
     "unerased_stands": Meaning(
         "processing paused: another program has kept the store's log from being erased for ten minutes",
-        "Find it (`fuser -v` on the store's file) and end it: then processing continues.",
+        "Find it (`fuser -v` on the store's file) and end it; processing then continues.",
         "the-log-is-not-erased",
     ),
     "source_down": Meaning(
@@ -89,7 +89,7 @@ PROBLEMS = {
     ),
     "clock_behind": Meaning(
         "all {count} readings are ahead of this machine's clock",
-        "Set this machine's clock (`timedatectl`), or the meter's if that one is wrong.",
+        "Set this machine's clock (`timedatectl`), or the meter's if that is the wrong one.",
         "the-clock-is-wrong",
     ),
     "wrong_zone": Meaning(
@@ -99,8 +99,8 @@ PROBLEMS = {
     ),
     "all_late": Meaning(
         "all {count} readings came too late to count",
-        "The meter's clock is behind, or this machine's is ahead: set it. If messages take a long time to "
-        "arrive, raise window.lateness.",
+        "The meter's clock is behind, or this machine's is ahead: set the wrong one. If messages take a "
+        "long time to arrive, raise window.lateness.",
         "readings-are-late",
     ),
     "all_clamped": Meaning(

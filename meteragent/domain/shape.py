@@ -1,11 +1,11 @@
 """The shape of a window: the kind of its slots, and where each slot lies.
 
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
-are read as one function), or into bands: hours of the day over all days of the window. The slots of a
-`profile` are the values that a device states, over each band; those of `bands` are the energy of each band,
-whatever the device states. A `weighted` window has one slot, whose value is the energy times its price. A
-`peak` has one slot, whose value is the largest of the means of the window's equal parts.
-Configurations, records and descriptors use the names of `Space`.
+represent one function), or into bands: hours of the day over all days of the window. In a `profile` the slots
+have the quantity of the readings; in `bands` they are energies, whatever the readings are. A `weighted`
+window has one slot, whose value is the sum of energy times price. A `peak` has one slot, whose value is the
+largest of the means of the window's equal parts. Configurations, records and descriptors use the names of
+`Space`.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Space(StrEnum):
-    """What the slots are: a vector, a curve's blocks, a mean day, bands' energies, amounts, or a peak."""
+    """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, or a peak."""
 
     LINF = "linf"
     CURVE = "curve"
@@ -24,7 +24,7 @@ class Space(StrEnum):
 
 
 class Metric(StrEnum):
-    """The distance between two windows: the largest difference between two slots, or the sum of all."""
+    """The distance between two windows: the largest difference in a slot, or the sum of all differences."""
 
     LINF = "linf"
     L1 = "l1"

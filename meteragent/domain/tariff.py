@@ -1,4 +1,4 @@
-"""A tariff: what a kWh costs in each band, and a fee for each month."""
+"""A tariff: the price of a kWh in each band, and a monthly fee."""
 
 import math
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ MONTH_DAYS = 30.4375
 
 @dataclass(frozen=True)
 class Tariff:
-    """Prices by band in `currency` per kWh, and a `fee` for each month.
+    """Prices by band in `currency` per kWh, and a monthly `fee`.
 
-    A price may be negative. Of energy whose band is unknown, only the range of its price is known, unless
-    `prices` has the band "unknown": it was used in some of the bands, in shares that nobody knows.
+    A price may be negative. Energy whose band is unknown was used in some of the bands, in unknown shares, so
+    only the range of its price is known, unless `prices` has the band "unknown".
     """
 
     name: str
@@ -49,7 +49,7 @@ class Tariff:
     def fees(self, length_ms: int, *, is_month: bool) -> float:
         """Return the fee of a window: that of a month for a local month, else in proportion to 30.4375 days.
 
-        Twelve fees are those of 365.25 days.
+        So 365.25 days cost twelve fees.
         """
         return self.fee if is_month else self.fee * length_ms / (DAY_MS * MONTH_DAYS)
 
@@ -57,8 +57,8 @@ class Tariff:
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
     """Return the lowest and the highest difference of two tariffs' prices for energy in a band.
 
-    They differ only for "unknown". Its energy was used in the same bands, in the same shares, under both
-    tariffs; so if neither prices it, the difference lies between those of the bands.
+    They differ only for "unknown". That energy was used in the same bands and shares under both tariffs, so
+    if neither has a price for it, the difference lies between those of the bands.
 
     Raises:
         ValueError: one tariff has no price for the band.

@@ -1,4 +1,4 @@
-"""The terms of a release: the promise and the grid under which windows leave."""
+"""The terms of a release: the promise, and the grid of the windows."""
 
 import hashlib
 from dataclasses import dataclass
@@ -48,22 +48,21 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 class Terms:
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
-    `kind` and `unit` are those of the readings; whatever these are, bands release an energy and a peak a
-    power (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon =
-    level / radius. `hold_ms` applies to power (the longest time that a reading holds), `interval_ms` to
-    interval energy (the time that a reading covers) and to a register (one hour, the unit of time of its
-    rates). `gap_u` is the value of time without a reading; `low_u` and `high_u` are the range to which
-    readings are clamped. Both are in millionths of the unit, for a register per hour.
+    `kind` and `unit` are those of the readings; for any readings, bands release an energy and a peak a power
+    (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level /
+    radius. `hold_ms` applies to power (the longest time that a reading holds), `interval_ms` to interval
+    energy (the time that a reading covers) and to a register (one hour, the unit of time of its rates).
+    `gap_u` is the value of time without a reading; `low_u` and `high_u` are the range to which readings are
+    clamped. Both are in millionths of the unit, for a register per hour.
 
     A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; then
-    `step_ms` is the duration of the shortest band. A peak has one slot, the window; `step_ms` is the
-    length of its parts, of whose means it is the largest. `timezone` is that of the local calendar.
-    `others_per_day` is the charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u`
-    is the value at which a register starts again at 0; None if it is unknown. `rounding` turns a slot's
-    value into whole quanta; stored terms and descriptors without `rounding` are half-up. `metric` is the
-    distance that the promise refers to: for `l1` the noise of each slot is independent, and the radius
-    bounds the sum of the moves of all slots. `weights` are the prices of a weighted window, whose values
-    are amounts.
+    `step_ms` is the duration of the shortest band. A peak has one slot, the window, whose value is the
+    largest mean of its parts of `step_ms`. `timezone` is that of the local calendar. `others_per_day` is the
+    charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which a
+    register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
+    stored terms and descriptors without `rounding` are half-up. `metric` is the distance that the promise
+    refers to: for `l1` the noise of each slot is independent, and the radius bounds the sum of the moves of
+    all slots. `weights` are the prices of a weighted window, whose values are amounts.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -137,7 +136,7 @@ class Terms:
     def mechanism(self) -> LInfLaplace:
         """The mechanism whose noise hides a window, or in l1 each slot of a window.
 
-        The agent and every statement about it use this one.
+        The agent and every statement about it use this object.
         """
         return LInfLaplace(self.epsilon, self.quantum, self.slots_per_bound)
 
@@ -157,12 +156,12 @@ class Terms:
         return stretches(self.bands, self.step_ms, slot_index)
 
     def slot_ms(self, slot_index: int) -> int:
-        """Return the time that a slot's value refers to: all its stretches, of a peak one part."""
+        """Return the time to which a slot's value refers: all its stretches, or one part of a peak."""
         return self.bands[slot_index].duration_ms if self.bands else self.step_ms
 
     @cached_property
     def epsilon(self) -> Fraction:
-        """The privacy parameter, in 1/unit of the values: level / radius (DESIGN 2)."""
+        """The privacy parameter, level / radius, in 1/unit of the values (DESIGN 2)."""
         return self.level / self.radius
 
     @cached_property
@@ -174,8 +173,8 @@ class Terms:
         """Return one quantum in units of a slot's accumulator (THEORY 3.4's q*T).
 
         A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
-        that is made of power, and the interval for a sum of energies. So an accumulator counts in millionths
-        of the readings' unit times milliseconds; in a weighted window, times millionths of a price per kWh.
+        computed from power, and the interval for a sum of energies. So an accumulator counts in millionths of
+        the readings' unit times milliseconds and, in a weighted window, times millionths of a price per kWh.
         For a peak of energies T is the interval times the hours of a part.
         """
         if self.weights is not None:
@@ -189,7 +188,7 @@ class Terms:
 
     @cached_property
     def hours(self) -> Fraction:
-        """The energy per unit of a slot's value, in hours: 1 for an energy, the slot's hours for a mean."""
+        """The hours that turn a slot's value into an energy: 1 for an energy, the slot's hours for a mean."""
         return Fraction(1) if self.is_energy else Fraction(self.step_ms, HOUR_MS)
 
     @cached_property
@@ -204,23 +203,23 @@ class Terms:
 
     @cached_property
     def wh_per_value(self) -> Fraction:
-        """The W or Wh in one unit of a value; of an amount, the least energy that can move it by one unit."""
+        """The W or Wh in one unit of a value; for amounts, the least energy that can move one by a unit."""
         if self.weights is not None:
             return Fraction(KILO * MICRO, self.weights.bound_u)
         return Fraction(UNIT_FACTOR[self.value_unit])
 
     @cached_property
     def value_per_reading(self) -> Fraction:
-        """The most by which a value moves for each unit in which readings are.
+        """The largest change of a value per unit of the readings.
 
-        It is 1, unless values are amounts, or means of energies.
+        It is 1 unless values are amounts, or means of energies.
         """
         hours = 1 if self.kind is Kind.POWER else self.hours
         return UNIT_FACTOR[self.unit] / self.wh_per_value / hours
 
     @cached_property
     def prices_count(self) -> int:
-        """The largest number of prices in a window, or 1: each begins with a new count of a register."""
+        """The largest number of prices in a window, or 1; each price starts a new count of a register."""
         if self.weights is None:
             return 1
         if self.weights.is_table:
@@ -229,12 +228,12 @@ class Terms:
 
     @cached_property
     def radius_w(self) -> Fraction:
-        """The radius as power: a change of 1 W throughout a window moves it by 1/radius_w of the radius."""
+        """The radius as a power: a change of 1 W throughout a window moves it by 1/radius_w of the radius."""
         return self.radius * self.wh_per_value / self.reach_of_power
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy that may move and is still hidden: within a slot, or in l1 in all (THEORY 3.5)."""
+        """The energy that may move and is still hidden, within a slot or, in l1, in all (THEORY 3.5)."""
         return self.radius * self.wh_per_value * self.hours
 
     @cached_property
@@ -249,8 +248,8 @@ class Terms:
     def reach_of_power(self) -> Fraction:
         """The largest distance by which one unit of power throughout a window moves its means or energies.
 
-        For one slot this is 1 if values are means, and the slot's hours if they are energies. In l1 it is the
-        sum over all slots, which for bands is the window's hours.
+        In one slot this is 1 if values are means, and the slot's hours if they are energies. In l1 it is the
+        sum over all slots; for bands that is the window's hours.
         """
         in_all = self.metric is Metric.L1
         if not self.is_energy:
@@ -262,7 +261,7 @@ class Terms:
 
     @property
     def level_per_wh(self) -> Fraction:
-        """The level for each Wh that moves within the window: level / hide."""
+        """The level per Wh that moves within the window: level / hide."""
         return self.level / self.hides_wh
 
     @property

@@ -1,8 +1,8 @@
-"""Weights: the public prices by which energy counts in a total, such as EUR per kWh.
+"""Weights: public prices, such as EUR per kWh, by which energy is weighted in an amount.
 
-A price has a time of its own, which begins after the price is known. So prices follow from nothing that this
-home uses while they hold, and a total of amounts is a linear function of the load: what moves by 1 kWh in all
-moves the total by at most the bound (theory B.1).
+A price is known before its time begins. So prices do not depend on what this home uses while they hold, and
+an amount is a linear function of the load: a change of 1 kWh in all moves the amount by at most the bound
+(theory B.1).
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from meteragent.domain.units import MICRO, MINUTE_MS
 
 Price = tuple[int, int, int]
-"""A price: (from, to, price), in ms and in millionths of the weights' unit for each kWh."""
+"""A price as (from, to, price), in ms and in millionths of the weights' unit per kWh."""
 
 
 class WeightSource(StrEnum):
@@ -25,9 +25,9 @@ class WeightSource(StrEnum):
 
 
 class Weights(NamedTuple):
-    """The prices of a window, in millionths of `unit` for each kWh.
+    """The prices of a window, in millionths of `unit` per kWh.
 
-    `bound_u` is the largest absolute value of a price. `default_u` is the price of time without one. `prices`
+    `bound_u` is the largest absolute value of a price. `default_u` applies to time without a price. `prices`
     are those of a table, in ms after the window's start, in order and without overlap.
     """
 
@@ -63,7 +63,7 @@ def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) ->
 
 
 def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Join prices that meet and are equal; they are in order."""
+    """Join adjacent equal prices of an ordered list."""
     rows = list[Price]()
     for from_ms, to_ms, price_u in prices:
         meets = bool(rows) and rows[-1][1:] == (from_ms, price_u)
@@ -72,7 +72,7 @@ def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
 
 
 PRICE_MS = 15 * MINUTE_MS
-"""The shortest time of a price: prices begin and end at quarter hours."""
+"""The shortest time of a price, since prices begin and end at quarter hours."""
 
 CONSTANT_U = MICRO
-"""A price of 1 for each kWh, with which a total of amounts is that of the energy."""
+"""A price of 1 per kWh, with which the amount is the energy."""

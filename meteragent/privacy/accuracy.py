@@ -1,7 +1,7 @@
-"""The error that a release will add, as a descriptor and `check` state it.
+"""The error that a release will add, as stated by descriptors and `check`.
 
 All results are floats in the unit of the quantum (W for a quantum in W), per slot unless stated otherwise.
-They depend on how values become whole quanta, the `rounding`: half up before the noise, or dithered
+They depend on the `rounding` of values to whole quanta: half up before the noise, or dithered
 (`mechanism.dithered`).
 
 Theory of operation
@@ -41,13 +41,13 @@ from numpy.typing import NDArray
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 Rounding = Literal["half-up", "dithered"]
-"""The way from values to whole quanta: floor(x/q + 1/2), or floor(x/q + u) with u uniform on [0, 1)."""
+"""The rounding of values to whole quanta: floor(x/q + 1/2), or floor(x/q + u) with u uniform on [0, 1)."""
 
 _TERMS_LIMIT = 1 << 17
 
 
 class _Lattice(NamedTuple):
-    """The distribution of r = R + 1/2: points and probabilities, without a mass of about e^-60 at the end."""
+    """The distribution of r = R + 1/2: points and probabilities, except a mass of about e^-60 at the end."""
 
     r: NDArray[np.float64]
     probability: NDArray[np.float64]
@@ -68,9 +68,10 @@ def _lattice(n: int, a: float) -> _Lattice | None:
 def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
     """Return the standard deviation of a slot's error.
 
-    With half-up rounding, this is the noise's, q sqrt(E[R(R+1)]/3): q / (sqrt2 sinh(a/2)) for n = 1, and
-    about sqrt((n+1)(n+2)/3)/epsilon for a << 1. The rounding error is a bias and not included. With
-    dithering, it is q sqrt(Var z + 1/6), the root of the variance's mean over loads (THEORY-2 A.8).
+    With half-up rounding, this is the standard deviation of the noise, q sqrt(E[R(R+1)]/3): q / (sqrt2
+    sinh(a/2)) for n = 1, and about sqrt((n+1)(n+2)/3)/epsilon for a << 1. The rounding error is a bias and is
+    not included. With dithering, it is q sqrt(Var z + 1/6), the root of the variance's mean over loads
+    (THEORY-2 A.8).
     """
     deviation = _deviation(mechanism)
     if rounding == "dithered":
@@ -114,7 +115,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
     is a continuous function of all parameters. With negligible noise it is coverage * q/2; for n = 1 and a <<
     1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the
-    mean is covered less often: .945 instead of .95 at a = .2, .865 at a = 2.
+    mean is covered less often: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
     every mean (THEORY-2 A.8).
@@ -151,7 +152,7 @@ def _dithered_half_width(table: _Lattice, coverage: float) -> float:
 
 def _lattice_tail(table: _Lattice, h: float) -> float:
     """Return P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
-    # Not a dot product: its threads cost 100 times as much as the sum when other programs use the cores.
+    # Not a dot product: its threads cost 100 times as much as the sum if other programs use the cores.
     return float(np.sum(table.probability * np.maximum(1 - h / table.r, 0)))
 
 

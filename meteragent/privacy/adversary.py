@@ -5,8 +5,8 @@ Theory of operation
 An adversary with a prior pi on the input x of a channel observes an output z and computes the posterior, its
 conclusion. The distance d_P of two conclusions is the largest |ln| of the ratio of their probabilities.
 
-Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism is applied,
-and moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z; sigma is the
+Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism is applied;
+it moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z; sigma is the
 conclusion if the input was x, sigma' if it was phi(x). With L = P(z|.) and rho(x) = L(x)/L(phi(x)),
 
     sigma(x)/sigma'(x) = rho(x) / (a mean of rho, weighted by the prior and L o phi).
@@ -14,7 +14,7 @@ conclusion if the input was x, sigma' if it was phi(x). With L = P(z|.) and rho(
 A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2 d(phi) for every prior.
 Over all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the
 point of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is
-about events. For a single hiding function this matters: the union of two outputs can reveal more than either
+about events, which matters for a single hiding function: the union of two outputs can reveal more than either
 output, because rho may be least at different points.
 
 Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
@@ -172,7 +172,7 @@ class Comparison(ABC):
         return largest
 
     def holds(self, channel: Channel, metric: Metric, epsilon: Exact) -> bool:
-        """Return whether the conclusions are at most epsilon `loss` apart for every prior and event.
+        """Return whether the conclusions are at most epsilon `loss` apart, for every prior and event.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -208,7 +208,7 @@ class Comparison(ABC):
     def _extremes(self, channel: Channel, event: Iterable[Point]) -> tuple[_Likelihoods, _Likelihoods] | None:
         """Return the points with the largest and the least ratio of the two likelihoods.
 
-        None if the event cannot occur for one of the adversaries.
+        The result is None if the event cannot occur for one of the adversaries.
         """
         points = [x for x in self._likelihoods(channel, event) if x.first.sign or x.second.sign]
         if not any(x.first.sign for x in points) or not any(x.second.sign for x in points):

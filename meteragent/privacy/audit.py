@@ -5,16 +5,17 @@ A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one qua
 
 1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
    lattice; equal bits make equal noise for all windows.
-2. By its law. If `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must
-   follow this law: the largest |z_i| of a window, of one slot, of two, of half of the slots; signs, low bits,
-   consecutive windows. The tests are two-sided: too much noise leaks nothing, but it is not the stated law.
-   A mechanism whose attribute `rounding` is "dithered" claims that law on whole quanta, and between them the
-   mixture of THEORY-2 A.1. Its draws are therefore tested at fractions of a quantum, too (`dither`).
-3. As a black box that may state a wrong law. Windows a shift apart are released; an event A is chosen on one
-   half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and Pearson).
-   For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because along them
-   the mechanism is the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks: noise that
-   all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
+2. By its law. If `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must follow
+   this law. Tested are the largest |z_i| of a window, of one slot, of two and of half of the slots; signs,
+   low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but it is not the
+   stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole quanta, and
+   between them the mixture of THEORY-2 A.1. Its draws are therefore tested at fractions of a quantum, too
+   (`dither`).
+3. As a black box that may state a wrong law. Windows that differ by a shift are released. An event A is
+   chosen on one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
+   Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because
+   along them the mechanism is the Laplace mechanism (THEORY 1.2). Other shifts and events find other leaks:
+   noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
 `alarm` bounds the chance that a correct mechanism fails: half of it is split evenly over the tests of the
 law, half over the events. The p-value of chi-square is asymptotic (the expected count of each cell is at
@@ -49,7 +50,7 @@ ALARM = 1e-6
 """The default chance that a correct mechanism fails the audit."""
 
 _SURE = -27.0  # ln of the largest chance of equal noise from different bits that still counts as impossible
-_MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` if it replaces a sum by an integral
+_MIXTURE_SLACK = 1e-4  # of a log mass: the error of `WindowLaw` if an integral replaces a sum
 _LAST_DIGITS = 1e-12  # relative: the rounding error of a log mass
 
 
@@ -145,7 +146,7 @@ def audit(
 
 
 class _Bench:
-    """A mechanism under test, with its claim, its source of bits and the number of draws of a quick check."""
+    """A mechanism under test, with its claim, source of bits and number of draws for a quick check."""
 
     def __init__(self, mechanism: WindowMechanism, bits: Bits, quick: int) -> None:
         self.mechanism, self.bits, self.quick = mechanism, bits, quick
@@ -193,7 +194,7 @@ def _check_lattice(bench: _Bench) -> Check:
 def _check_bits(bench: _Bench) -> Check:
     """Check that the noise depends on the bits: equal bits make equal noise, different bits do not."""
     noise, repeat, contrast = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
-    # With hardly any noise, different bits give equal windows, too: zeros are the likeliest noise.
+    # With hardly any noise, different bits also give equal windows, since zeros are the likeliest noise.
     certain = bench.quick * bench.law.log_most > _SURE
     passed = bool((noise == repeat).all()) and (certain or bool((noise != contrast).any()))
     finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"
@@ -206,7 +207,7 @@ def _check_noise(bench: _Bench) -> Check:
     base_noise = bench.noise(bench.base, count, SeededBits(3))
     windows = [bench.base * 0, bench.base + bench.steps, bench.base - 3 * i, (1 << 40) * bench.steps + 7 * i]
     different = sum(bool((bench.noise(x, count, SeededBits(3)) != base_noise).any()) for x in windows)
-    finding = f"with equal bits {different} of {len(windows)} other windows got different noise"
+    finding = f"with equal bits, {different} of {len(windows)} other windows got different noise"
     figures = {"windows": len(windows), "moved": different}
     return Check("same noise for any window", not different, finding, figures)
 
@@ -232,7 +233,7 @@ def _check_ratio(bench: _Bench) -> Check:
 def _choose_outputs(
     bench: _Bench, x: Integers, partner: Integers, shift: Integers, noise: Any
 ) -> NDArray[Any]:
-    """Return outputs at which a ratio may be large: both windows, neighbours, far corners, noisy windows."""
+    """Return outputs at which the ratio may be large: windows, neighbours, far corners, noisy windows."""
     centres = [bench.quanta(x), bench.quanta(partner)]
     unit = np.eye(1, bench.n, dtype=np.int64)[0]
     corners = [k * shift for k in (1, -1, -bench.shift_quanta, 9 * bench.shift_quanta * bench.n)]
@@ -324,7 +325,7 @@ def _cells_p(values: Integers, law: WindowLaw, k: int) -> float:
 
 
 def _succession_p(pairs: Integers, law: WindowLaw) -> float:
-    """Return the p-value of chi-square for pairs on 4 x 4 cells, which dependent values fill unevenly."""
+    """Return the p-value of chi-square for pairs in 4 x 4 cells, which dependent values fill unevenly."""
     cell, probabilities = _assign_cells(pairs, law, law.n, 4)
     counts = np.bincount(cell[:, 0] * probabilities.size + cell[:, 1], minlength=probabilities.size**2)
     return chi_square(counts, np.outer(probabilities, probabilities).ravel())

@@ -1,9 +1,9 @@
 """Sources of random bits: two small interfaces, the operating system's source, and a seeded one.
 
 `Bits` is a stream: each bit is handed out only once, even with threads, forks and copies of the process. Two
-windows whose noise came from the same bits would reveal their difference. `RowBits` gives each of many rows a
+windows with noise from the same bits would reveal their difference. `RowBits` gives each of many rows a
 random-access memory: the content of an address never changes, and each address serves one purpose. Fresh bits
-can be read in this way (`FreshRows`); bits of a key must be (`meteragent.privacy.keyed`).
+can be read in this way (`FreshRows`); bits from a key must be (`meteragent.privacy.keyed`).
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class RowBits(Protocol):
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read a word of a page of each row of `rows`, at a common place or one for each: (rows.size,)."""
+        """Read a word of a page of each row of `rows`, at one place for all or one for each: (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
@@ -167,9 +167,9 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits of the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
 
-    The process has no generator, so a copy of its memory reveals no later bits except those in the buffer,
-    which `discard` drops. A child process and a pickled copy start with an empty buffer, so no two processes
-    draw the same bits.
+    The process has no generator of its own, so a copy of its memory reveals no later bits except those in the
+    buffer, which `discard` drops. A child process and a pickled copy start with an empty buffer, so no two
+    processes draw the same bits.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Random bits for many draws at once: the default source of the library, never the source of the agent.
+"""Random bits for many draws at once: the default source of the library, but never that of the agent.
 
 OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
-benchmarks/README.md). However, its state is in the process and is reseeded only from time to time: a resumed
-copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The agent,
-which runs for years, draws from `SystemBits` alone (docs/decisions/randomness.md).
+benchmarks/README.md). However, its state is in the process and is reseeded only from time to time, so a
+resumed copy of the process's memory, such as a virtual machine's snapshot, draws the same bits again. The
+agent, which runs for years, draws from `SystemBits` alone (docs/decisions/randomness.md).
 """
 
 import ssl

@@ -1,4 +1,4 @@
-"""Bounds, with proofs, of the chance to identify which of N known load shapes is in a window.
+"""Bounds, with proofs, of the probability of identifying which of N known load shapes is in a window.
 
 Theory of operation
 -------------------
@@ -22,11 +22,11 @@ Further windows of the lattice, on which the mechanism must be private too, can 
 
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
 most the sum of the Q(A_i), which is at most the sum of y. The least such sum is the value of a program with N
-constraints (`mixture`), feasible for libraries of thousands. All weight on a middle window gives the bound
-e^(a k/2)/N of THEORY 7.
+constraints (`mixture`), feasible for libraries of thousands. Putting all weight on a middle window gives the
+bound e^(a k/2)/N of THEORY 7.
 
-Limits. A certificate holds for one quantised library, one prior and one window. Another appliance, another
-prior, or a second window of the same load shape needs another program.
+Limits. A certificate holds for one quantised library, one prior and one window. A different appliance or
+prior, or a second window of the same load shape, needs another program.
 """
 
 import math
@@ -63,7 +63,7 @@ class Library:
 
     Raises:
         TypeError: the signatures are not integers.
-        ValueError: the signatures have another shape, or the prior is not a distribution on them.
+        ValueError: the signatures have a different shape, or the prior is not a distribution on them.
     """
 
     signatures: Integers
@@ -141,7 +141,7 @@ class Certificate:
     multipliers: Floats
 
     def holds(self) -> bool:
-        """Return whether the multipliers prove the bound, by a computation without a solver."""
+        """Return whether the multipliers prove the bound, computed without a solver."""
         return bool(np.all(self.multipliers >= 0)) and self.bound >= -dual_bound(
             self.cost, self.level, self.multipliers
         )
@@ -151,8 +151,8 @@ def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -
     """Solve the linear program over all mechanisms as private as this one, with a proof of its value.
 
     `through` has further windows of the lattice, in quanta, shape (m, n). There are (N+m)^2 N constraints,
-    many of which follow from others: 20 shapes take less than a second, 40 shapes several seconds. For larger
-    libraries use `mixture`.
+    many of them redundant: 20 shapes take less than a second, 40 shapes several seconds. For larger libraries
+    use `mixture`.
     """
     points = _with(library, through)
     shapes = len(library.prior)

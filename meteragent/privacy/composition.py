@@ -77,7 +77,7 @@ class Cost:
 
 
 class BudgetExceeded(Exception):
-    """The refusal of a charge, because `spent` + `epsilon` would be above `budget`. Nothing was recorded.
+    """An error: a charge is refused because `spent` + `epsilon` would exceed `budget`. Nothing was recorded.
 
     An `Odometer` states all three as epsilons, a `Filter` as costs.
     """
@@ -90,7 +90,7 @@ class BudgetExceeded(Exception):
 
 
 class Filter:
-    """The sum of adaptively chosen costs; a cost that would take any part above the budget is refused.
+    """The sum of adaptively chosen costs, which refuses a cost that would take any part above the budget.
 
     All releases together stay within the budget, even if each mechanism and its cost are chosen after seeing
     all earlier releases. Without a budget (None) the filter only counts, as an odometer does. It is in memory
@@ -122,7 +122,7 @@ class Filter:
 
 
 class Odometer:
-    """The exact sum of epsilons for each key (a meter) and period; charges above the budget are refused.
+    """The exact sum of epsilons for each key (a meter) and period, which refuses charges above the budget.
 
     Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the period that starts at
     time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period; with
@@ -171,7 +171,7 @@ class Odometer:
         self.restore(key, time_ms, charge)
 
     def restore(self, key: Hashable, time_ms: int, epsilon: Exact) -> None:
-        """Record an earlier charge, even if it takes the sum above the present budget."""
+        """Record an earlier charge, even if it takes the sum above the current budget."""
         spent = self.spent(key, time_ms) + positive("epsilon", epsilon)
         self._spent[self._remembered_ms(time_ms)][key] = spent
 

@@ -2,10 +2,10 @@
 
 With L steps to a quantum, a slot at m L + r steps is released as z + m + B, B ~ Bernoulli(f), f = r/L,
 independent of z. Equal bits make equal z and u. If a window and the whole quanta below it are released with
-the same bits, the difference is B, however large the noise is. Half-up rounding, no dither, or a dither of
-less than a quantum round up at another rate than f; a dither made from the noise is not independent of it. A
-dither that is half a quantum too large (half-up rounding after it) shifts the mean by half a quantum, which
-is detected unless the noise is much larger.
+the same bits, the difference is B, however large the noise is. With half-up rounding, no dither, or a dither
+of less than a quantum, the rate of rounding up differs from f; a dither made from the noise is not
+independent of it. A dither that is half a quantum too large (because half-up rounding follows) shifts the
+mean by half a quantum, which is detected unless the noise is much larger.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,8 @@ def dither_tests(
     z = np.asarray(mechanism.release(0 * kinds, bits=SeededBits(seed)))
     b = np.asarray(mechanism.release(parts[kinds], bits=SeededBits(seed))) - z
     fresh = np.asarray(mechanism.release(parts[kinds], bits=bits))
-    # Slots of one window are dependent, so one slot of each window counts; fractions and slots take turns.
+    # Slots of one window are dependent, so only one slot of each window counts; fractions and slots take
+    # turns.
     place = row, row // parts.size % law.n
     p_values = []
     for kind, part in enumerate(parts.tolist()):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Exact = Fraction | Decimal | int | str
-"""The types in which an exact number may be written."""
+"""The types in which an exact number may be given."""
 
 GUARD_BITS = 12
 """Extra bits of working precision, so that the errors below amount to less than one unit of the result."""

@@ -81,7 +81,7 @@ def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     return tuple(Neighbourhood(box) for box in members if len(box) > 1)
 
 
-# The paper's families in full: they grow fast, and are for small sets -----------------------------------
+# The paper's families in full, for small sets, since they grow fast -----------------------------------
 
 
 def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
@@ -130,6 +130,6 @@ def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:
 
 
 def _rowwise(n: int, maps: dict[int, dict[Any, Any]]) -> Hiding:
-    """Return the hiding function that applies maps[i] to row i; values without an image stay as they are."""
+    """Return the hiding function that applies maps[i] to row i; values without an image are unchanged."""
     steps = [maps.get(i, {}) for i in range(n)]
     return Hiding(lambda x: tuple(step.get(u, u) for u, step in zip(x, steps, strict=True)))

@@ -1,4 +1,4 @@
-"""Floors: lower bounds of the error of any private mechanism.
+"""Floors: lower bounds on the error of any private mechanism.
 
 Theory of operation
 -------------------
@@ -9,7 +9,7 @@ sanitisation.
 *Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
 d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate
 over s: p gives at most E d(x, X_x), as that is the integral of P(d > s), and q at most E d(x', X_x'). So
-r (1-delta) <= E + e^epsilon E. The paper uses only one ball, of radius r/2, and gets half of that:
+r (1-delta) <= E + e^epsilon E. The paper uses a single ball, of radius r/2, and gets half of that:
 
     E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
@@ -30,7 +30,7 @@ disjoint on the points, but not in the space around them. With balls of radius k
 outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for them,
 too; the larger of the two bounds is the floor.
 
-Lemma 4 states that E > 0 for delta < 1. It needs two points, and then follows from the floor of two points.
+Lemma 4 states that E > 0 for delta < 1. It needs two points and then follows from the floor of two points.
 
 Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
 |z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is

@@ -1,4 +1,4 @@
-"""The loss of a change by all that it moves, over any number of slots (THEORY T.7).
+"""The loss of a change by the sum of what it moves, over any number of slots (THEORY T.7).
 
 Theory of operation
 -------------------
@@ -9,14 +9,14 @@ by which *any* slot of *any* window moves, and the loss between two series of sl
 
     (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
 
-d_1 the sum of all differences: whatever moves, in however many slots. By the same argument the logarithm of
+where d_1 is the sum of all differences, over any number of slots. By the same argument the logarithm of
 the probability of every event changes by no more, and d_1 is a geodesic metric. So THEORY 5.1 holds at
 X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a chance of at
-most (1 + TV)/2, TV = 1 - e^(-X/2). One pair bounds every attacker and every split.
+most (1 + TV)/2, TV = 1 - e^(-X/2). One pair bounds every attacker, however the change is spread.
 
 kappa is needed: changes of a small part of a quantum in many slots attain it in the limit.
 
-All values are rounded up: a bound is never below its formula, and above it by about 2^-60 of it.
+All values are rounded up: a bound is never below its formula, and exceeds it by a relative 2^-60 or so.
 """
 
 import math
@@ -26,12 +26,12 @@ from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positi
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 A_LIMIT = 64
-"""The largest a for which kappa is computed; above 1 it is of little use."""
+"""The largest a for which kappa is computed; for a above 1 it is of little use."""
 _BITS = 64
 
 
 def kappa(a: Exact) -> Fraction:
-    """Return (e^a - 1)/a, rounded up by less than 2^-60 of it: 1.0023 for a = 1/220.
+    """Return (e^a - 1)/a, rounded up by less than a relative 2^-60: 1.0023 for a = 1/220.
 
     Raises:
         TypeError: a is not exact.  ValueError: a is not above zero, or above `A_LIMIT`.
@@ -39,7 +39,7 @@ def kappa(a: Exact) -> Fraction:
     loss = positive("a", a)
     if loss > A_LIMIT:
         raise ValueError(f"a must be at most {A_LIMIT}, not {float(loss):g}")
-    # e^-a has to be resolved beside 1 for a small a, and beside 0 for a large one.
+    # e^-a must be distinguished from 1 if a is small, and from 0 if a is large.
     bits = _BITS + 2 * math.ceil(loss) + loss.denominator.bit_length()
     low, _ = exp_neg_bounds(loss.numerator, loss.denominator, bits)
     factor = (Fraction(1 << bits, low) - 1) / loss
@@ -47,10 +47,10 @@ def kappa(a: Exact) -> Fraction:
 
 
 def loss_in_all(mechanism: LInfLaplace, moved: Exact) -> Fraction:
-    """Return the privacy loss of a change that moves slot values by `moved` in all, kappa epsilon d_1.
+    """Return the privacy loss kappa epsilon d_1 of a change that moves slot values by `moved` in all.
 
-    `moved` is the sum of the differences of all slots of all windows, in the unit of the quantum and before
-    the rounding, which has to be dithered.
+    `moved` is the sum of the differences of all slots of all windows, in the unit of the quantum, before
+    rounding. The rounding must be dithered.
 
     Raises:
         TypeError: `moved` is not exact.  ValueError: it is negative, or a is above `A_LIMIT`.
@@ -59,10 +59,10 @@ def loss_in_all(mechanism: LInfLaplace, moved: Exact) -> Fraction:
 
 
 def success_in_all(mechanism: LInfLaplace, moved: Exact) -> float:
-    """Return the largest chance of success of any attacker on a change of `moved` in all, rounded up.
+    """Return the largest success probability of any attacker on a change of `moved` in all, rounded up.
 
-    The attacker distinguishes two equally likely series of slot values and sees all that leaves. The chance
-    is 1 - e^(-X/2)/2, X = `loss_in_all`, and 1 where a is above `A_LIMIT`.
+    The attacker distinguishes two equally likely series of slot values and sees all that leaves. The
+    probability is 1 - e^(-X/2)/2, X = `loss_in_all`, or 1 if a is above `A_LIMIT`.
 
     Raises:
         TypeError: `moved` is not exact.  ValueError: it is negative.

@@ -1,9 +1,9 @@
-"""Bounds on the success of any attacker who must distinguish load shapes, which `check` reports in per cent.
+"""Bounds on the success of any attacker who must distinguish load shapes, as reported by `check` in per cent.
 
 Theory of operation
 -------------------
 The attacker knows both shapes, which are equally likely, and sees all releases of the windows in which the
-shapes differ. With any test, it is right with a chance of at most (1 + TV)/2, where TV is the total variation
+shapes differ. With any test, it is right with probability at most (1 + TV)/2, where TV is the total variation
 distance between the laws of the releases under the two shapes.
 
 One window. The releases of two windows k quanta apart (d_inf) are dominated by the pair of discrete Laplace
@@ -24,10 +24,10 @@ value times 1 - e^-a between them. So mu's Fourier transform is
 the transform of a product of pairs is the product of the transforms, and 1 - TV is the integral of that
 product times the transform of e^(-|L|/2). By the midpoint rule with P points this is a sum of a few thousand
 terms. The rule integrates e^(-|L|/2) together with its copies at distances of 2aP, every second one negative.
-The result is too small for |L| <= 3aP, by 6 e^(-aP) in all, and too large only beyond (Chernoff: mu(|L| > l)
-<= 2 e^(-l/2)), by 2 e^(-3aP/2). P is large enough that the first error is below 1e-9 and the second below
-1e-14. The rounding error of the sum, less than 1e-13 per window, is added. So a bound is never below the true
-value, and at most slightly above it.
+The result is too small by 6 e^(-aP) in total for |L| <= 3aP, and too large only beyond that, by 2 e^(-3aP/2)
+(Chernoff: mu(|L| > l) <= 2 e^(-l/2)). P is large enough that the first error is below 1e-9 and the second
+below 1e-14. The rounding error of the sum, less than 1e-13 per window, is added. So a bound is never below
+the true value, and at most slightly above it.
 
 A lattice that is too fine is replaced by a lattice that is 2, 4, 8 .. times as coarse, with distances rounded
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
@@ -35,8 +35,8 @@ lattice with a c in place of a. So the bound on the coarser lattice is larger.
 
 Many shapes: which of N equally likely shapes is in the window? Let A_i be the releases for which the attacker
 names shape i, and k quanta the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of
-success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the lattice, slot by slot in the middle
-of all N, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful test of the
+success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the lattice, in the middle of all N in
+every slot, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful test of the
 discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is concave. Then P_i(A_i) <=
 B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1 (THEORY 7).
 """
@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
-_POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, the other half mirrors them
+_POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, and the other half mirrors them
 _REACH = 23.0  # the smallest value of a P: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
@@ -92,7 +92,7 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     if not counts:
         return 0.5
     product = _product_variation(a * coarse, counts, times)
-    # The sum of all distances bounds the product too (THEORY 5.1 on the windows' sum metric).
+    # The sum of all distances also bounds the product (THEORY 5.1 on the windows' sum metric).
     total = sum(k * count for k, count in steps.items())
     return (1 + min(product, LatticePair(mechanism.a, times * total).total_variation)) / 2
 
@@ -102,9 +102,9 @@ def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates:
 
     The shape is one of `candidates` known and equally likely shapes, any two of which differ by at most
     `diameter` (d_inf, in the unit of the quantum, before rounding). The bound is the smaller of
-    e^(ak)/(e^(ak) + N-1) and the bound by a shape in the middle of all, which for a << 1 and
-    N >= 2 e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k this is the lattice's bound, which is larger than the
-    bound for real numbers: an attacker on the lattice can exceed the latter.
+    e^(ak)/(e^(ak) + N-1) and the bound from a shape in the middle of all, which for a << 1 and N >= 2
+    e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k this is the lattice's bound, which is larger than the bound
+    for real numbers: an attacker on the lattice can exceed the latter.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.

@@ -1,4 +1,4 @@
-"""Bits of a key: each row's bits follow from the key and the row's tag, whenever and wherever they are read.
+"""Bits from a key: each row's bits follow from the key and the row's tag, whenever they are read.
 
 A row's pages are one stream of blocks. Block b is AES-256, under the noise key, of the row's tag (12 bytes)
 and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block p 2^22. Words are
@@ -44,7 +44,7 @@ _STREAM_BLOCKS = 16  # the blocks of one request: most streams are read only for
 
 
 class KeyedRows:
-    """Rows whose bits follow from a key of 32 bytes and a tag for each row (`bits.RowBits`).
+    """Rows whose bits follow from a key of 32 bytes and one tag per row (`bits.RowBits`).
 
     `tags` has 12 bytes for each row, end to end. The key is not part of the representation, and pickling
     raises TypeError.
@@ -76,7 +76,7 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read a word of a page of each row of `rows`, at a common place or one for each: (rows.size,).
+        """Read a word of a page of each row of `rows`, at one place for all or one for each: (rows.size,).
 
         Raises:
             OverflowError: a place is beyond the page's end, or the page does not exist.
@@ -209,7 +209,7 @@ def _cipher(key: bytes) -> Encrypted:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
         raise ImportError("noise from a key needs cryptography, of the extra 'archive'") from None
-    # ECB encrypts each block by itself, as a function from addresses to bits needs.
+    # ECB encrypts each block independently, as a function from addresses to bits requires.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
     def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:

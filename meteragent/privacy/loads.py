@@ -1,42 +1,44 @@
-"""From loads to readings: how far readings can move when the load changes.
+"""How far readings can move when the load changes.
 
 Theory of operation
 -------------------
-Noise protects readings. A meter's readings are not the load: it samples power from time to time, or counts
-energy in steps. This module bounds how far slot values can move for a change of the load itself. All bounds
-are exact and public; units are the caller's, as long as energy = power * time.
+Noise protects readings, but a meter's readings are not the load: it samples power from time to time, or
+counts energy in steps. This module bounds how far slot values can move for a change of the load itself. All
+bounds are exact and public; units are the caller's, as long as energy = power * time.
 
 A *move* of X is the difference f of two loads that agree except on one stretch of time within a slot. On this
-stretch, f rises and then falls (an appliance that is used once; a constant power is the simplest case), is at
-most p, and has the energy X: f >= 0, f <= p, the integral of f is X.
+stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power): 0 <=
+f <= p, and the integral of f is X.
 
 **Sampled power.** Readings are taken at times that do not depend on the load. Each holds until the next one,
-but at most for T, the period or the hold, whichever is less. Then the energy of the readings moves by at most
+but for at most T, the lesser of the period and the hold. Then the energy of the readings moves by at most
 
     X + p T                                                                                  (`sampled`)
 
 Proof. Reading j holds for w_j <= T; the energy moves by the sum of w_j f(t_j), which is the integral over
 heights h in [0, p) of the sum of those w_j with f(t_j) > h. As f rises and then falls, {f > h} is a stretch
-of length l(h), and readings taken in a stretch of length l hold for at most l + T in all: to its end, and
-the last reading up to T beyond it. So the sum is at most the integral of l(h) + T over [0, p), which is X +
-p T.
+of length l(h), and readings taken in a stretch of length l hold for at most l + T in total: until its end,
+and the last reading for up to T beyond. So the sum is at most the integral of l(h) + T over [0, p), which is
+X + p T.
 
-The bound is reached in the limit: p for an instant at one reading, and the remaining energy spread over times
-that start and end with a reading. For a constant power q over a stretch d, with readings exactly T apart, the
-move is at most q T (floor(d / T) + 1). A difference that rises and falls k times moves the energy by at most
-X + k p T. Without a bound on k only the range bounds the move, because a change at the instants of readings
-alone has no energy. The mean over a slot of length s never moves by more than p, the energy by p s.
+The bound is reached in the limit, with p for an instant at one reading and the remaining energy spread over
+times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
+apart, the move is at most q T (floor(d / T) + 1). A difference that rises and falls k times moves the energy
+by at most X + k p T. Without a bound on k only the range bounds the move, because a change only at the
+instants of readings has no energy. The mean over a slot of length s never moves by more than p, the energy by
+p s.
 
 **Reported on change.** If the device's last report is within b of the sampled power, two courses of reports
 differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
 
 **Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the move on,
 the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation between
-readings stays between the values of D. So the slot of the move moves by at most s ceil(X / s), and every
-later slot by at most s, for as long as the register runs, because the move has shifted the phase. Loads that
-differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end: the slot moves
-by less than X + 2 s, so by at most s (ceil(X / s) + 1). If a value consists of m truncations (intervals that
-are rounded separately, tariffs or phases that are summed, stretches of a band) of parts x_1 + .. + x_m = X,
+readings stays between the values of D. So the slot of the move changes by at most s ceil(X / s), and every
+later slot by at most s for as long as the register runs, because the move has shifted the phase. Loads that
+differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end, so the slot
+moves by less than X + 2 s and hence by at most s (ceil(X / s) + 1). If a value consists of m truncations
+(intervals that are rounded separately, tariffs or phases that are summed, stretches of a band) of parts x_1 +
+.. + x_m = X,
 
     s sum ceil(x_i / s) <= s (ceil(X / s) + m - 1)                                            (`counted`)
 
@@ -50,18 +52,18 @@ times, from 0 to either side and back, moves them by at most
 
     X + k p T                                                                          (`sampled_in_all`)
 
-Counts, over m slots, from the first that the difference touches to the last that is seen: at most
+Counts over m slots, from the first that the difference touches to the last that is observed, move by at most
 
     X + (m + k - 1) s                                                                  (`counted_in_all`)
 
-where k - 1 bounds how often the difference turns from adding to removing or back; k = 1 for one that only
-adds or only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers differ
-by floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after
-interpolation, B moves by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e)
-moves by no more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B.
-e moves by X / s in all. Intervals that are each rounded on their own forget the difference, and each one that
-it touches moves by less than s more. A move within one slot attains the bound but for a step: s ceil(X / s)
-in that slot, and s in each later one.
+where k - 1 bounds how often the difference turns from adding to removing or back; k = 1 if it only adds or
+only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers differ by
+floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after interpolation,
+B moves by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e) moves by no more
+than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e moves by X / s in
+all. Intervals that are rounded separately do not remember the difference, and each interval that it touches
+moves by less than s more. A move within one slot attains the bound except for one step: s ceil(X / s) in that
+slot, and s in each later one.
 """
 
 from fractions import Fraction
@@ -98,7 +100,7 @@ def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None
     """
     energy, size = not_negative("moved", moved), not_negative("step", step)
     if counts < 1:
-        raise ValueError(f"a value has at least one count, not {counts}")
+        raise ValueError(f"a value must have at least one count, not {counts}")
     if size == 0 or energy == 0:
         return energy
     largest_step = size if step_limit is None else min(size, not_negative("step_limit", step_limit))
@@ -123,7 +125,7 @@ def counted_in_all(moved: Exact, step: Exact, slots: int, rises: int = 1) -> Fra
     Args:
         moved: X, the energy that the change adds and removes, over any number of slots.
         step: s, the step of a slot's count; of several counts in a slot, the sum of their steps.
-        slots: m, the slots from the first that the change touches to the last that is seen.
+        slots: m, the slots from the first that the change touches to the last that is observed.
         rises: k, how often the change rises and falls; 1 for one that only adds or only removes.
 
     Raises:

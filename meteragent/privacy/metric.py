@@ -250,7 +250,7 @@ class Violation(NamedTuple):
 
 
 def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> list[Violation]:
-    """List all violations of the axioms of a metric on a finite set of different points.
+    """List all violations of the axioms of a metric on a finite set of distinct points.
 
     The axioms: d(x, x) = 0; d(x, y) > 0 for x != y; d(x, y) is finite, unless `extended`; d(x, y) = d(y, x);
     d(x, z) <= d(x, y) + d(y, z), for floats up to a relative rounding error of 1e-12.
@@ -273,7 +273,7 @@ def violations(points: Sequence[Any], metric: Metric, *, extended: bool = True) 
 
 
 def is_metric(points: Sequence[Any], metric: Metric, *, extended: bool = True) -> bool:
-    """Return whether the axioms hold on a finite set of different points; see `violations`."""
+    """Return whether the axioms hold on a finite set of distinct points; see `violations`."""
     return not violations(points, metric, extended=extended)
 
 

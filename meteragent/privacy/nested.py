@@ -55,7 +55,7 @@ _Sum = tuple[tuple[_Source, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A released value, those below it, and the best estimate `z` from them alone; all in the tree's unit.
+    """A released value, the values below it, and the best estimate `z` from these alone, in the tree's unit.
 
     `place` is the caller's reference to the value.
     """
@@ -70,7 +70,7 @@ class Tree:
     def of(
         cls, value: float, kind: Kind, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
     ) -> Self:
-        """Make the tree of a value and its children; `kind` is without children, which it is given here.
+        """Make the tree of a value and its children; `kind` gets its children here.
 
         Raises:
             ValueError: the kind has a window of several slots, whose noises are not independent.
@@ -88,7 +88,7 @@ class Tree:
 
 
 def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float, Path]]:
-    """Yield a node whose estimate is known, and all nodes below it."""
+    """Yield a node with its estimate, and all nodes below it."""
     yield tree, estimate, path
     excess = estimate - math.fsum(child.z for child in tree.children)
     for child in tree.children:
@@ -102,7 +102,7 @@ def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
     Kinds are without children and go from the leaves to the root.
 
     Raises:
-        ValueError: there is not one count less than kinds.
+        ValueError: there is not exactly one kind more than counts.
     """
     path = [kinds[0]]
     for kind, count in zip(kinds[1:], counts, strict=True):
@@ -143,7 +143,7 @@ def parts(path: Path) -> tuple[Weighted, ...]:
 
 @lru_cache(maxsize=4096)
 def _variance(kind: Kind) -> float:
-    """Return U, the variance of a node's best estimate from itself and what is below it."""
+    """Return U, the variance of a node's best estimate from its own number and those below it."""
     own_variance = _own_variance(kind)
     return 1 / (1 / own_variance + 1 / _variance_below(kind)) if kind.children else own_variance
 

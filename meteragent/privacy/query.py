@@ -98,7 +98,7 @@ class Query:
 
     @property
     def answers(self) -> tuple[Any, ...]:
-        """The different answers, in the order of the points that give them.
+        """The distinct answers, in the order of the points that give them.
 
         Raises:
             ValueError: the space is too large to search.

@@ -24,9 +24,9 @@ chance over uniform f. Rounded half up, e is at most z + 1/2, which z + U + 1/2 
 
 One term has a closed form. The law of a sum is convolved by the fast Fourier transform, on a grid of 1/1024
 of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points of the
-grid is divided between them so that the mean stays. That raises tails by less than 1e-6 of themselves for
-each term. The grid ends where the mass beyond is below 1e-13 (Chernoff's bound), and 1e-12 is added for it
-and for the rounding of the transform.
+grid is divided between them so that the mean stays. That raises tails by a relative 1e-6 at most for each
+term. The grid ends where the mass beyond is below 1e-13 (Chernoff's bound); 1e-12 is added for this mass and
+for the rounding of the transform.
 """
 
 import math
@@ -49,7 +49,7 @@ _INEXACT = 1e-12  # an upper bound of the numerical error of a chance
 
 
 class Term(NamedTuple):
-    """As many independent `values` of a mechanism with n = 1, each times a `weight` that is not 0."""
+    """A number of independent `values` of a mechanism with n = 1, each times a `weight` that is not 0."""
 
     mechanism: LInfLaplace
     weight: float
@@ -77,7 +77,7 @@ class _Law(NamedTuple):
 
 
 def tail(terms: Iterable[Term], x: float) -> float:
-    """Return the largest chance, over all loads, that the error of a sum is at least x.
+    """Return the largest probability, over all loads, that the error of a sum is at least x.
 
     It is exact for one term, and otherwise an upper bound (see above).
 
@@ -93,7 +93,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x, at least 0, that an error of the sum reaches with at most this chance at any load.
+    """Return the least x >= 0 that the error of the sum reaches with at most this probability at any load.
 
     Raises:
         ValueError: the chance is not between 1e-9 and 1; or as `tail`.
@@ -115,11 +115,11 @@ def _kinds(terms: Iterable[Term]) -> tuple[tuple[tuple[_Kind, int], ...], float]
     for term in terms:
         size = abs(term.weight) * float(term.mechanism.quantum)
         if term.mechanism.n != 1 or term.values < 1 or not 0 < size < math.inf:
-            raise ValueError(f"no such term of a sum: {term}")
+            raise ValueError(f"not a term of a sum: {term}")
         counts[_Kind(size, float(term.mechanism.a))] += term.values
         mean += term.values * size * (0.5 if term.rounding == "dithered" else 1)
     if not counts:
-        raise ValueError("a sum has at least one term")
+        raise ValueError("a sum must have at least one term")
     return tuple(sorted(counts.items(), reverse=True)), mean
 
 
@@ -136,7 +136,7 @@ def _whole_tail(a: float, k: Floats) -> Floats:
 
 
 def _slot_excess(a: float, y: Floats) -> Floats:
-    """Return E max(z + U - y, 0) for y >= 1/2: at whole k, r^k / (2 (1 - r)); before it, as T integrates."""
+    """Return E max(z + U - y, 0) for y >= 1/2: r^k / (2 (1 - r)) at whole k, integrals of T in between."""
     k = np.ceil(y)
     s = k - y
     at, before = _whole_tail(a, k), _whole_tail(a, k - 1)

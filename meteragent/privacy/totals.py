@@ -16,10 +16,10 @@ themselves), so that the mass that wraps around is negligible.
 
 With dithering, a slot's error is z + B - f (`accuracy`), and depends on the load through its f. The worst
 load for a total is half a quantum off the lattice in every slot, where each variance is Var z + 1/4. So r is
-replaced by sqrt(r^2 + 1/2), which gives this variance. Besides, these errors lie on a lattice whose step is
-at most the heaviest slot's quantum. Half of that quantum is added to a half width, so that the number of
-lattice points inside is at least the length of the interval. That this suffices for every load is checked by
-enumeration, not proved (tests/privacy/test_totals_dithered.py lists the sums). For one slot, and for all
+replaced by sqrt(r^2 + 1/2), which gives this variance. In addition, these errors lie on a lattice whose step
+is at most the heaviest slot's quantum. Half of that quantum is added to a half width, so that the number of
+lattice points inside is at least the length of the interval. Enumeration shows that this suffices for every
+load, but there is no proof (tests/privacy/test_totals_dithered.py lists the sums). For one slot, and for all
 slots of a window at once, half widths are exact. The law of a total (`law_of_total`) is that of the worst
 load, without the added half quantum.
 
@@ -200,11 +200,11 @@ def _windows(parts: Iterable[Part | Weighted]) -> Counter[_Window]:
         slots = sum(weights.values())
         fits = 1 <= slots <= part.mechanism.n and part.windows >= 1
         if not (fits and all(0 < weight < math.inf for weight in weights)):
-            raise ValueError(f"no such part of a total: {part}")
+            raise ValueError(f"not a part of a total: {part}")
         slots_by_weight = tuple(sorted(weights.items(), reverse=True))
         windows[_Window(part.mechanism, slots_by_weight, part.rounding)] += part.windows
     if not windows:
-        raise ValueError("a total has at least one part")
+        raise ValueError("a total must have at least one part")
     return windows
 
 

@@ -1,18 +1,18 @@
 """Texts of the statement for an archive, where they differ from those for the agent's stream."""
 
 _KEY = (
-    "The noise is derived from a key (AES-256), so that a part that is repeated comes out the same. Anyone"
+    "The noise is derived from a key (AES-256), so that a part that runs again gives the same output. Anyone"
     " who has the key can remove the noise from a window if they can guess all of its data, until"
     " `meteragent key forget` removes its time from the key."
 )
 _RAW = (
-    "`meteragent sanitise` reads readings from the input and writes none: not into the output, the ledger or"
-    " its temporary files. With `--engine spark` Spark's own shuffle files hold readings while it runs"
-    " (`spark.io.encryption.enabled` encrypts them)."
+    "`meteragent sanitise` reads readings from the input and writes them nowhere: neither to the output"
+    " nor to the ledger or its temporary files. With `--engine spark` Spark's own shuffle files hold"
+    " readings while it runs (`spark.io.encryption.enabled` encrypts them)."
 )
 _ONCE = (
-    "The key's ledger keeps what was released for ever: an interval is released once under a key. The ledger"
-    " does not know what agents have released for the same meters; those levels add up."
+    "The key's ledger keeps a record of every release for ever: an interval is released once under a key."
+    " The ledger does not know what agents have released for the same meters; those levels add up."
 )
 HEAD = (_KEY, _RAW, _ONCE)
 WHO = (
@@ -28,21 +28,21 @@ _MANIFEST = (
     " refused, and the name of the run, a keyed hash"
 )
 _WINDOWS = (
-    "which meters and windows exist is not hidden: a window is there if a reading begins in it, or if the"
-    " input has a row for it, whatever its values"
+    "which meters and windows exist is not hidden: the output has a window if a reading begins in it, or"
+    " if the input has a row for it, whatever its values"
 )
 _ORDER = (
-    "neither the order of rows nor the ends of parts and row groups follow from values; where the rows of the"
-    " input are readings, a part ends after a number of them, about a million"
+    "neither the order of rows nor the ends of parts and row groups depend on values; if the rows of the"
+    " input are readings, a part ends after about a million of them"
 )
 BESIDE = (_MANIFEST, _WINDOWS, _ORDER)
 SPENT = "the key's ledger, and `OUT.ledger.parquet` of each run, show what each meter has spent"
-EARLIER = "The key's ledger shows what was released under other terms; it is never released again."
+EARLIER = "The key's ledger shows what was released under other terms; none of it is ever released again."
 
 
 def columns(*, keyed: bool, bands: bool) -> dict[str, str]:
     """Return the meaning of each column of the output; names are pseudonyms where they are `keyed`."""
-    name = "a keyed pseudonym of the meter's name" if keyed else "the meter's own name, as the input has it"
+    name = "a keyed pseudonym of the meter's name" if keyed else "the meter's own name, as in the input"
     band = {"band": "the hours of the day that the number is for; public"} if bands else {}
     return {
         "meter": f"{name}; public",

@@ -1,8 +1,8 @@
-"""Audit the mechanisms that a configuration runs: whether each keeps its promise, and with what power.
+"""Audit the mechanisms that a configuration runs: does each keep its promise, and how powerful is the test?
 
 `meteragent.privacy.audit` tests each stream's distinct mechanisms twice (the windows of a calendar differ in
 epsilon): alone, with many windows; and from readings to messages (`pipeline_mechanism`), with as many windows
-as the time allows, since the whole core runs for each slot. ALARM bounds the chance that a correct
+as the time allows, since the whole core runs for each slot. ALARM bounds the probability that a correct
 configuration is refused; it is split evenly over all audits.
 """
 
@@ -24,15 +24,15 @@ from meteragent.wire.descriptor import TermsDescriptor, describe
 _SIDES = 13  # sets of samples that an audit draws: one for the law, and two for each of six shifts
 _NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
 _CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # a slot takes the core about 0.1 ms
-_CORE_SIDES = 25  # sets of samples where they are few: also for exact checks, and for dithers
-_END_MS = 5000 * 365 * DAY_MS  # windows follow one another from 1970 on, well before dates end
+_CORE_SIDES = 25  # sets of samples if they are few: also for exact checks and dithers
+_END_MS = 5000 * 365 * DAY_MS  # windows follow one another from 1970 on, far from the last date
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The audits of one mechanism of a stream: alone, and in messages (None: windows too long to send).
+    """The audits of one mechanism of a stream: alone, and in messages (None if windows are too long).
 
-    `descriptors` are those of all windows that have this mechanism: they differ in length, not in noise.
+    `descriptors` are those of all windows with this mechanism, which differ in length but not in noise.
     """
 
     stream: str
@@ -69,8 +69,9 @@ def trials(
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
 
-    `samples` is the number of windows for the law, and for each side of each shift; by default as many as
-    take a few seconds in all. The core gets no more than these. `bits` are the operating system's by default.
+    `samples` is the number of windows for the law, and for each side of each shift; by default, as many as
+    take a few seconds in total. The core gets no more than these. `bits` are the operating system's by
+    default.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _kinds(config, stream)]
     return tuple(_trial(name, kind, len(kinds), samples, bits) for name, kind in kinds)
@@ -139,7 +140,7 @@ def _claim(trial: Trial) -> list[str]:
 
 
 def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
-    """Return what was measured, what would have been detected, and each check with its verdict."""
+    """Return the measured loss, the detectable violations, and each check with its verdict."""
     facts = trial.descriptors[0].facts
     if result is None:
         return ["", f"  {title}: not tested, windows of {facts['n']:,} slots take too long"]

@@ -1,7 +1,7 @@
-"""Public examples of events in a home, and the distance by which each moves the values of a window.
+"""Public examples of events in a home, and how far each moves the values of a window.
 
-An event is a power for a duration, on top of everything else. An attacker asks whether it happened; the
-answer depends on d_inf between the window with and without it.
+An event is a power for a duration, added to everything else. An attacker asks whether it happened; the answer
+depends on d_inf between the windows with and without it.
 """
 
 import re
@@ -23,7 +23,7 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A power of `power_w` more (or less) for `duration_ms`; `daily` if it can happen every day."""
+    """A change of the power by `power_w` for `duration_ms`; `daily` if it can happen every day."""
 
     name: str
     power_w: int
@@ -70,14 +70,14 @@ def parse(text: str) -> Event:
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
     """Return how far (d_inf, in the unit) an event moves each window it touches, for each alignment.
 
-    The event happens at the same time on each of `days` days; its energies in one window add up. Alignments
-    in which the event starts with a slot (of the first day) are enough. Those in which it ends with a slot
-    are their mirror images, and between the two the distances change linearly. A shift that moves energy from
-    one window to another lies between two of these alignments.
+    The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
+    to consider alignments in which the event starts with a slot (of the first day). Those in which it ends
+    with a slot are their mirror images, and in between the distances change linearly. A shift that moves
+    energy from one window to another lies between two of these alignments.
 
     The distances are those of the readings: sampled power holds for one period longer, and dead bands and
-    steps of a count are added (`loads`). A count that an event shifts by a step stays shifted; the windows
-    after the event are not included.
+    steps of a count are added (`loads`). If an event shifts a count by a step, the shift stays; windows after
+    the event are not included.
     """
     reported = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
     slots = [terms.stretches(index) for index in range(terms.n)]
@@ -89,7 +89,8 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
 def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
     """Return the distances of an event that starts `start_ms` after the start of a window, largest first.
 
-    All windows that the event fills have one distance, which is computed once if the event happens once.
+    All windows that the event fills have the same distance, which is computed only once if the event happens
+    once.
     """
     first_window = start_ms // terms.length_ms
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms
@@ -129,7 +130,8 @@ def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
     """Return for how long a stretch of a window overlaps each slot.
 
-    Of equal slots only the first two and the last are returned: those between are as full as the second.
+    If slots are equal, only the first two and the last are returned, since those in between overlap as the
+    second does.
     """
     if not terms.bands:
         step_ms = terms.step_ms

@@ -16,11 +16,11 @@ from meteragent.wire.number import figure
 def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
-    Errors are one standard deviation: of a number in the unit, of totals in kWh, of the mean of 100 and 1,000
-    homes (one number of each home, of the same slot) in the unit. `tariffs` has the errors of a month's cost,
-    in its currency, and the differences that are recognised in 95 % of months at a p-value of 5 %. `fit_for`
-    names the useful errors. `hidden` has for each event an attacker's success limit in per cent
-    (`right_of_100`), by days.
+    Errors are one standard deviation: of a number in the unit, of totals in kWh, and of the mean of 100 and
+    1,000 homes (one number of each home, for the same slot) in the unit. `tariffs` has the errors of a
+    month's cost, in the currency, and the differences that are recognised in 95 % of months at a p-value of 5
+    %. `fit_for` names the useful errors. For each event, `hidden` has an attacker's success limit in per cent
+    (`right_of_100`), by the number of days.
     """
     return {
         "stream": guarantee.stream,
@@ -43,7 +43,7 @@ def as_json(guarantees: Sequence[Guarantee]) -> str:
 
 
 def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the level that a change of the load costs, by the energy in Wh that it moves within a slot."""
+    """Return the level that a change of the load costs, by the energy that it moves within a slot, in Wh."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
@@ -54,7 +54,7 @@ def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what a change of the hidden energy costs in all; levels are rounded up.
+    """Return the cost of a change of the hidden energy in all; levels are rounded up.
 
     `without_limits`: it holds over any number of slots. `step_wh` is what each later slot may differ by.
     """
@@ -72,7 +72,7 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _of_tariffs(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the errors of costs, if there are tariffs."""
+    """Return the errors of tariffs' costs, if there are tariffs."""
     errors = guarantee.tariffs
     if errors is None:
         return {}

@@ -18,9 +18,9 @@ _WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def amount(number: float, unit: str) -> str:
-    """Return a number of three figures with its unit.
+    """Return a number in three figures with its unit.
 
-    A tie is rounded towards zero, to the whole quanta inside: 659.5 is 659.
+    A tie is rounded towards zero, to whole quanta: 659.5 becomes 659.
     """
     return f"{figures(math.nextafter(number, 0))} {unit}"
 
@@ -32,7 +32,7 @@ def full(number: Fraction) -> str:
 
 
 def energy(wh: float | Fraction) -> str:
-    """Return an energy that an event or a promise moves, in Wh."""
+    """Format the energy of an event or a promise, in Wh."""
     return amount(float(wh), "Wh")
 
 
@@ -42,7 +42,7 @@ def rate(level: Fraction) -> str:
 
 
 def rounded_up(level: Fraction) -> Fraction:
-    """Return a level in four figures that is not below it."""
+    """Format a level in four figures, rounded up."""
     if not level:
         return level
     place = Fraction(10) ** (math.floor(math.log10(level)) + 1 - _LIMIT_FIGURES)
@@ -50,7 +50,7 @@ def rounded_up(level: Fraction) -> Fraction:
 
 
 def odds_figures(level: Fraction) -> str:
-    """Return e^level, the factor by which the odds change at most, in three figures, for any level."""
+    """Return e^level, the largest factor by which the odds change, in three figures, for any level."""
     if level > _FLOAT_LEVEL_MAX:
         return f"{_WIDE.exp(Decimal(float(level))):.3g}"
     factor = math.exp(level)
@@ -58,12 +58,12 @@ def odds_figures(level: Fraction) -> str:
 
 
 def odds(level: Fraction) -> str:
-    """Return the factor by which the odds change at most, as ``e^1 = 2.72``."""
+    """Return the largest factor by which the odds change, such as ``e^1 = 2.72``."""
     return f"e^{rate(level)} = {odds_figures(level)}"
 
 
 def mean_of(count: int) -> str:
-    """Return the name of a number of one home, or of the mean of many."""
+    """Return the name of one home's number, or of the mean of many."""
     return say("cost.one_home") if count == 1 else say("cost.mean", count=f"{count:,}")
 
 
@@ -74,6 +74,6 @@ def share_of_home(power_w: float) -> str:
 
 
 def column(number: float) -> str:
-    """Return a number in about four figures that fit a column, never as a power of ten."""
+    """Format a number in about four figures to fit a column, never as a power of ten."""
     decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
     return f"{number:.{decimals}f}"

@@ -34,11 +34,11 @@ MONTH_DAYS = 30
 CROWDS = (100, 1000)
 """Numbers of homes over which means are taken."""
 REPETITIONS = (1, 14, 30)
-"""Days on which an event happens: one day, every day for two weeks, every day for a month."""
+"""Numbers of days on which an event happens: once, daily for two weeks, daily for a month."""
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""The share of the hidden energy that readings may add in a month, for a promise in all without limits."""
+"""The share of the hidden energy that readings may add in a month if the promise in all needs no limits."""
 LEARNT_AT_PERCENT = 95
 """An event counts as learnt once an attacker may be right this often, in per cent."""
 _ROUNDING = 1e-6
@@ -63,9 +63,9 @@ class Exposure(NamedTuple):
 
 
 class InAll(NamedTuple):
-    """What a change of the hidden energy in all, over any number of slots, costs in the numbers of some days.
+    """The cost of a change of the hidden energy in all, over any number of slots, for some days.
 
-    `slots` is how many numbers there are, `level` the level that the change costs in all of them, and
+    `slots` is the number of slots, `level` the level that the change costs over all of them, and
     `success_percent` an attacker's success limit on such a change within one slot.
     """
 
@@ -76,7 +76,7 @@ class InAll(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """The meters of one agent of a fleet: those on a topic filter, or a part of them, `by_hash` of names."""
+    """The meters of one agent of a fleet: all on a topic filter, or some of them, `by_hash` of names."""
 
     shard: Shard
     topic_filter: str
@@ -87,9 +87,9 @@ class Fleet(NamedTuple):
 class Guarantee:
     """The promise of a stream, its errors, an attacker's success on events, and its warnings.
 
-    `errors` have the names of the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` of totals,
-    `month_total` of amounts in the unit, `mean_of_100` and `mean_of_1000` of one slot over as many homes.
-    `tariffs` has those of costs.
+    `errors` have the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` of
+    totals, `month_total` of amounts in the unit, `mean_of_100` and `mean_of_1000` of one slot over that many
+    homes. `tariffs` has the errors of costs.
     """
 
     stream: str
@@ -122,12 +122,12 @@ class Guarantee:
 
     @cached_property
     def unknown_of_loads(self) -> tuple[str, ...]:
-        """The missing keys that would state how closely readings follow the load."""
+        """The missing keys that state how closely readings follow the load."""
         return loads.unknown(self.terms)
 
     @cached_property
     def level_of_loads(self) -> Fraction:
-        """The level at which a change of the load itself is hidden, as far as that is known."""
+        """The level at which a change of the load itself is hidden, as far as is known."""
         return self.terms.level * loads.factor(self.terms)
 
     @cached_property
@@ -164,18 +164,18 @@ def of(
     stream: config.Stream,
     events: Sequence[Event] = EVENTS,
     stored_streams: Collection[str] = (),
-    others: Fraction = Fraction(0),
+    other_charges: Fraction = Fraction(0),
     *,
     archived: bool = False,
     tariffs: Sequence[Tariff] = (),
 ) -> Guarantee:
     """Compute the guarantee of a stream, and an attacker's success on events.
 
-    `stored_streams` are the names of the streams in the store. `others` is the daily charge of the
+    `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge of the
     configuration's other streams on a meter that has them all, as epsilon in 1/W. If `archived`, the
     configuration has an [archive], and `sanitise` releases the stream. `tariffs` price its bands.
     """
-    terms = terms_of(stream, others, archived=archived)
+    terms = terms_of(stream, other_charges, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
     return Guarantee(
         stream.name,
@@ -194,9 +194,11 @@ def _fleet(stream: config.Stream) -> Fleet | None:
     return None if shard is None else Fleet(shard, topic.filter, topic.shard is not None)
 
 
-def terms_of(stream: config.Stream, others: Fraction = Fraction(0), *, archived: bool = False) -> Terms:
+def terms_of(
+    stream: config.Stream, other_charges: Fraction = Fraction(0), *, archived: bool = False
+) -> Terms:
     """Return the terms of an ordinary window that the agent releases or, if `archived`, `sanitise`."""
-    return config.terms(stream, others, "half-up") if archived else config.terms(stream, others)
+    return config.terms(stream, other_charges, "half-up") if archived else config.terms(stream, other_charges)
 
 
 # Errors -------------------------------------------------------------------------------------------
@@ -264,9 +266,9 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
 
     Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
     instead of one; a further quantum in its last window covers that, or with the metric l1 one for each slot.
-    If a window holds several days, the distances of its days add up. If slots have dithered noise of their
-    own, the sum of all distances bounds the chance too (THEORY T.7); off the grid the event can touch one
-    more window a day, which adds a step of the readings.
+    If a window spans several days, the distances of its days add up. If slots have dithered noise of their
+    own, the sum of all distances also bounds the probability (THEORY T.7); off the grid the event can touch
+    one more window a day, which adds a step of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
@@ -282,7 +284,7 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
 
 
 def _least(chance: float, terms: Terms, in_all: Fraction) -> float:
-    """Return the smaller of a limit and that of a change of `in_all`, in the unit, where the latter holds."""
+    """Return a limit or, if it applies and is smaller, the limit of a change of `in_all`, in the unit."""
     if terms.slots_per_bound > 1 or terms.rounding == "half-up":
         return chance
     return min(chance, success_in_all(terms.mechanism, in_all))
@@ -293,7 +295,7 @@ def _percent(chance: float) -> int:
 
 
 def _in_all(terms: Terms) -> Iterator[InAll]:
-    """Yield what a change of the hidden energy costs in a day and in a month, or in a longer window."""
+    """Yield the cost of a change of the hidden energy in a day and in a month, or in a longer window."""
     for days in (1, MONTH_DAYS):
         if terms.length_ms <= days * DAY_MS:
             yield _in_all_of(terms, days, days * DAY_MS // terms.length_ms)
@@ -302,7 +304,7 @@ def _in_all(terms: Terms) -> Iterator[InAll]:
 
 
 def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
-    """Work out what a change of the hidden energy costs in so many windows.
+    """Work out the cost of a change of the hidden energy over a number of windows.
 
     Within one slot it moves its window by `loads.distance`, and later ones by a step.
     """
@@ -316,7 +318,7 @@ def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
 
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:
-    """Return a warning of the events that are hidden if they happen once, and learnt if they happen daily."""
+    """Return a warning about events that are hidden if they happen once, but learnt if they happen daily."""
     learnt = [
         event.name
         for event, percent in exposures

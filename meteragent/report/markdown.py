@@ -1,7 +1,7 @@
 """The statement of a configuration, for the data protection file: what leaves, and under which guarantee.
 
 The statement follows from the configuration, the versions, and the terms in the store. Nothing is measured
-and there is no date: the same facts make the same statement, byte for byte.
+and there is no date, so the same facts give the same statement, byte for byte.
 """
 
 import json
@@ -56,8 +56,8 @@ StoredTerms = Mapping[str, Sequence[Terms]]
 class Part(NamedTuple):
     """The facts of one stream's part of the statement.
 
-    `shapes` are the descriptors, by id, of all windows that differ in their promise, an ordinary one first;
-    `stored_terms` are the terms in the store, None without a store.
+    `shapes` has the descriptors of all kinds of windows, by id, with that of an ordinary window first;
+    `stored_terms` has the terms in the store, None without a store.
     """
 
     settings: config.Config
@@ -78,10 +78,12 @@ def page(
     """Write the statement of a configuration; `stored_terms` is None if there is no store."""
     blocks = _head(settings)
     for stream in settings.stream:
-        others = config.others_per_day(settings, stream)
+        other_charges = config.others_per_day(settings, stream)
         archived = settings.archive is not None
         tariffs = config.tariffs(settings, stream)
-        promise = guarantee.of(stream, events, stored_terms or (), others, archived=archived, tariffs=tariffs)
+        promise = guarantee.of(
+            stream, events, stored_terms or (), other_charges, archived=archived, tariffs=tariffs
+        )
         part = Part(settings, stream, promise, _shapes(stream, promise), None if archived else stored_terms)
         blocks.append(f"## Stream {stream.name}")
         for title, section in _SECTIONS.items():
@@ -169,7 +171,8 @@ def _leaves(part: Part) -> list[str]:
         ),
         _table(["field of a record", "what it says"], _named(_meanings(part))),
         _text(
-            "Nothing else leaves except the traffic of a connection. All fields but `value` follow from the"
+            "Nothing else leaves except the protocol traffic of the connection. All fields but `value` "
+            "follow from the"
             " configuration, the clock, and the time of a meter's first reading."
         ),
         _list(*_schedule(stream, terms)),
@@ -203,7 +206,7 @@ def _meanings(part: Part) -> dict[str, str]:
 
 
 def _counted(stream: config.Stream, terms: Terms) -> list[str]:
-    """Return sentences on the number of values, gaps, and values out of range."""
+    """Return sentences on the number of values, on gaps, and on values out of range."""
     low, high = (f"{full(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
@@ -314,7 +317,7 @@ def _changes(part: Part) -> list[str]:
 
 
 def _earlier(part: Part) -> str:
-    """Return a sentence that names the terms in the store that are not those of the configuration."""
+    """Return a sentence on the terms in the store that the configuration does not have."""
     if part.guarantee.is_archive:
         return archive.EARLIER
     if part.stored_terms is None:

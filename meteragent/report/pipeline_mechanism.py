@@ -1,19 +1,18 @@
-"""The pipeline as a mechanism: windows of numbers enter as readings, and are read from the messages.
+"""The pipeline as a mechanism: windows of numbers enter as readings, and the outputs are read from messages.
 
 Theory of operation
 -------------------
-With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draws of slots
-one by one, the messages. The core runs under the terms of a stream for one meter, one window after another.
-Three things differ from a household: the decoder is a simple one, because the format of a payload has no part
-in the noise; there is no `range`, because the windows to tell apart may be far apart (clamping only brings
-them nearer); and all windows of the grid are alike (on the calendar, one day of 23 hours after another).
+With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draw for each
+slot, the messages. The core runs under the terms of a stream for one meter, one window after another. Three
+things differ from a household: the decoder is a simple one, because the format of payloads does not affect
+the noise; there is no `range`, because the windows to distinguish may be far apart (clamping only brings them
+closer); and all windows of the grid are alike (on the calendar, every day has 23 hours).
 
 A slot's number is carried by two readings in the slot's first stretch of time: one for its first
-millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, and
-the two values make up for it, to the millionth of a millisecond: so `hold`, `interval` and `gap` take part as
-configured. With a register, two readings enclose the first stretch of a slot, all energy of the slot is used
-between them, and there is no gap. Amounts have one constant price. A peak's window is one part long: its
-largest mean is that of the part.
+millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, for
+which the two values compensate exactly; so `hold`, `interval` and `gap` take part as configured. With a
+register, two readings enclose the first stretch of a slot, all energy of the slot is used between them, and
+there is no gap. Amounts have one constant price. A peak's window has one part, whose mean is the largest.
 """
 
 import json
@@ -51,11 +50,11 @@ from meteragent.privacy.space import Windows
 
 _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONSTANT_U}
 _FAR_U = 1 << 100
-"""Beyond any number that a test uses."""
+"""Larger than any number that a test uses."""
 
 
 class _BorrowedBits:
-    """The bits of a caller, who will also use the bits that were fetched ahead."""
+    """A caller's bits. Bits that were fetched ahead are kept for the caller."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
@@ -68,12 +67,12 @@ class PipelineMechanism:
     """The core under some terms, as a mechanism on windows of n slots that makes the promise of the terms.
 
     Windows are integers in multiples of `step`, so that rounding takes part. A step is half a quantum, or a
-    quarter for dithered terms, if that is a whole accumulator (it is, except for slots of odd milliseconds)
-    or register. Outputs are in quanta. The promise follows from the terms: it is that of `LInfLaplace`, or of
-    `DitheredLaplace` if terms are dithered.
+    quarter for dithered terms, if that is a whole number of accumulator or register units (it is, except for
+    slots of an odd number of milliseconds). Outputs are in quanta. The promise follows from the terms: it is
+    that of `LInfLaplace`, or of `DitheredLaplace` if terms are dithered.
 
-    Under the metric l1 each slot is a window of its own, n = 1: consecutive ones go to the slots of one real
-    window, so noise that these share shows as dependence between windows in succession. The band without
+    Under the metric l1 each slot is a window of its own, n = 1. Consecutive ones go to the slots of one real
+    window, so noise shared by slots would show up as dependence between consecutive windows. The band without
     hours is left out.
     """
 
@@ -220,7 +219,7 @@ class PipelineMechanism:
         gaps: dict[int, int],
         carriers: dict[int, int],
     ) -> None:
-        """Add the readings that carry the number of one slot, and the gap's reading after or before them."""
+        """Add the readings that carry the number of one slot, and the gap's reading before or after them."""
         terms, power = self._terms, self._terms.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
         integral = number * (self._lattice(index) // self._per)
@@ -228,10 +227,10 @@ class PipelineMechanism:
         # The spike is the reading of the first millisecond.
         steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
         end_ms = start_ms + reach_ms
-        if power:  # a reading holds from its time on
+        if power:  # readings hold from their time on
             gaps[end_ms] = terms.gap_u
             carriers |= {start_ms + 1: steady, start_ms: spike} if reach_ms > 1 else {start_ms: spike}
-        else:  # a reading covers the time before it
+        else:  # readings cover the time before them
             gaps[start_ms] = terms.gap_u
             carriers |= {end_ms: steady, start_ms + 1: spike}
 

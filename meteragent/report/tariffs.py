@@ -1,8 +1,8 @@
-"""How exact costs and comparisons of tariffs will be, worked out before anything is released (law 8).
+"""The errors of costs and of comparisons of tariffs, worked out before anything is released (law 8).
 
-The noise of a cost is that of independent bands, each times its price. Where a tariff has no price for energy
+The noise of a cost is that of independent bands, each times its price. If a tariff has no price for energy
 whose band is unknown, the largest price counts for its noise (`consume.tariff`). The errors do not include
-what that energy itself leaves open: its amount is not known before the run.
+the uncertainty about that energy's price, because its amount is not known in advance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
-"""The p-value at which a difference counts as recognised, and the chance that it is not."""
+"""The p-value at which a difference counts as recognised, and the probability that it is not recognised."""
 
 
 class TariffCost(NamedTuple):
@@ -31,9 +31,9 @@ class TariffCost(NamedTuple):
 
 
 class TariffPair(NamedTuple):
-    """The true difference of two tariffs' costs that is recognised.
+    """The true difference of two tariffs' costs that will be recognised.
 
-    In 95 % of months the released difference has the right sign, and a p-value of 5 % at most.
+    In 95 % of months the released difference has the right sign and a p-value of at most 5 %.
     """
 
     tariffs: tuple[str, str]
@@ -43,7 +43,7 @@ class TariffPair(NamedTuple):
 class TariffErrors(NamedTuple):
     """The errors of a month's costs, in `currency`, over `windows` windows.
 
-    `has_unknown`: energy of an unknown band may be without a price.
+    `has_unknown` is whether there may be energy of an unknown band without a price.
     """
 
     currency: str
@@ -81,10 +81,10 @@ def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
 
 
 def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
-    """Return twice the quantile, once for the p-value and once for the chance of a difference below it."""
+    """Return the sum of two quantiles: one for the p-value, one for the chance of a smaller difference."""
 
     def difference(band: str) -> tuple[float, float]:
-        """Return the range of the difference of the prices of a band."""
+        """Return the range of the difference between the prices of a band."""
         return price_difference(tariff, second, band)
 
     noise = [

@@ -24,9 +24,9 @@ def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
 
 
 def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: str, *, refused: bool) -> str:
-    """Return what to do next with the configuration at a path: correct it, run it, or release an archive.
+    """Return what to do next with a configuration file: correct it, run it, or release an archive.
 
-    A command is alone on its line, however long, so that it can be copied.
+    A command stands alone on its line, however long, so that it can be copied.
     """
     if refused:
         return _filled(say("next.refused"))
@@ -45,7 +45,7 @@ def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: st
 
 
 def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
-    """Return the least and the greatest time from a meter's first reading until its first number leaves.
+    """Return the shortest and the longest time from a meter's first reading until its first number leaves.
 
     A meter whose first reading falls into a window begins with the next window (law 4), and its first number
     leaves once the first slot of that window has closed.
@@ -113,7 +113,7 @@ def _warnings(texts: Iterable[str]) -> list[str]:
 
 
 def _filled(text: str, indent: str = "", hanging: str = _INDENT) -> str:
-    """Return a paragraph in lines that break no word or path, and no number from its unit."""
+    """Wrap a paragraph without breaking a word or path, or a number from its unit."""
     filled = textwrap.fill(
         _BEFORE_UNIT.sub(_NO_BREAK, text),
         WIDTH,

@@ -1,4 +1,4 @@
-"""Warnings about settings that are allowed, but that their author probably does not mean."""
+"""Warnings about settings that are allowed but probably not intended."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -18,7 +18,7 @@ _LEVEL_HIGH = 4
 
 
 def of_config(settings: config.Config) -> list[str]:
-    """Return the warnings that belong to no stream: what others can read, and where the store is."""
+    """Return the warnings that belong to no stream: files that others can read, and the store's location."""
     store = mount.warning(settings.store.path)
     return [*config.exposed(settings), *([store] if store else [])]
 
@@ -27,7 +27,7 @@ def of_stream(
     stream: config.Stream, stored_streams: Collection[str] = (), *, archived: bool = False
 ) -> list[str]:
     """Return the warnings of a stream; `stored_streams` are the names of the streams in the store."""
-    # The readings of an archive have a column of times, which [archive] names.
+    # An archive has a column of times, which [archive] names.
     timed = archived or config.has_times(stream.source)
     terms = config.terms(stream)
     phases = len(stream.source.phases or ())
@@ -53,7 +53,7 @@ def of_stream(
 
 
 def _many_slots(terms: Terms) -> str:
-    """Return the warning of many slots, with the error of one slot that hides the same energy in a window."""
+    """Return the warning about many slots, with the error of one slot that hides the same energy."""
     energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
     wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum

@@ -40,7 +40,7 @@ _OF_ONE_HOME = {
 _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS}}
 
 
-# What a stream is ---------------------------------------------------------------------------------
+# Streams ------------------------------------------------------------------------------------------
 
 
 def head(guarantee: Guarantee) -> str:
@@ -80,20 +80,20 @@ def windows(terms: Terms) -> str:
 
 
 def slot(terms: Terms) -> str:
-    """Return a description of a slot; of a mean day, that of its shortest band, and of a peak, a part."""
+    """Return a description of a slot; for a mean day, of its shortest band, and for a peak, of a part."""
     key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
     return say(key, duration=duration_text(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
-    """Return the part of a window in which an energy is hidden: any slot, or all bands together."""
+    """Return where in a window an energy is hidden: in any slot, or in all bands together."""
     if terms.metric is Metric.L1:
         return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
     return say("promise.within", slot=slot_text or slot(terms))
 
 
 def slot_values(terms: Terms) -> str:
-    """Return the name of the values that slots have."""
+    """Return the name of slots' values."""
     if terms.weights is not None:
         return say("promise.amounts")
     if terms.space is Space.PEAK:
@@ -105,7 +105,7 @@ def slot_values(terms: Terms) -> str:
 
 
 def promise(guarantee: Guarantee) -> list[str]:
-    """Return the promise, with one or two sentences in each line."""
+    """Return the promise, one or two sentences per line."""
     lines = (
         hidden(guarantee),
         indistinguishable(guarantee),
@@ -209,7 +209,7 @@ def windows_add(guarantee: Guarantee) -> str:
 
 
 def restarts_add(guarantee: Guarantee) -> str:
-    """Return the sentence on what a restart costs a peak, or nothing."""
+    """Return the sentence on the cost of a restart to a peak, or nothing."""
     if guarantee.terms.space is not Space.PEAK:
         return ""
     return say("promise.restarts_add", level=rate(guarantee.terms.level))
@@ -222,7 +222,7 @@ def streams_add(guarantee: Guarantee) -> str:
 
 
 def of_curves(guarantee: Guarantee) -> str:
-    """Return the sentence on what the home really used, if a dead band or a step affects it."""
+    """Return the sentence on the promise for the real use, if a dead band or a step affects it."""
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
@@ -293,7 +293,7 @@ def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
 
 
 def tariff_notes(guarantee: Guarantee) -> list[str]:
-    """Say which month is meant, what recognised means, and what energy of unknown bands does."""
+    """State which month is meant, what "recognised" means, and the effect of energy whose band is unknown."""
     errors = guarantee.tariffs
     if errors is None:
         return []
@@ -305,14 +305,14 @@ def tariff_notes(guarantee: Guarantee) -> list[str]:
 
 
 def summary(guarantee: Guarantee) -> str:
-    """Return one line on what is hidden, and on the error of one home."""
+    """Return one line on the hidden energy, and on the error of one home."""
     names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
     sizes = ", ".join(f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
     return say("cost.summary", energy=energy(terms.hides_wh), where=where(terms), sizes=sizes)
 
 
-# What is hidden and what is not -------------------------------------------------------------------
+# Hidden and not hidden ----------------------------------------------------------------------------
 
 
 def guesses() -> str:
@@ -334,7 +334,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 
 def not_hidden(guarantee: Guarantee) -> list[str]:
-    """Return what is not hidden under any terms, as a list of texts."""
+    """Return a list of what is hidden under no terms."""
     terms = guarantee.terms
     key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
     key = key if terms.weights is None else "hidden.large_in_amount"

@@ -1,1 +1,1 @@
-"""Every byte that leaves: records, descriptors, totals, status, discovery by Home Assistant."""
+"""Everything that leaves: records, descriptors, totals, status, and discovery messages for Home Assistant."""

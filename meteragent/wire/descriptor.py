@@ -1,7 +1,7 @@
 """Descriptors: the terms under which records leave, stated once for many records.
 
-A descriptor is always JSON, whatever the format of the records. The id is a hash of the facts, so equal terms
-have equal ids in every store, and a receiver can check a descriptor without further data.
+A descriptor is always JSON, whatever the format of the records. Its id is a hash of the facts, so equal terms
+have equal ids in every store, and a receiver can check a descriptor on its own.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _COVERAGE = 0.95
 
 
 class TermsDescriptor(NamedTuple):
-    """The common part of all descriptors of the same terms.
+    """The part that all descriptors of the same terms have in common.
 
     `facts` are the fields except id, meter, valid_from and store; `id` is the hash of the facts.
     """
@@ -72,7 +72,7 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
 
 
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
-    """Return the facts that not every descriptor has: preset, time zone, rounding, space, other streams."""
+    """Return the optional facts: preset, time zone, rounding, space, other streams."""
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
@@ -98,7 +98,7 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
 
 
 def _weights(weights: Weights) -> dict[str, str]:
-    """Return the facts of prices, for each kWh: the bound, the default, the unit, and the source."""
+    """Return the facts about prices per kWh: the bound, the default, the unit and the source."""
     bound, default = (str(Fraction(price_u, MICRO)) for price_u in (weights.bound_u, weights.default_u))
     return {"bound": bound, "default": default, "unit": weights.unit, "source": str(weights.source)}
 
@@ -129,5 +129,5 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 
 def topics(sink_topic: str, id_: str) -> tuple[str, str]:
-    """Return the two topics on which a descriptor is retained: for the latest, and for this id."""
+    """Return the topics on which a descriptor is retained: that of the latest one, and that of this id."""
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"

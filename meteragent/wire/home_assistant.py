@@ -1,21 +1,21 @@
-"""The messages of MQTT device discovery by which Home Assistant finds the private streams.
+"""The MQTT discovery messages by which Home Assistant finds the private streams.
 
-A meter is a device under its public name. The private numbers are sensors, which have the guarantee (the
-retained descriptor) as attributes. The messages are made from the descriptor alone, so from public bytes:
-they depend on the terms, never on what the meter does.
+A meter is a device under its public name. The private numbers are sensors, with the guarantee (the retained
+descriptor) as attributes. The messages are made from the descriptor alone, which is public: they depend on
+the terms, never on readings.
 
 Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026)
-    power       The state class is "measurement": the mean of a slot.
-    energy      The state class "measurement" is refused for energies. A slot's energy is a "total" that
-                begins at the slot's start (`last_reset`), so the recorder adds up the slots. It is not
-                "total_increasing", because private numbers may be negative.
-    total       The running total is a "total" that began at `since`, which moves on after a missing slot.
+    power The state class is "measurement"; the value is the mean of a slot.
+    energy Home Assistant refuses the state class "measurement" for energies. A slot's energy is a "total"
+    that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It is not
+    "total_increasing", because private numbers may be negative. total       The running total is a "total"
+    that began at `since`, which moves on after a missing slot.
                 The total may fall.
     cost        An amount has the device class "monetary", for which the only state class is "total".
     bands       Each band has a sensor. A message names its band, and sensors ignore an empty value. The
-                energy of a band in a window is a "total" as above. A band of a mean day is part of that day:
-                its energy has no state class, which is allowed.
-    available   Sensors are available while the agent's status topic says "online". Values do not expire:
+    energy of a band in a window is a "total" as above. A band of a mean day is part of that day, so its
+    energy has no state class, which is allowed. available   Sensors are available while the agent's status
+    topic says "online". Values do not expire:
                 whether a meter is alive is private, and each slot is released anyway.
     object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which
                 names stream and meter.
@@ -39,7 +39,7 @@ ONLINE = b"online"
 _ENERGY = {"W": "Wh", "kW": "kWh"}
 _VALUE = "{{ value_json.value }}"
 _PRECISION_MAX = 6
-"""The most decimals that Home Assistant shows."""
+"""The largest number of decimals that Home Assistant shows."""
 _ISO_PARTS = re.compile(r"([\d.]+)([HMS])", re.ASCII)
 _PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 
@@ -85,7 +85,7 @@ class Discovery(NamedTuple):
 
 
 def _hidden(facts: dict[str, Any]) -> str:
-    """Return the hidden energy and the time within which it is hidden, as text for the device's model."""
+    """Return the hidden energy, and the time within which it is hidden, as the text of the device's model."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
     if "weights" in facts:
         return f"{energy} in all"
@@ -146,5 +146,5 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
 
 
 def _decimals(quantum: Fraction) -> int:
-    """Return the number of decimals that a multiple of the quantum needs, at most `_PRECISION_MAX`."""
+    """Return the number of decimals that multiples of the quantum need, at most `_PRECISION_MAX`."""
     return next((n for n in range(_PRECISION_MAX) if (quantum * 10**n).denominator == 1), _PRECISION_MAX)

@@ -38,7 +38,7 @@ class RecordFormat(NamedTuple):
 
     @property
     def terms(self) -> Terms:
-        """The terms under which the records leave."""
+        """The terms under which records leave."""
         return self.descriptor.terms
 
     def record(
@@ -47,7 +47,8 @@ class RecordFormat(NamedTuple):
         """Encode the record of a slot: its start, its duration and its private value in the stream's unit.
 
         `window_ms` is the start of the window. The record of a band has the start and duration of the window,
-        and the band's name. The record of a peak has them too, and `draws`, the number of noises drawn.
+        and the band's name. The record of a peak has the start and duration of the window, and `draws`, the
+        number of draws of noise.
         """
         terms = self.terms
         start_ms, duration_ms, band = window_ms + slot_index * terms.step_ms, terms.step_ms, None
@@ -84,13 +85,13 @@ class RecordFormats:
     def mechanism(self, id_: str) -> LInfLaplace:
         """Return the mechanism of the terms with an id.
 
-        Each calendar window makes its own `Terms`; this shares one mechanism, which is slow to make, among
-        equal ones.
+        Each calendar window makes its own `Terms`; this method shares one mechanism, which is slow to make,
+        among equal terms.
         """
         return self._by_id[id_].terms.mechanism
 
     def register(self, terms: Terms) -> str:
-        """Return the id of a new window's terms; make their format unless it exists."""
+        """Return the id of a new window's terms; make their format if there is none yet."""
         if terms.id not in self._by_id:
             self._by_id[terms.id] = self.make(terms)
         return terms.id

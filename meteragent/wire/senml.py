@@ -2,8 +2,8 @@
 
 The value is `power` or `energy` under the meter's name, at the slot's start. The other entries of a pack are
 the slot's duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`)
-and, for mean days, the band (`power_band`) or, for peaks, the number of noises drawn (`power_draws`). kW, Wh
-and kWh are secondary units (RFC 8798), which SenML version 26 permits (RFC 9100).
+and, for mean days, the band (`power_band`) or, for peaks, the number of draws of noise (`power_draws`). kW,
+Wh and kWh are secondary units (RFC 8798), which SenML version 26 permits (RFC 9100).
 """
 
 import json
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 def record(
     terms: Terms, public_id: str, start_ms: int, value: str, place: tuple[str | None, int | None], tail: str
 ) -> bytes:
-    """Encode a record as a pack; `place` is the band, or of a peak the number of draws."""
+    """Encode a record as a pack; `place` is the band or, for a peak, the number of draws."""
     band, draws = place
     quantity = _quantity(terms)
     version = "" if terms.value_unit == "W" else ',"bver":26'
@@ -35,7 +35,7 @@ def record(
 
 
 def tail(descriptor: TermsDescriptor) -> str:
-    """Return the text after the value and its band in a pack."""
+    """Return the text of a pack after the value and its band."""
     terms = descriptor.terms
     quantity = _quantity(terms)
     duration_s = decimal_text(

@@ -1,4 +1,4 @@
-"""The agent's status topic, which tells whether the agent runs, and nothing about any meter.
+"""The agent's status topic, which shows whether the agent is running and nothing about any meter.
 
 Messages are retained. "online" is sent on every connection and then every `PERIOD_S`, whatever else is sent
 (law 4). "offline" is the connection's last will, which the broker publishes however the connection ends.

@@ -1,4 +1,4 @@
-"""The running total of all records under a name: always JSON, whatever the format of the records."""
+"""The running total of all records under a name. It is always JSON, whatever the format of the records."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> by
         "since": iso_time(total.since_ms),
         "d": descriptor_id,
     }
-    # Insert the value as text: json would turn the exact decimal into a float.
+    # Insert the value as text, because json would turn the exact decimal into a float.
     return f'{_json(head)[:-1]},"value":{decimal_text(total.value_u)},{_json(tail)[1:]}'.encode()
 
 

@@ -54,8 +54,7 @@ class World:
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`, `folder` the world's own. `scramble` gives the readings
-    other values at the same times. `log` has the publications, `counts` the numbers of events that were
-    exercised.
+    other values at the same times. `log` has the publications, `counts` the numbers of events.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:

@@ -62,10 +62,10 @@ def test_the_page_of_an_archive_is_about_an_archive(place: Place, window: str) -
     for part in (
         "The noise is derived from a key (AES-256)",
         "Anyone who has the key can remove the noise from",
-        "writes none: not into the output",
+        "writes them nowhere",
         "To a folder of Parquet files",
         "does not have the key and cannot break AES-256 or SHA-256",
-        "the meter's own name, as the input has it",
+        "the meter's own name, as in the input",
         '"noise": "prf"',
         '"schedule": "archive"',
     ):

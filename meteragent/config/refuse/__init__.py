@@ -1,7 +1,7 @@
-"""Refusals of all settings that cannot keep the promise: key, value found and value expected.
+"""Refusals of all settings that cannot keep the promise, each with its key, value and expected value.
 
 Each check names the keys that it reads (`check.reads`). A check is skipped if the form of one of these keys
-is wrong or an earlier check has refused it: another refusal could be a mere consequence.
+is wrong or an earlier check has refused it, because its refusal could be a mere consequence.
 """
 
 import difflib
@@ -41,7 +41,7 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
-    # Conflicts between streams are those of the names and topics that shares give them.
+    # Conflicts between streams concern the names and topics that shares give them.
     parts = [
         (part, prefix, wrong_keys)
         for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True)
@@ -84,7 +84,7 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
             yield problem
     if not has_shares:
         yield from _stream_problems(stream, wrong_paths)
-    elif not _may_be_divided(wrong_paths):  # then windows and noise are unknown
+    elif not _may_be_divided(wrong_paths):  # windows and noise are unknown in this case
         yield from _stream_problems(stream, wrong_paths | set(map(path_of, GRID)))
     else:
         refused_paths = wrong_paths - wrong_in_form
@@ -101,7 +101,7 @@ def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
 
 
 def _once(problems: Problems) -> Problems:
-    """Yield the first problem of each key: streams of one table often have the same problem."""
+    """Yield the first problem of each key, because streams of one table often have the same problem."""
     keys: set[str] = set()
     for problem in problems:
         if problem.key not in keys:
@@ -136,7 +136,7 @@ def _preset(stream: Stream) -> Problems:
 
 @reads("sink.home_assistant", "sink.status", "sink.format")
 def _home_assistant(stream: Stream) -> Problems:
-    """Yield settings of the sink with which Home Assistant cannot work."""
+    """Yield settings of the sink that Home Assistant cannot use."""
     sink = stream.sink
     if sink.home_assistant is None:
         return
@@ -144,10 +144,10 @@ def _home_assistant(stream: Stream) -> Problems:
         expected = "a topic such as 'meteragent/status', which shows Home Assistant whether the agent runs"
         yield ConfigError("sink.status", "nothing", expected)
     elif sink.status == f"{sink.home_assistant}/status":
-        expected = "another topic: on this one Home Assistant announces its own start"
+        expected = "another topic: Home Assistant announces its own start on this one"
         yield ConfigError("sink.status", repr(sink.status), expected)
     if sink.format != "json":
-        yield ConfigError("sink.format", repr(sink.format), "'json': Home Assistant reads no other")
+        yield ConfigError("sink.format", repr(sink.format), "'json': Home Assistant reads no other format")
 
 
 _CHECKS = (

@@ -17,7 +17,7 @@ GRID = (
 """Keys that determine the windows and slots of a stream."""
 
 AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value")
-"""Keys that determine how many W a number of the stream is."""
+"""Keys that determine the unit of a stream's numbers, in W."""
 
 PROMISE = (
     *GRID,
@@ -39,7 +39,7 @@ class Check:
     keys: tuple[Path, ...]
 
     def __call__(self, stream: Stream, wrong_paths: Collection[Path]) -> Problems:
-        """Yield refusals, unless a key that is already wrong could be their cause."""
+        """Yield refusals unless a key that is already wrong could be their cause."""
         if not any(depends(key, path) for key in self.keys for path in wrong_paths):
             yield from self.problems(stream)
 

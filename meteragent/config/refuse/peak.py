@@ -1,4 +1,4 @@
-"""Refusals of peaks: windows, parts and readings that have no largest mean, or none that can be told."""
+"""Refusals of peaks: windows, parts and readings from which no useful largest mean follows."""
 
 from fractions import Fraction
 
@@ -17,12 +17,12 @@ from meteragent.privacy.exact import round_half_up
 
 @reads(*PROMISE, "source.every", "sink.total")
 def parts(stream: Stream) -> Problems:
-    """Yield windows without many parts, parts that readings do not tell apart, and a total of peaks."""
+    """Yield windows with too few parts, parts that readings do not distinguish, and a total of peaks."""
     if space(stream) is not Space.PEAK:
         return
     step = step_ms(stream, length_ms(stream))
     if stream.window.blocks is not None:
-        expected = "window.step = '15min', or left out: the largest of the means of equal parts leaves"
+        expected = "window.step = '15min', or left out: the largest mean of equal parts is released"
         yield ConfigError("window.blocks", str(stream.window.blocks), expected)
     if unit(stream) is None and length_ms(stream) < DAY_MS:
         expected = "'1mo', '1w' or '1d' with window.timezone: a largest mean needs many parts"
@@ -37,7 +37,7 @@ def parts(stream: Stream) -> Problems:
 
 
 def _readings(stream: Stream, step: int) -> Problems:
-    """Yield readings that say too little about each part."""
+    """Yield readings that are too coarse for the parts."""
     source, interval = stream.source, interval_ms(stream.source)
     if source.kind is Kind.INTERVAL_ENERGY and step % interval:
         expected = f"a divisor of window.step = {format_duration(step)!r}: longer energies hide the peak"
@@ -53,7 +53,7 @@ def _readings(stream: Stream, step: int) -> Problems:
 
 @reads(*PROMISE, "window.range")
 def usefulness(stream: Stream) -> Problems:
-    """Yield noise so wide that the peak says nothing: 95 % of it is wider than all readings."""
+    """Yield noise so wide that the peak is useless: its 95 % interval is wider than the range of readings."""
     if space(stream) is not Space.PEAK or HOUR_MS % step_ms(stream, length_ms(stream)):
         return
     usual = terms(stream)

@@ -1,4 +1,4 @@
-"""Refusals of nested streams: what `privacy.shares` rules out beside it, and windows that do not nest."""
+"""Refusals of nested streams: settings that `privacy.shares` rules out, and windows that do not nest."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -27,14 +27,14 @@ _REASONS = {
     "window.length": "each share names the length of its windows",
     "privacy.radius": "each length has a radius of its own; set privacy.hide",
     "privacy.quantum": "each length has a lattice of its own",
-    "privacy.budget": "a level is worth another epsilon in each stream",
+    "privacy.budget": "a level is a different epsilon in each stream",
 }
 _SLOTS = "a window of nested streams is one slot"
 
 
 @reads("privacy.shares", "window", "privacy.preset")
 def beside(stream: Stream) -> Problems:
-    """Yield every setting beside the shares that nested streams cannot have."""
+    """Yield every setting that nested streams cannot have."""
     if stream.privacy.shares is None:
         return
     for table, allowed in _BESIDE.items():
@@ -48,7 +48,7 @@ def beside(stream: Stream) -> Problems:
 
 @reads("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
 def nesting(stream: Stream) -> Problems:
-    """Yield shares that are no division of the level, and lengths whose windows do not nest."""
+    """Yield shares that do not divide the level, and lengths whose windows do not nest."""
     shares = stream.privacy.shares
     if shares is None:
         return
@@ -66,7 +66,7 @@ def nesting(stream: Stream) -> Problems:
         yield zone_problems[0]
         return
     if stream.window.timezone is not None and not any(part.window.timezone for part in streams):
-        expected = "no zone: none of the shares is of a local day, week or month"
+        expected = "no zone: no share is that of a local day, week or month"
         yield ConfigError("window.timezone", repr(stream.window.timezone), expected)
     lengths = sorted(shares, key=usual_ms)
     for fine, coarse in pairwise(zip(lengths, streams, strict=True)):

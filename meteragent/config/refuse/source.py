@@ -1,4 +1,4 @@
-"""Refusals of a source and of what must fit it: names, brokers, kinds, devices, formats."""
+"""Refusals of a source and of settings that must fit it: names, brokers, kinds, devices, formats."""
 
 from meteragent.config.files import sink_broker as broker_of_sink
 from meteragent.config.files import wrong_address
@@ -76,7 +76,7 @@ def kind(stream: Stream) -> Problems:
 
 @reads("source.profile", "source.kind", "source.value", "source.time")
 def device(stream: Stream) -> Problems:
-    """Yield a profile that does not exist, a quantity that it lacks, and a time that it finds itself."""
+    """Yield a profile that does not exist, a quantity that it lacks, and a time that it finds by itself."""
     source, device_profile = stream.source, profile(stream.source)
     if source.profile in FORMATS:
         return
@@ -134,13 +134,13 @@ def meter_id(stream: Stream) -> Problems:
         expected = "no id, or the profile of a device whose messages name meters"
         yield ConfigError("source.id", repr(source.id), expected)
     if device_profile is not None and device_profile.needs_id and source.id is None:
-        expected = "the meter's id: messages of other meters come on the same topic"
+        expected = "the meter's id: messages of other meters arrive on the same topic"
         yield ConfigError("source.id", "nothing", expected)
 
 
 @reads("source.profile", "source.meter", "sink.pseudonym_key_file")
 def identifier(stream: Stream) -> Problems:
-    """Yield a topic that would let the identifier of a device or a person leave."""
+    """Yield a topic that would release the identifier of a device or a person."""
     source, device_profile = stream.source, profile(stream.source)
     is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
     if device_profile is not None and device_profile.identifies is not None and not is_named:

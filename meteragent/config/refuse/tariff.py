@@ -1,4 +1,4 @@
-"""Refusals of tariffs that price other bands than a stream has, or that cannot be compared."""
+"""Refusals of tariffs whose bands are not those of a stream, or that cannot be compared."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +17,7 @@ _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: Collection[Path]) -> Problems:
     """Yield names that occur twice, second currencies, and bands that no stream has or that lack a price.
 
-    `wrong` are the paths of the list of tariffs that are already wrong.
+    `wrong` has the paths in the list of tariffs that are already wrong.
     """
     if wrong:
         return
@@ -54,7 +54,7 @@ def _bands(config: Config) -> Problems:
         for band in unknown:
             yield _unknown_band(f"tariff[{number}].prices.{band}", band, known)
         lacking = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
-        if lacking and not unknown:  # otherwise a misspelt name may be the cause
+        if lacking and not unknown:  # in other cases a misspelt name may be the cause
             expected = "a price for each band of a stream"
             names = ", ".join(map(repr, lacking))
             yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)

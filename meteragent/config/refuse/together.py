@@ -91,9 +91,9 @@ def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]
 
 
 def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield a topic of prices on which a stream reads or writes.
+    """Yield a topic of prices that a stream also reads or writes.
 
-    Messages of a home as prices would let prices follow from what it uses; prices as readings are none.
+    If messages of a home were prices, the prices could depend on its use; and prices are not readings.
     """
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         topic = None if stream.window.weights is None else stream.window.weights.topic

@@ -1,4 +1,4 @@
-"""Refusals of weights: prices without hours, outside their bound, or of the same time."""
+"""Refusals of weights: prices without hours, beyond the bound, or for the same time."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -17,7 +17,7 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO
 
 PRICES_MAX = 96
-"""The most rows of a table of prices."""
+"""The largest number of rows in a table of prices."""
 
 
 @reads(*GRID, "sink.total", "sink.format", "sink.topic", "source.topic", "window.clock")
@@ -39,13 +39,13 @@ def weights(stream: Stream) -> Problems:
     yield from _hours(stream, table) if table.topic is None else _topic(stream, table, table.topic)
     yield from _amounts(table)
     if stream.sink.total:
-        yield ConfigError("sink.total", "true", "false: the running total is one of energies")
+        yield ConfigError("sink.total", "true", "false: only energies have a running total")
     if stream.sink.format != "json":
         yield ConfigError("sink.format", repr(stream.sink.format), "'json': SenML has no unit of money")
 
 
 def _hours(stream: Stream, table: Weights) -> Problems:
-    """Yield a table without rows, with too many, without local days, or with two prices of the same hour."""
+    """Yield a table without rows, with too many rows, without local days, or with two prices for an hour."""
     if not table.price:
         expected = "[[window.weights.price]] with hours = ['07:00/23:00'] and price = 0.3"
         yield ConfigError("window.weights.price", "nothing", expected)
@@ -63,16 +63,16 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield a topic beside a table, by the event clock, or with messages of this home."""
+    """Yield a topic beside a table, with the event clock, or with messages of this home."""
     if table.price:
         yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
     if stream.window.clock is not Clock.WALL:
-        expected = "'wall': a price counts only if it comes before its time"
+        expected = "'wall': a price counts only if it arrives before its time"
         yield ConfigError("window.clock", repr(str(stream.window.clock)), expected)
     segments = tuple(topic.split("/"))
     home_topics = (branches(stream.source), identity.parse_template(stream.sink.topic))
     if any(identity.overlap(segments, place) or identity.overlap(place, segments) for place in home_topics):
-        expected = "a topic with public prices, on which no message of this home is"
+        expected = "a topic with public prices, which has no message of this home"
         yield ConfigError("window.weights.topic", repr(topic), expected)
 
 

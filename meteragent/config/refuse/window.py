@@ -15,7 +15,7 @@ from meteragent.domain.shape import UNKNOWN_BAND, Space
 from meteragent.domain.units import HOUR_MS, Kind
 
 BANDS_MAX = 96
-"""The most bands a mean day may have: more would take seconds to check, and longer to open."""
+"""The largest number of bands in a mean day; more would take seconds to check, and longer to open."""
 
 
 @reads("window.timezone", "window.length", "privacy.preset")
@@ -95,7 +95,7 @@ def _overlap(bands: tuple[Hours, ...]) -> Problems:
 def energy_bands(stream: Stream) -> Problems:
     """Yield bands of energy that do not cover each hour of the week once, or that the readings cannot fill.
 
-    Also yield keys of bands where the space has none.
+    Also yield keys of bands in a space without bands.
     """
     if space(stream) is not Space.BANDS:
         yield from _without_bands(stream)
@@ -111,7 +111,7 @@ def energy_bands(stream: Stream) -> Problems:
         yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
     if stream.source.kind is Kind.INTERVAL_ENERGY and interval_ms(stream.source) > HOUR_MS:
         interval = repr(format_duration(interval_ms(stream.source)))
-        expected = "'1h' or less: energies over longer times do not tell in which band they were used"
+        expected = "'1h' or less: energies over longer times do not show in which band they were used"
         yield ConfigError("source.interval", interval, expected)
     if not window.band:
         expected = "[[window.band]] with name, days = 'mon-fri' and hours = ['07:00/23:00']"
@@ -206,7 +206,7 @@ def limits(stream: Stream) -> Problems:
 
 @reads("window.range", "window.gap", *PROMISE)
 def gap(stream: Stream) -> Problems:
-    """Yield a gap value that no reading could have."""
+    """Yield a gap value that is outside the range of readings."""
     low, high = stream.window.range
     usual = terms(stream)
     if not usual.low_u <= usual.gap_u <= usual.high_u:

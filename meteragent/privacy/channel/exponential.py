@@ -8,8 +8,8 @@ form a field, so computation needs no rounding. A sum of terms c e^r is represen
 coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass,
 e^r1, e^r2 .. are linearly independent over the rationals if r1, r2 .. are different rationals. So a sum is
 zero if and only if all its coefficients are zero. The sign of any other sum is decided by certified bounds of
-its terms, with more and more bits; as the sum is not zero, finitely many bits suffice. So `<`, `==` and `max`
-are exact, even if a mechanism is exactly as private as it claims and two numbers are equal.
+its terms with increasing precision; since the sum is not zero, finitely many bits suffice. So `<`, `==` and
+`max` are exact, even if a mechanism is exactly as private as it claims and two numbers are equal.
 """
 
 import math
@@ -192,7 +192,7 @@ def _multiply(left: Sum, right: Sum) -> Sum:
 
 
 def _sign(terms: Sum) -> int:
-    """Return -1, 0 or 1: at once if all coefficients have the same sign, otherwise by ever closer bounds."""
+    """Return -1, 0 or 1: at once if all coefficients have the same sign, otherwise by ever tighter bounds."""
     signs = {c.numerator > 0 for c in terms.values()}
     if len(signs) < 2:
         return sum(1 if positive else -1 for positive in signs)

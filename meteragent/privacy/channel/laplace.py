@@ -4,8 +4,8 @@ Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
 
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
-with the same lambda for all y. So no constant of a row enters the odds, and the mechanism is epsilon
-d-private (Fact 7). The exponential mechanism normalises each row separately, and may have twice the loss.
+with the same lambda for all y. So no row's constant enters the odds, and the mechanism is epsilon d-private
+(Fact 7). The exponential mechanism normalises each row separately, and may have twice the loss.
 
 There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In det
 M the identity permutation has the product e^0 = 1, and every other permutation a smaller power of e, since

@@ -29,7 +29,7 @@ from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
-"""The numbers of pairs and of points that are tested; those with a loss of about 2 come first."""
+"""The numbers of tested pairs and points; those with a loss of about 2 come first."""
 
 _CELLS = 20
 _COVERED = 0.05  # the least mass in cells for a test: a smaller mass has too few draws
@@ -127,12 +127,12 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Draw from one of two points by a fair coin; return log ratios and whether the second was chosen."""
+    """Draw from one of two points, chosen by a fair coin; return log ratios and whether it was the second."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
         draws = trial.draw(point, int((second == label).sum()))
-        # A draw without mass at its point counts as certain to be from the other point: calibration fails.
+        # A draw that is impossible at its point counts as certain to come from the other: calibration fails.
         is_impossible = np.isneginf(trial.log_mass(draws, point))
         impossible_ratio = -np.inf if label else np.inf
         ratios[second == label] = np.where(is_impossible, impossible_ratio, trial.log_ratio(draws, pair))
@@ -162,7 +162,7 @@ def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, 
     outputs = list_outputs(trial, pilot, point)
     mass = np.exp(trial.log_mass(outputs, point))
     if outputs.ndim == 1 and outputs.dtype.kind in "iu":
-        # About equally likely ranges, from the smallest to the largest draw of the pilot.
+        # Ranges of about equal probability, from the smallest to the largest draw of the pilot.
         ends = np.unique(np.searchsorted(np.cumsum(mass) / mass.sum(), np.arange(1, _CELLS) / _CELLS))
         inside = np.add.reduceat(mass, np.r_[0, ends[ends > 0]])
         edges = np.r_[outputs[0], outputs[ends[ends > 0]], outputs[-1] + 1]

@@ -22,7 +22,7 @@ _DRAWS = 8
 
 
 def check_loss(mechanism: MetricMechanism) -> Check:
-    """Check that the loss is 0 at 0, a Fraction, and never falls, and that it refuses floats and d < 0."""
+    """Check that the loss is a Fraction, 0 at 0 and never falling, and that it refuses floats and d < 0."""
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))
     ]

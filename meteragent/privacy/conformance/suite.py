@@ -22,7 +22,7 @@ SAMPLES = 20_000
 
 @dataclass(frozen=True)
 class Report:
-    """The results of all checks of a mechanism, as data for JSON by `figures()`, as text by `table()`."""
+    """The results of all checks of a mechanism: `figures()` returns data for JSON, `table()` text."""
 
     mechanism: str
     samples: int

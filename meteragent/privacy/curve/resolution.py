@@ -1,4 +1,4 @@
-"""The number of values to release for a curve, and lower limits of the error for any number.
+"""The number of values to release for a curve, and lower bounds of the error for any number.
 
 Theory of operation
 -------------------
@@ -44,7 +44,7 @@ class Hoelder:
 
 @dataclass(frozen=True, init=False)
 class BoundedVariation:
-    """Curves whose rises and falls sum to at most `variation`: loads that are switched.
+    """Curves whose rises and falls sum to at most `variation`, such as switched loads.
 
     The mean distance of a curve from its mean over a block is at most half of the variation in the block. The
     largest distance has no bound that falls with k.

@@ -6,16 +6,16 @@ The losses of independent pairs add. The product of the pairs dominates any adap
 which each release is dominated by its pair (THEORY 5.1). The bounds, from rough to exact:
 
 basic: the sum of the losses, with delta = 0.
-rdp: Renyi's divergences add at every order; the best order is converted. zcdp: the same with rho * order.
-pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
+rdp: Renyi divergences add up at every order, and the best order is converted. zcdp: the same with rho *
+order. pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
 
-For pld all laws are put on one grid of losses. An atom between two points of the grid is split so that P and
-Q keep their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022,
-2207.04380). If all pairs share one a that is not too fine, nothing is split. The laws are tilted by e^(sL),
-so that the relevant losses are likely, and convolved by the fast Fourier transform. The omitted masses and
-the rounding errors are bounded and added, so that the result is never too small. Tails that wrap around are
-bounded by Chernoff's bound, and the relative rounding error of a transform in l2 by 8 u log2(N) (Higham 2002,
-Theorem 24.2), once for each use of a law.
+For pld, all laws are put on one grid of losses. An atom between two grid points is split so that P and Q keep
+their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022, 2207.04380).
+If all pairs share one a that is not too fine, nothing is split. The laws are tilted by e^(sL), so that the
+relevant losses are likely, and convolved by the fast Fourier transform. The omitted masses and the rounding
+errors are bounded and added, so that the result is never too small. Tails that wrap around are bounded by
+Chernoff's bound, and the relative rounding error of a transform in l2 by 8 u log2(N) (Higham 2002, Theorem
+24.2), once for each use of a law.
 """
 
 import math
@@ -120,7 +120,7 @@ class Composed:
         """
         for epsilon in charges:
             positive("epsilon", epsilon)
-            if isinstance(epsilon, str | Decimal):  # two keys might be the same number: a count would be lost
+            if isinstance(epsilon, str | Decimal):  # two keys might be equal, and a count lost
                 raise TypeError(f"epsilon must be a Fraction: write Fraction({str(epsilon)!r})")
         r = positive("radius", radius)
         if quantum is None:

@@ -5,7 +5,7 @@ Theory of operation
 Let M be an epsilon d-private mechanism and x, x' two points with loss X = epsilon d(x, x') between them.
 If x and x' are joined by a path of small steps whose lengths add up to d(x, x') (R^n under d_inf, C under
 sup), the pair of laws (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns the first
-Laplace law into M(x) and the second into M(x'). So everything that can be inferred from an output can be
+Laplace law into M(x) and the second into M(x'). So everything that can be inferred from an output can also be
 inferred from the Laplace pair. On the lattice, where a step is a quantum with loss a, the dominating pair is
 that of two discrete Laplace laws k quanta apart (THEORY 5.1). With k = 1 it is randomised response, which
 dominates every pair of laws of any a-private mechanism. A dominated pair is smaller by every measure below,

@@ -37,7 +37,7 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """An object that releases points with noise, of this library or another.
+    """An object of this or another library that releases points with noise.
 
     `space` is a metric space (`meteragent.privacy.space`): `metric(x, y)`, `diameter`, `x in space`, and
     `pairs()`, pairs of points that a test should try.

@@ -1,4 +1,4 @@
-"""The l_inf Laplace mechanism with dithered rounding: windows are finer than the lattice of the outputs.
+"""The l_inf Laplace mechanism with dithered rounding: windows lie on a finer lattice than outputs.
 
 A window S is n integers in steps, L steps to a quantum. With z as in `laplace` and u_i uniform on
 {0 .. L-1}, all independent,
@@ -55,7 +55,7 @@ class DitheredLaplace:
     step: Fraction
 
     rounding = "dithered"
-    """The kind of rounding that makes windows whole quanta."""
+    """How windows are rounded to whole quanta."""
 
     def __init__(self, epsilon: Exact, quantum: Exact, n: int, step: Exact) -> None:
         noise, width = LInfLaplace(epsilon, quantum, n), positive("step", step)

@@ -36,7 +36,7 @@ from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _SMOOTH = 5.0  # sigma^2 from which the sum's law is a discrete Gaussian to 1e-16
-_SPAN = 40.0  # standard deviations: the tail beyond weighs below e^-790
+_SPAN = 40.0  # standard deviations: the tail beyond has a weight below e^-790
 _TERMS_LIMIT = 1 << 21
 _ORDERS = 4001  # points of the grid over alpha
 _EXP_LIMIT = 700.0  # e^709 is about the largest float

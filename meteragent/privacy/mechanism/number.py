@@ -164,7 +164,7 @@ class TruncatedGeometric:
         """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta; -inf outside 0 .. k."""
         y, a = quanta(outputs, self.noise.space), float(self.noise.a)
         inside = self.noise.log_mass(y, int(quanta(point, self.space)))
-        gathered = -math.log(-math.expm1(-a))  # (e^a/(e^a+1)) / tanh(a/2): an end gets all beyond it
+        gathered = -math.log(-math.expm1(-a))  # (e^a/(e^a+1)) / tanh(a/2): an end gets all mass beyond it
         return np.select(
             [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inside + gathered], inside
         )

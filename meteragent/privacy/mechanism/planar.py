@@ -41,7 +41,7 @@ from meteragent.privacy.space import Windows
 _ROOT_2_ABOVE = Fraction(99, 70)
 _DIRECT = 1 / 20  # the least a for which a sum over the lattice is direct, of (45/a)^2 terms
 _SLACK = 1e-12  # relative error of distances as floats
-_END = 45.0  # of a r: the tail beyond weighs below 1e-17
+_END = 45.0  # of a r: the tail beyond has a weight below 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
 _SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
 
@@ -168,7 +168,7 @@ class PlanarLaplace:
         if a < _DIRECT:
             return (1 + a * quanta) * math.exp(-a * quanta)
         r = _quarter(a)
-        is_beyond = r > quanta * (1 + _SLACK)  # the float 0.3 must not count as beyond three quanta of 1/10
+        is_beyond = r > quanta * (1 + _SLACK)  # the float 0.3 must not exceed three quanta of 1/10
         return 4 * float(np.exp(-a * r[is_beyond]).sum()) / _sums(a).normaliser
 
 

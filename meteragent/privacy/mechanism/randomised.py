@@ -83,7 +83,7 @@ class RandomisedResponse:
         source = sampling.BulkBits() if bits is None else bits
         values = np.asarray(points)
         if not np.isin(values, [0, 1]).all():
-            raise ValueError("an answer is yes or no: give booleans, or 0 and 1")
+            raise ValueError("an answer must be yes or no: give booleans, or 0 and 1")
         is_truthful = sampling.choice(self._truthful_bounds, values.size, source) == 0
         coin = sampling.below_array(2, values.size, source) == 1
         return np.asarray(np.where(is_truthful, values.ravel() == 1, coin).reshape(values.shape))

@@ -194,7 +194,7 @@ class OutputPerturbation(_Answered):
         if not isinstance(self.mechanism, PairMechanism):
             raise TypeError(f"{type(self.mechanism).__name__} has no guarantee: see After")
         if isinstance(self.mechanism.space, Databases):
-            raise ValueError("a promise for neighbours says nothing of answers far apart")  # noqa: TRY004
+            raise ValueError("a promise for neighbours says nothing about answers that are far apart")  # noqa: TRY004
 
     @property
     def guarantee(self) -> Guarantee:

@@ -30,7 +30,7 @@ class Space(Protocol):
     def __contains__(self, x: object) -> bool: ...
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield pairs of different points that a test of a mechanism should try, each in both orders."""
+        """Yield pairs of distinct points that a test of a mechanism should try, each in both orders."""
         ...
 
 
@@ -57,7 +57,7 @@ def as_row(x: object) -> tuple[Any, ...] | None:
 
 
 def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
-    """Yield every pair of different points in both orders.
+    """Yield every pair of distinct points in both orders.
 
     Each point occurs in one of the first 2 len(points) pairs.
     """
@@ -70,7 +70,7 @@ def all_pairs(points: Sequence[Any]) -> Iterator[Pair]:
 
 
 def both_ways(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Iterate over the given pairs of different points in both orders, without repetitions."""
+    """Iterate over the given pairs of distinct points in both orders, without repetitions."""
     distinct: dict[Pair, None] = {}
     for x, y in pairs:
         if x != y:

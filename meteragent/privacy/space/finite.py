@@ -38,7 +38,7 @@ class Finite:
         return x in self.points
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of different points."""
+        """Yield all pairs of distinct points."""
         return all_pairs(self.points)
 
 

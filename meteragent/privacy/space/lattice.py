@@ -133,7 +133,7 @@ class Windows:
         """Yield all pairs of a small space; otherwise pairs of a window and a shifted window.
 
         Shifts are along sign vectors, single numbers, e_i - e_j and half vectors. They are of one and of
-        several quanta, from an even window and from an uneven window: noise that fits some of these
+        several quanta, from a constant and from a varying window, because noise that suits some of these
         directions may leak in others (THEORY 6).
         """
         if _has_few_points(self.low, self.high, self.n):

@@ -1,4 +1,4 @@
-"""The parts of a question to `plan`, as people write them: what to hide, what to share, at what error."""
+"""The parts of a question to `plan`, as people write them: what to hide, what to share, and the error."""
 
 import difflib
 import re
@@ -88,7 +88,7 @@ class Goal:
 
     @property
     def text(self) -> str:
-        """The goal as people write it."""
+        """The goal as text."""
         return (
             f"{float(self.amount):g}{self.unit}"
             if self.unit == "%"
@@ -164,7 +164,7 @@ def share(text: str) -> Share:
 
 
 def shares(text: str) -> Share | list[Share]:
-    """Read what to share: one word as `share`, or several for nested streams: ``half-hour,day,month``.
+    """Read what to share: one word as in `share`, or several for nested streams: ``half-hour,day,month``.
 
     Raises:
         ValueError: one of them is not a share.
@@ -174,7 +174,7 @@ def shares(text: str) -> Share | list[Share]:
 
 
 def goals(text: str) -> Goal | list[Goal | None]:
-    """Read the error to reach, or one for each share: ``any,0.7kWh,1.5kWh``, where any sets no goal.
+    """Read the error to reach, or one for each share: ``any,0.7kWh,1.5kWh``, where any means no goal.
 
     Raises:
         ValueError: one of them is not an error.

@@ -1,12 +1,12 @@
-"""Plans of nested streams: the shares of a level under which several lengths are accurate enough together.
+"""Plans of nested streams: shares of a level with which several lengths are accurate enough.
 
-A question names two or more lengths, such as half hours, days and months, and perhaps an error for each. All
-streams hide the same energy, and their shares of the level add up to one, so the promise is that of one
-stream (THEORY 3.8). A grid of shares in steps of 1/20 is tried. The best shares have the least largest error
-relative to its goal. Without goals, an error is relative to that of a stream of that length alone.
+A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
+All streams hide the same energy, and their shares of the level add up to one, so the promise is that of one
+stream (THEORY 3.8). All shares in steps of 1/20 are tried. The best shares minimise the largest error
+relative to its goal. Without a goal, an error is relative to that of a stream of that length alone.
 
-One stream of the finest length alone is tried, too: its sums are the days and months. Shares are proposed
-only if they are better than that.
+A single stream of the finest length, whose sums are the days and months, is tried as well. Shares are
+proposed only if they are better.
 """
 
 import json
@@ -35,14 +35,15 @@ STEPS = 20
 """The number of equal parts into which the grid divides a level."""
 _NO_SHARE = Fraction(1, 10**6)
 _QUANTA = 220
-"""Quanta in a radius on the grid of shares; errors of the real lattice differ by less than 1 in 1000."""
+"""The number of quanta in a radius while shares are tried; errors on the real lattice differ by less than 1
+in 1,000."""
 
 
 @dataclass(frozen=True)
 class Division:
     """Lengths from fine to coarse, the share of the level of each, and the energy that each number hides.
 
-    A length whose share is 0 has no stream: its numbers are sums of those of finer lengths.
+    A length whose share is 0 has no stream: its numbers are sums over a finer length.
     """
 
     lengths: tuple[Share, ...]
@@ -62,14 +63,14 @@ class Division:
         )
 
     def _kind(self, length: Share, share: Fraction) -> Kind:
-        """Return the noise of a length's numbers, in kWh; without a share it is so large that none count."""
+        """Return the noise of a length's numbers, in kWh; without a share it is too large to matter."""
         mechanism = noise(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
         return Kind(mechanism, "dithered", float(length.hours / 1000))
 
 
 @dataclass(frozen=True)
 class NestedQuestion:
-    """A question: what to hide, which lengths to share, from fine to coarse, and the goal of each, if any."""
+    """A question: what to hide, which lengths to share (from fine to coarse), and goals for errors."""
 
     hide: Hide
     lengths: tuple[Share, ...]
@@ -78,7 +79,7 @@ class NestedQuestion:
     timezone: str = "UTC"
 
     def limits_w(self) -> tuple[float, ...]:
-        """Return the error that each length is compared with: its goal, else that of a stream alone.
+        """Return the error with which each length is compared: its goal, else that of a stream alone.
 
         If some lengths have goals, those without one are not compared.
         """
@@ -90,9 +91,9 @@ class NestedQuestion:
 
 @dataclass(frozen=True)
 class NestedAnswer:
-    """The best shares, and one stream of the finest length; `possible` if all goals are met.
+    """The best shares, and a single stream of the finest length.
 
-    `is_better` if shares beat the one stream.
+    It is `possible` if all goals are met, and `is_better` if shares beat the single stream.
     """
 
     question: NestedQuestion
@@ -125,7 +126,7 @@ class NestedAnswer:
 
 
 def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
-    """Return the noise of one number with a fine lattice."""
+    """Return the noise of one number on a fine lattice."""
     return LInfLaplace(level / radius_w, radius_w / _QUANTA, 1)
 
 
@@ -179,10 +180,10 @@ def _check(question: NestedQuestion) -> None:
 
 
 def _grid(lengths: int) -> Iterator[tuple[Fraction, ...]]:
-    """Yield all shares in whole steps that add up to one, of which the finest length has one at least."""
+    """Yield all shares in whole steps that add up to one, with at least one step for the finest length."""
 
     def divisions(places: int, steps: int) -> Iterator[tuple[int, ...]]:
-        """Yield all ways to give steps to places."""
+        """Yield all ways to distribute steps over places."""
         if places == 1:
             yield (steps,)
             return

@@ -17,10 +17,10 @@ from meteragent.report.plan.setting import Setting, minimal
 from meteragent.report.plan.solve import Answer, around
 
 ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
-"""Blue, orange and dark grey, which also differ in brightness and stroke."""
+"""Blue, orange and dark grey, which also differ in brightness; lines differ in stroke."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
-"""Labels with a smaller ratio of energies would overlap."""
+"""Labels at a smaller ratio of energies would overlap."""
 
 
 def draw(answer: Answer, path: Path) -> None:

@@ -109,7 +109,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slack(answer: Answer, setting: Setting) -> list[str]:
-    """Return the line on the distance of the error from the goal."""
+    """Return the line on how far the error is from the goal."""
     goal = answer.question.goal
     if goal is None:
         return []

@@ -27,15 +27,15 @@ sink.topic = "private/{meter}/power"
 """
 _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
-"""Energies to hide are rounded up to this number of figures."""
+"""The number of figures to which energies to hide are rounded up."""
 _FINE = 50
-"""A quantum is at most radius / _FINE: an event off the grid costs at most 2 % more."""
+"""A quantum is at most radius / _FINE, so that an event off the grid costs at most 2 % more."""
 _ALIKE = 1.02
-"""Gains over guessing that differ by a smaller factor are equal in whole per cent."""
+"""Gains over guessing that differ by a smaller factor are the same in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
-"""Blocks of a local day: each divides 23, 24 and 25 hours."""
+"""Numbers of blocks in a local day; each divides 23, 24 and 25 hours."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Setting:
 
     @cached_property
     def quantum_w(self) -> Fraction:
-        """The share's quantum, or a power of ten that is fine enough to add next to nothing."""
+        """The share's quantum, or a power of ten that is fine enough to hardly matter."""
         if self.preset is not None:
             return PRESETS[self.preset].quantum
         finest = Fraction(10) ** math.floor(math.log10(self.hide_wh / self._hours / _FINE))
@@ -58,7 +58,7 @@ class Setting:
 
     @property
     def _hours(self) -> Fraction:
-        """The time of one number: a block of a curve, else that of the share."""
+        """The time of one number: a block of a curve, or as in the share."""
         return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
 
     @cached_property
@@ -148,15 +148,15 @@ def _energy_text(wh: Fraction) -> str:
 
 
 def last_place(wh: float) -> Fraction:
-    """Return the value of the last decimal place of an energy that has three figures."""
+    """Return the value of the last place of an energy in three figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
 
-# What hides an event --------------------------------------------------------------------------------
+# Settings that hide an event --------------------------------------------------------------------------------
 
 
 def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return how far an event moves each window it touches, in W, for each alignment; the farthest first."""
+    """Return how far an event moves each window it touches, in W, for each alignment; the largest first."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
@@ -225,7 +225,7 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
 
     An energy of any shape may lie in one slot, and so may an event that is no longer than a slot: for these,
     more slots only add noise. A longer event moves a window of many slots by its power alone. A number of
-    slots is left out if its error exceeds that of fewer slots even at the radius of that power.
+    slots is left out if its error, even at the radius of that power, exceeds that of fewer slots.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
@@ -274,7 +274,7 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """Find the setting that hides most at no more than `error_w` for one home; None below 1 mW."""
+    """Find the setting that hides most with an error of at most `error_w` for one home; None below 1 mW."""
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours
     limit_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))

@@ -29,7 +29,7 @@ class Question:
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides most; a curve has a number of blocks that is advised for some event."""
+        """Find the setting that hides most; a curve gets a number of blocks advised for some event."""
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
@@ -48,9 +48,9 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows in a row that bound the odds of a whole event of any shape (THEORY 3.2).
+    """Consecutive windows that bound the odds of a whole event of any shape (THEORY 3.2).
 
-    `simple` hides the event's energy in each number, which bounds the odds of the whole event too.
+    `simple` hides the event's energy in each number, which also bounds the odds of the whole event.
     """
 
     plan: SlidingPlan
@@ -199,9 +199,9 @@ def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
 
 
 def sliding(question: Question, setting: Setting) -> Sliding | None:
-    """Find windows in a row that keep the level over a whole event, if their error is smaller.
+    """Find consecutive windows that keep the level over a whole event, if their error is smaller.
 
-    A stretch of time of w slots touches w + 1; the event may have any shape within its power.
+    A stretch of time as long as w slots touches w + 1; the event may have any shape within its power.
     """
     event = question.hide.event if question.hide else None
     share = setting.share

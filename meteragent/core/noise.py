@@ -50,16 +50,16 @@ class Noise:
         in_all = window.terms.metric is Metric.L1
         window.noise_bound = None if in_all else noise_bound
         window.draw(noise, integrated_until_ms, self.dither(window.terms, 0))
-        while in_all and window.drawn < window.terms.n:
+        while in_all and window.draws < window.terms.n:
             _, noise = self.open(window.terms_id, mechanism)
-            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def draw_next(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
         """Draw the next slot of a window from its noise bound; raises MeteragentError if it has none."""
         if window.noise_bound is None:
             raise MeteragentError("a slot without a noise bound")
         noise = mechanism.draw(window.noise_bound, self._bits)
-        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
         """Draw R and the first slot's noise for a window of these terms, from their mechanism."""

@@ -13,8 +13,8 @@ are pending until the part ends, so that the broker delivers them again after a 
 
 After a restart the mask is gone. When the first part since then ends, a new mask is drawn and charged like a
 new window on the day of that part, and A becomes the larger of A and the new mask plus the part's energy.
-`drawn` counts the masks, and the record states their number. Parts whose charge the budget forbids do not
-count.
+`draws` counts the masks, and the record states their number. Parts whose charge the budget forbids do
+not count.
 """
 
 from collections.abc import Iterable
@@ -66,7 +66,7 @@ class PeakWindow(Window):
 
         Raises MeteragentError if it is open already.
         """
-        if self.drawn:
+        if self.draws:
             raise MeteragentError("a peak's noise is drawn again without a restart")
         self.noise_bound = None
         self._rise(self.terms.low_u * self.terms.step_ms)
@@ -79,7 +79,7 @@ class PeakWindow(Window):
         energy, self.unmasked = self.unmasked, None
         if energy is not None:
             self.mask = self._mask(0, noise, dither)
-            self.drawn += 1
+            self.draws += 1
             self._rise(energy)
 
     def drop(self) -> None:

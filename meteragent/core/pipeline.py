@@ -8,8 +8,7 @@ called. If the transaction cannot be written, the process must end: its memory i
 
 A feed alternates between time and messages. Before the readings of each time of arrival are accepted, all
 slots that are due by this time open and close, so a reading meets the slots that were open when it arrived.
-Two heaps hold the next opening and closing of each meter; an entry may be stale and is checked when it is
-due.
+Two heaps hold the next opening and closing of each meter; an entry may be stale, and is checked when due.
 
 Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`. The clocks
 differ only after a start, while readings that waited in the broker arrive and slots that fell due during the
@@ -327,12 +326,12 @@ class Pipeline:
         public_id, sink_topic, _ = self._names[meter]
         if not self._claims.is_own(sink_topic):
             timeline.next_ms = start_ms + terms.length_ms
-            timeline.idle += 1
+            timeline.idle_windows += 1
             self._counts.add("held")
             return
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
-        timeline.idle += 1
+        timeline.idle_windows += 1
         if sink_topic in self._withheld:
             self._counts.add("withheld")
             return
@@ -354,7 +353,7 @@ class Pipeline:
         """
         forget_ms = self._stream.forget_ms
         limit_ms = max(forget_ms, _SESSION_EXPIRY_MS) if self._catching_up else forget_ms
-        return self._wall and timeline.idle * self._terms.length_ms >= limit_ms
+        return self._wall and timeline.idle_windows * self._terms.length_ms >= limit_ms
 
     def _redraw_restored(self) -> set[str]:
         """Redraw the slots that were lost because the meaning of readings changed; return their meters."""
@@ -375,7 +374,7 @@ class Pipeline:
         while (closing := timeline.closing()) is not None and closing[0] <= clock_ms:
             due_ms, window, slot_index = closing
             self._release(meter, timeline, window, slot_index, due_ms, now_ms)
-            if not window.slots and window.drawn >= window.terms.n:
+            if not window.slots and window.draws >= window.terms.n:
                 timeline.windows.remove(window)
 
     def _release(
@@ -389,7 +388,7 @@ class Pipeline:
         window.slots_with_reading.discard(slot_index)
         quanta = window.close(slot_index)
         payload = self._formats[window.terms_id].record(
-            window.public_id, window.start_ms, slot_index, quanta, window.drawn
+            window.public_id, window.start_ms, slot_index, quanta, window.draws
         )
         leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:

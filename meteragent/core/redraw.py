@@ -41,5 +41,5 @@ class Redraws:
                     continue
                 commit.redrawn.add(meter)
             _, noise = self._noise.open(window.terms_id, formats.mechanism(window.terms_id))
-            window.redraw(noise, self._noise.dither(window.terms, window.lost or 0))
+            window.redraw(noise, self._noise.dither(window.terms, window.lost_slot or 0))
             self._counts.add("peak_redrawn" if isinstance(window, PeakWindow) else "register_lost")

@@ -167,14 +167,14 @@ class RegisterTimeline(Timeline):
 
         After a restart the masked slot is resumed first, or lost.
         """
-        window = next((window for window in self.windows if window.masked is not None), None)
+        window = next((window for window in self.windows if window.masked_slot is not None), None)
         if window is None:
             return super().integrate_until(until_ms)
         return self._resume(window, until_ms) + super().integrate_until(until_ms)
 
     def _resume(self, window: Window, until_ms: int) -> list[Token]:
         """Recover the masked slot's accumulator, or lose the slot; return the freed tokens."""
-        end_ms = window.slot_end_ms(window.masked or 0)
+        end_ms = window.slot_end_ms(window.masked_slot or 0)
         oldest = self.pending[0] if self.pending else None
         if oldest is not None and oldest.time_ms <= min(until_ms, end_ms):
             if self._unmask(window, oldest):

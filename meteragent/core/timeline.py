@@ -47,8 +47,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""How many times of integrated readings are kept, to tell `duplicate` from `late`, and how many are dropped
-at once."""
+"""How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
 """The largest number of a meter's pending readings; a sender could stamp one for each ms of `ahead`."""
 
@@ -80,7 +79,7 @@ class Timeline:
     """The pending readings and open windows of one meter of one stream, of power or interval energy."""
 
     __slots__ = (
-        "idle",
+        "idle_windows",
         "integrated_until_ms",
         "newest_ms",
         "next_ms",
@@ -100,7 +99,7 @@ class Timeline:
         self.next_ms: int | None = first_ms
         self.standing_ms: int | None = None
         self.newest_ms: int | None = None
-        self.idle = 0
+        self.idle_windows = 0
         self.thinned = 0
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
@@ -120,14 +119,14 @@ class Timeline:
         timeline.integrated_until_ms = state.integrated_until_ms
         timeline.standing_ms = state.standing_ms
         timeline.newest_ms = state.newest_ms
-        timeline.idle = state.idle
+        timeline.idle_windows = state.idle_windows
         for w in state.windows:
             # Use one object for equal terms, because `_rules` compares by identity.
             window_terms = terms if stored_terms[w.terms] == terms else stored_terms[w.terms]
             window = window_of(window_terms)(
-                w.start_ms, window_terms, w.terms, w.topic, w.public_id, w.noise_bound, w.drawn, dict(w.slots)
+                w.start_ms, window_terms, w.terms, w.topic, w.public_id, w.noise_bound, w.draws, dict(w.slots)
             )
-            window.masked = w.masked
+            window.masked_slot = w.masked_slot
             timeline.windows.append(window)
         if any(_meaning(window.terms) != _meaning(terms) for window in timeline.windows):
             timeline._seal()
@@ -144,7 +143,7 @@ class Timeline:
         windows = tuple([self._window_state(window) for window in self.windows])
         next_ms = self.next_ms if self.next_ms is not None else self.integrated_until_ms
         return TimelineState(
-            self.integrated_until_ms, self.standing_ms, self.newest_ms, next_ms, self.idle, windows
+            self.integrated_until_ms, self.standing_ms, self.newest_ms, next_ms, self.idle_windows, windows
         )
 
     def _window_state(self, window: Window) -> OpenWindow:
@@ -220,7 +219,7 @@ class Timeline:
         """Note that the meter sent a reading: advance the meter's clock, and end its idle time."""
         if self.newest_ms is None or self.newest_ms < time_ms:
             self.newest_ms = time_ms
-        self.idle = 0
+        self.idle_windows = 0
 
     def _is_integrated(self, reading: Pending) -> bool:
         """Return whether the span of a reading lies wholly before the split (rule 2)."""
@@ -269,10 +268,9 @@ class Timeline:
             and standing.since_ms is None
         ):
             return None
-        # The result is that of the general path. `accept` would append `reading`, which is the newest. Its
-        # time is the watermark, because there is no lateness and the clock has reached it. Before the
-        # watermark, in one slot, lie only the span of the standing reading, for at most `hold`, and then gap.
-        # `_free` would drop the standing reading.
+        # The result is that of the general path. `accept` would append `reading`, the newest. Its time is the
+        # watermark: there is no lateness, and the clock has reached it. Before the watermark lie only the
+        # span of the standing reading, for at most `hold`, then gap, in one slot. `_free` would drop it.
         window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
             window.put(slot_index, time_ms - end_ms, None)
@@ -280,7 +278,7 @@ class Timeline:
             self.observe(from_ms, min(time_ms, end_ms), standing.value_u)
             self.observe(min(time_ms, end_ms), time_ms, None)
         self.integrated_until_ms = self.standing_ms = self.newest_ms = time_ms
-        self.idle = 0
+        self.idle_windows = 0
         self._remember(standing.time_ms)
         self.pending[0] = reading
         return standing
@@ -380,8 +378,8 @@ class Timeline:
 
     def next_open_ms(self) -> int | None:
         """Return when the next slot or window opens; None if the meter is about to be forgotten."""
-        if self.windows and self.windows[-1].drawn < self.windows[-1].terms.n:
-            return self.windows[-1].slot_start_ms(self.windows[-1].drawn)
+        if self.windows and self.windows[-1].draws < self.windows[-1].terms.n:
+            return self.windows[-1].slot_start_ms(self.windows[-1].draws)
         return self.next_ms
 
     def next_close_ms(self) -> int | None:

@@ -60,12 +60,12 @@ class Window:
     noise_bound         R; None after the last slot was drawn. It is then no longer needed, and an accumulator
                         together with R would rule out all energies further away than the noise can reach
                         (THEORY-2 A.3)
-    drawn               the number of slots that have received noise
+    draws          the number of slots that have received noise
     slots               the accumulators of the open slots, by index
     slots_with_reading  the open slots to which a reading has added; the others are gap throughout
-    masked              the index of the slot whose accumulator is unknown after a restart: `slots` holds a
+    masked_slot         the index of the slot whose accumulator is unknown after a restart: `slots` holds a
                         register minus the accumulator instead (`register`)
-    lost                the index of the slot whose accumulator was given up; the slot has no noise until
+    lost_slot           the index of the slot whose accumulator was given up; the slot has no noise until
     `redraw`
     """
 
@@ -75,11 +75,11 @@ class Window:
     topic: str
     public_id: str
     noise_bound: int | None = None
-    drawn: int = 0
+    draws: int = 0
     slots: dict[int, int] = field(default_factory=dict)
     slots_with_reading: set[int] = field(default_factory=set)
-    masked: int | None = None
-    lost: int | None = None
+    masked_slot: int | None = None
+    lost_slot: int | None = None
 
     @property
     def end_ms(self) -> int:
@@ -101,7 +101,7 @@ class Window:
     @property
     def lacks_noise(self) -> bool:
         """Whether `redraw` is due."""
-        return self.lost is not None
+        return self.lost_slot is not None
 
     def whole_ms(self, time_ms: int) -> int:
         """Return the latest time, up to a time, to which the window can be integrated."""
@@ -120,11 +120,11 @@ class Window:
         The draw of the last slot drops R; l1 windows have no R. Raises MeteragentError if all n slots were
         drawn (rule 4 of `timeline`), or if the dither is missing; half-up windows have no dither.
         """
-        if self.drawn >= self.terms.n:
+        if self.draws >= self.terms.n:
             raise MeteragentError("more draws than slots from one noise bound")
-        slot_index, self.drawn = self.drawn, self.drawn + 1
+        slot_index, self.draws = self.draws, self.draws + 1
         self.slots[slot_index] = self._mask(slot_index, noise, dither)
-        if self.drawn == self.terms.n:
+        if self.draws == self.terms.n:
             self.noise_bound = None
         if integrated_until_ms > self.start_ms:
             gap_ms = self.terms.slot_ms(slot_index) - self._remaining_ms(slot_index, integrated_until_ms)
@@ -224,7 +224,7 @@ class Window:
         """Fill the remaining time of the open slots with gap; a masked slot is lost."""
         self.lose()
         for slot_index in self.slots:
-            if slot_index != self.lost:
+            if slot_index != self.lost_slot:
                 gap_ms = self._remaining_ms(slot_index, integrated_until_ms)
                 self.slots[slot_index] += self.terms.gap_u * gap_ms
 
@@ -235,7 +235,7 @@ class Window:
 
         Raises MeteragentError for a slot without noise.
         """
-        if slot_index in (self.masked, self.lost):
+        if slot_index in (self.masked_slot, self.lost_slot):
             raise MeteragentError("a slot without noise")
         accumulator = self.slots.pop(slot_index)
         lattice = self.terms.lattice(slot_index)
@@ -250,9 +250,9 @@ class Window:
         in accumulator units: the slot that contains this time is kept as the register minus its accumulator.
         Raises MeteragentError if a slot has no noise.
         """
-        if self.lost is not None:
+        if self.lost_slot is not None:
             raise MeteragentError("a slot without noise")
-        masked, slots = self.masked, self.slots
+        masked, slots = self.masked_slot, self.slots
         if standing is not None and masked is None:
             time_ms, register = standing
             masked = self._open_slot_at(time_ms)
@@ -265,7 +265,7 @@ class Window:
             self.topic,
             self.public_id,
             self.noise_bound,
-            self.drawn,
+            self.draws,
             open_slots,
             masked,
         )
@@ -285,7 +285,7 @@ class Window:
         The register is plausible if some use within the range and some noise of at most `reach` explain the
         kept difference. R, which could reveal more, is not used: it is dropped with the last draw.
         """
-        slot_index = self.masked
+        slot_index = self.masked_slot
         if slot_index is None:
             return True
         accumulator = register - self.slots[slot_index]
@@ -295,19 +295,19 @@ class Window:
         low, high = terms.low_u * duration_ms - noise_limit, terms.high_u * duration_ms + noise_limit
         if not low <= accumulator < high + lattice:  # the accumulator includes a dither below one quantum
             return False
-        self.slots[slot_index], self.masked = accumulator, None
+        self.slots[slot_index], self.masked_slot = accumulator, None
         self.slots_with_reading.add(slot_index)
         return True
 
     def lose(self) -> None:
         """Give up the masked slot: it becomes gap throughout, and its noise is never used."""
-        slot_index, self.masked = self.masked, None
+        slot_index, self.masked_slot = self.masked_slot, None
         if slot_index is not None:
             self.slots[slot_index] = self.terms.gap_u * self.terms.slot_ms(slot_index)
-            self.lost = slot_index
+            self.lost_slot = slot_index
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
         """Mask the lost slot with noise from a new noise bound and a new dither."""
-        slot_index, self.lost = self.lost, None
+        slot_index, self.lost_slot = self.lost_slot, None
         if slot_index is not None:
             self.slots[slot_index] += self._mask(slot_index, noise, dither)

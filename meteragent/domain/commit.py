@@ -26,10 +26,10 @@ class Slot(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    `noise_bound` is the secret R of THEORY 2.1; it is None once noise was drawn for all n slots. `drawn` is
-    the number of slots whose noise was drawn from R: slots are drawn in the order of their index, and at most
-    n ever. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the
-    window's records leave. `masked` is the index of the slot that holds a difference instead of an
+    `noise_bound` is the secret R of THEORY 2.1; it is None once noise was drawn for all n slots. `draws`
+    is the number of slots whose noise was drawn from R: slots are drawn in the order of their index, and at
+    most n ever. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which
+    the window's records leave. `masked_slot` is the index of the slot that holds a difference instead of an
     accumulator: the register at the newest integrated reading minus the accumulator, which equals the
     register at the slot's start minus noise and dither.
     """
@@ -39,9 +39,9 @@ class OpenWindow(NamedTuple):
     topic: str
     public_id: str
     noise_bound: int | None
-    drawn: int
+    draws: int
     slots: tuple[Slot, ...]
-    masked: int | None = None
+    masked_slot: int | None = None
 
 
 class TimelineState(NamedTuple):
@@ -49,15 +49,15 @@ class TimelineState(NamedTuple):
 
     All time before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the newest
     reading that was added, at least in part; the spans of earlier readings were added in full. `newest_ms` is
-    the newest accepted timestamp, `next_ms` the start of the next window, and `idle` the number of windows
-    opened since the last accepted reading.
+    the newest accepted timestamp, `next_ms` the start of the next window, and `idle_windows` the number of
+    windows opened since the last accepted reading.
     """
 
     integrated_until_ms: int
     standing_ms: int | None
     newest_ms: int | None
     next_ms: int
-    idle: int
+    idle_windows: int
     windows: tuple[OpenWindow, ...]
 
 

@@ -9,8 +9,7 @@ A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one qua
    this law. Tested are the largest |z_i| of a window, of one slot, of two and of half of the slots; signs,
    low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but it is not the
    stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole quanta, and
-   between them the mixture of THEORY-2 A.1. Its draws are therefore tested at fractions of a quantum, too
-   (`dither`).
+   between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions (`dither`).
 3. As a black box that may state a wrong law. Windows that differ by a shift are released. An event A is
    chosen on one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
    Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because

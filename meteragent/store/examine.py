@@ -123,13 +123,13 @@ def _unreadable(content: str) -> StoreError:
 def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
     """Return whether a window of these terms can have this state."""
     places = [slot.slot_index for slot in window.slots]
-    has_radius = terms.metric is Metric.LINF and (version < 4 or window.drawn < terms.n)
+    has_radius = terms.metric is Metric.LINF and (version < 4 or window.draws < terms.n)
     return (
-        (0 <= window.drawn <= terms.n or (terms.space is Space.PEAK and window.drawn > 0))
+        (0 <= window.draws <= terms.n or (terms.space is Space.PEAK and window.draws > 0))
         and (window.noise_bound is not None) == has_radius
         and (window.noise_bound or 0) >= 0
-        and places == sorted({place for place in places if 0 <= place < min(window.drawn, terms.n)})
-        and (window.masked is None or (terms.kind is Kind.REGISTER and window.masked in places))
+        and places == sorted({place for place in places if 0 <= place < min(window.draws, terms.n)})
+        and (window.masked_slot is None or (terms.kind is Kind.REGISTER and window.masked_slot in places))
     )
 
 

@@ -116,7 +116,7 @@ def encode_state(state: TimelineState) -> bytes:
     windows = ",".join([_window(window) for window in state.windows])
     text = (
         f'{{"covered_ms":{state.integrated_until_ms},"standing_ms":{_or_null(state.standing_ms)},'
-        f'"newest_ms":{_or_null(state.newest_ms)},"next_ms":{state.next_ms},"idle":{state.idle},'
+        f'"newest_ms":{_or_null(state.newest_ms)},"next_ms":{state.next_ms},"idle":{state.idle_windows},'
         f'"windows":[{windows}]'
     ).encode()
     return b"%b%b%d}" % (text, _SUM.encode(), crc32(b"}", crc32(text)))
@@ -127,8 +127,8 @@ def _window(window: OpenWindow) -> str:
     noise_bound = "" if window.noise_bound is None else f'"radius":{window.noise_bound},'
     return (
         f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms)},"topic":{_quoted(window.topic)},'
-        f'"label":{_quoted(window.public_id)},{noise_bound}"drawn":{window.drawn},'
-        f'"slots":[{slots}],"masked":{_or_null(window.masked)}}}'
+        f'"label":{_quoted(window.public_id)},{noise_bound}"drawn":{window.draws},'
+        f'"slots":[{slots}],"masked":{_or_null(window.masked_slot)}}}'
     )
 
 
@@ -149,7 +149,7 @@ def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
             standing_ms=_whole_or_none(document["standing_ms"]),
             newest_ms=_whole_or_none(document["newest_ms"]),
             next_ms=_whole(document["next_ms"]),
-            idle=_whole(document["idle"]),
+            idle_windows=_whole(document["idle"]),
             windows=tuple(_decode_window(window, version) for window in document["windows"]),
         )
     if state is None:
@@ -172,9 +172,9 @@ def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
         topic=_text(document["topic"]),
         public_id=_text(document["label"]),
         noise_bound=_whole_or_none(document.get("radius")),
-        drawn=_whole(document["drawn"]),
+        draws=_whole(document["drawn"]),
         slots=tuple(slots),
-        masked=masked_slot,
+        masked_slot=masked_slot,
     )
 
 

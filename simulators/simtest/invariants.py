@@ -145,7 +145,7 @@ class InvariantChecker:
                     continue
                 self._check_draws(key, window, clock_ms)
                 for slot_index, accumulator in window.slots:
-                    check(slot_index < window.drawn, "an open slot has no noise", key)
+                    check(slot_index < window.draws, "an open slot has no noise", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
                     self._check_initial(key, slot_index, accumulator - energy)
 
@@ -162,7 +162,7 @@ class InvariantChecker:
 
     def _check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
         """Check that a window has one noise bound, and that a slot's noise is drawn when the slot begins."""
-        window, drawn = self.windows[key], on_disk.drawn
+        window, drawn = self.windows[key], on_disk.draws
         has_bound = on_disk.noise_bound is not None
         is_shared = window.terms.metric is Metric.LINF
         is_needed = is_shared and drawn < window.terms.n
@@ -174,7 +174,7 @@ class InvariantChecker:
         check(drawn <= window.terms.n, "more draws than slots from one noise bound", key)
         # A restart may change the clock: then the event clock finds slots whose noise the wall clock has
         # drawn.
-        window.drawn, drawn_before = drawn, window.drawn
+        window.draws, drawn_before = drawn, window.draws
         check(drawn == max(begun, drawn_before, 1), "a slot is drawn before or after it begins", key)
 
     def _check_initial(self, key: Key, slot_index: int, initial: int) -> None:
@@ -228,7 +228,7 @@ class InvariantChecker:
                 "the integrated time is not the decided time",
                 name,
             )
-            drawn = {window.start_ms: window.drawn for window in state.windows}
+            drawn = {window.start_ms: window.draws for window in state.windows}
             expected_slots = {
                 window.start_ms: {i for i in window.open_slots if i < drawn.get(window.start_ms, 0)}
                 for window in meter.windows

@@ -60,8 +60,8 @@ class Meter:
     """One meter of one stream.
 
     `usual` has the terms of an ordinary window; `next_ms` is the start of the next window (None if the meter
-    is forgotten), `standing_ms` the time of the newest decided reading, `idle` the number of windows without
-    a reading.
+    is forgotten), `standing_ms` the time of the newest decided reading, `idle_windows` the number of windows
+    without a reading.
     """
 
     usual: Terms
@@ -69,7 +69,7 @@ class Meter:
     next_ms: int | None
     standing_ms: int | None = None
     newest_ms: int | None = None
-    idle: int = 0
+    idle_windows: int = 0
     windows: list[Open] = field(default_factory=list)
     decided: list[Stretch] = field(default_factory=list)
     readings: dict[int, Held] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Meter:
             return stamped, [reading.token]
         self.readings[time_ms] = Held(value_u, token)
         self.newest_ms = max(time_ms, self.newest_ms or 0)
-        self.idle = 0
+        self.idle_windows = 0
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
@@ -336,11 +336,11 @@ class Model:
         self.touched.add(name)
         terms = self.stream.schedule.terms(start_ms)
         patience_ms = max(self.stream.forget_ms, _WAIT_MS) if catching_up else self.stream.forget_ms
-        if self._wall and meter.idle * self.stream.terms.length_ms >= patience_ms:
+        if self._wall and meter.idle_windows * self.stream.terms.length_ms >= patience_ms:
             meter.next_ms = None
             return
         meter.next_ms = self.marks[name] = start_ms + terms.length_ms
-        meter.idle += 1
+        meter.idle_windows += 1
         if self._exceeds(name, start_ms, terms.epsilon_per_w):
             self.outcomes["over_budget"] += 1
         else:

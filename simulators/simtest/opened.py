@@ -35,7 +35,7 @@ class Window:
     public_id: str
     topic: str
     noise_bound: int | None = None
-    drawn: int = 0
+    draws: int = 0
     initial: dict[int, int] = field(default_factory=dict)
     records: dict[int, MessageKey] = field(default_factory=dict)
     is_lost: bool = False

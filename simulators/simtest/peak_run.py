@@ -31,7 +31,7 @@ class PeakRun:
         [window] = [window for window in meter.windows if window.start_ms == on_disk.start_ms]
         [(slot_index, accumulator)] = on_disk.slots
         energy = window.largest(meter.covered_ms, meter.energy)
-        check(on_disk.drawn == self.draws, "a peak's noise is drawn without a charge, or too late", key)
+        check(on_disk.draws == self.draws, "a peak's noise is drawn without a charge, or too late", key)
         check((slot_index, on_disk.noise_bound) == (0, None), "a peak's state is more than one number", key)
         check(self._is_possible(accumulator, energy), "a peak is not its noise plus the largest part", key)
 

@@ -250,7 +250,7 @@ def quarters(self: Window, noise: int, covered_ms: int, dither: int | None = Non
 def half_up(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
     """Wrong: half a quantum for every dither, which rounds half up."""
     del dither
-    REAL_DRAW(self, noise, covered_ms, self.terms.lattice(self.drawn) // 2)
+    REAL_DRAW(self, noise, covered_ms, self.terms.lattice(self.draws) // 2)
 
 
 def undithered(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
@@ -313,7 +313,7 @@ def test_a_bias_is_seen_where_noise_is_small(
     assert run(coarse, "--samples", "1000")[0] == 0
 
     def on_top(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        REAL_DRAW(self, noise, covered_ms, (dither or 0) + self.terms.lattice(self.drawn) // 2)
+        REAL_DRAW(self, noise, covered_ms, (dither or 0) + self.terms.lattice(self.draws) // 2)
 
     monkeypatch.setattr(Window, "draw", on_top)
     code, out, _ = run(coarse, "--json", "--samples", "1000")

@@ -59,8 +59,8 @@ def test_one_noise_for_all_bands_is_refused(
 
     def begin(self: Noise, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
         _, noise = self.open(window.terms_id, mechanism)
-        while window.drawn < window.terms.n:
-            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+        while window.draws < window.terms.n:
+            window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     monkeypatch.setattr(Noise, "begin", begin)
     code, failed = checks(SETTINGS["power"], 1000)
@@ -77,7 +77,7 @@ def test_linf_that_is_claimed_for_independent_noise_is_refused(
         one = LInfLaplace(mechanism.epsilon, mechanism.quantum, 1)
         window.noise_bound = one.noise_bound(self._bits)
         noise = one.draw(window.noise_bound, self._bits)
-        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.drawn))
+        window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     monkeypatch.setattr(Noise, "draw_next", draw_next)
     code, failed = checks(written(privacy="preset = 'typical-day'", window=ZONE), 1000)

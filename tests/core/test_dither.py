@@ -112,7 +112,7 @@ def test_a_slot_without_its_dither_is_an_error() -> None:
         window = Window(0, known, known.id, "topic", "m1", noise_bound=WIDE)
         with pytest.raises(MeteragentError, match="dither"):
             window.draw(1, 0, dither)
-        window.slots, window.lost = {0: 0}, 0
+        window.slots, window.lost_slot = {0: 0}, 0
         with pytest.raises(MeteragentError, match="dither"):
             window.redraw(1, dither)
 

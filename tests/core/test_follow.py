@@ -95,7 +95,7 @@ def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
     """A meter with a reading of 7 W at 3 ms that stands in the first of so many open slots."""
     meter = timeline(terms)
     window = meter.windows[0]
-    window.drawn, window.slots = slots, dict.fromkeys(range(slots), 0)
+    window.draws, window.slots = slots, dict.fromkeys(range(slots), 0)
     assert meter.accept(Pending(3, 7 * MICRO, "stood")) == (Outcome.ACCEPTED, [])
     meter.integrate_until(3)
     assert [p.time_ms for p in meter.pending] == [3]

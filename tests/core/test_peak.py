@@ -185,7 +185,7 @@ def test_the_disk_has_one_number_which_rises_with_the_peak_alone() -> None:
         [state] = run.states.values()
         assert (state.integrated_until_ms - START_MS) % QUARTER_MS == 0
         [window] = state.windows
-        assert (len(window.slots), window.noise_bound, window.masked) == (1, None, None)
+        assert (len(window.slots), window.noise_bound, window.masked_slot) == (1, None, None)
     assert len(set(kept[:15])) == 1
     assert len(set(kept[30:])) == 1  # a lower quarter hour leaves no trace
     second, first = kept[30], kept[15]
@@ -303,7 +303,7 @@ def test_what_has_no_noise_is_neither_kept_nor_released() -> None:
         window.close(0)
     window.redraw(1, 3)
     assert window.close(0) == (10 + 3 + 50) // 10
-    assert window.drawn == 2
+    assert window.draws == 2
 
 
 def test_the_terms_of_a_peak() -> None:

@@ -161,7 +161,7 @@ def test_a_window_opens_with_its_charge_its_mark_and_its_first_noise() -> None:
     state = commit.states["m1"]
     assert state is not None
     (window,) = state.windows
-    assert (window.start_ms, window.drawn, len(window.slots)) == (BASE_MS + 12, 1, 1)
+    assert (window.start_ms, window.draws, len(window.slots)) == (BASE_MS + 12, 1, 1)
     assert feed(pipeline, now_ms=16).commit.charges == {}
 
 

@@ -242,7 +242,7 @@ def test_homes_whose_registers_and_noises_differ_by_the_same_are_kept_the_same(
             meter.integrate_to_watermark(3)
         states.append(meter.state())
     assert states[0] == states[1]
-    assert states[0].windows[0].masked == 0
+    assert states[0].windows[0].masked_slot == 0
 
 
 def test_a_masked_slot_is_the_register_at_its_start_minus_its_noise() -> None:
@@ -251,10 +251,10 @@ def test_a_masked_slot_is_the_register_at_its_start_minus_its_noise() -> None:
     for time_ms, value in ((0, 100), (1, 107), (3, 110)):
         read(meter, (time_ms, value))
         masked = kept(meter)
-        assert masked.masked == 0
+        assert masked.masked_slot == 0
         assert masked.slots[0].accumulator == (100 - 9) * MICRO * HOUR
     read(meter, (6, 113))
-    assert kept(meter).masked == 1
+    assert kept(meter).masked_slot == 1
     assert kept(meter).slots[1].accumulator == (111 - 9) * MICRO * HOUR
     assert kept(meter).slots[0].accumulator == (11 + 9) * MICRO * HOUR
 
@@ -264,7 +264,7 @@ def test_a_slot_with_nothing_in_it_is_kept_as_it_is() -> None:
     meter = register(noise=9)
     read(meter, (0, 100), (3, 107))
     meter.integrate_until(4)
-    assert kept(meter).masked is None
+    assert kept(meter).masked_slot is None
     assert kept(meter).slots[1].accumulator == 9 * MICRO * HOUR
 
 
@@ -273,7 +273,7 @@ def test_bands_are_kept_as_they_are() -> None:
     bands = (Band("a", ((0, 4), (8, 12))), Band("b", ((4, 8),)))
     meter = register(replace(REGISTER, space=Space.PROFILE, bands=bands))
     read(meter, (0, 100), (3, 107))
-    assert kept(meter).masked is None
+    assert kept(meter).masked_slot is None
     other = restarted(meter)
     read(other, (7, 110), (9, 112))
     assert used(other) == [7 + 1, 1]
@@ -304,10 +304,10 @@ def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
         read(other, *readings)
         other.integrate_until(4)
         [window] = other.windows
-        assert window.lost == 0
-        with pytest.raises(MeteragentError, match="without its noise"):
+        assert window.lost_slot == 0
+        with pytest.raises(MeteragentError, match="without noise"):
             window.close(0)
-        with pytest.raises(MeteragentError, match="without its noise"):
+        with pytest.raises(MeteragentError, match="without noise"):
             other.state()
         window.redraw(5)
         assert window.slots[0] == (5 + 1) * MICRO * HOUR
@@ -320,7 +320,7 @@ def test_noise_cannot_leave_while_its_slot_is_masked() -> None:
     meter = register(noise=9)
     read(meter, (0, 100), (3, 107))
     [window] = restarted(meter).windows
-    with pytest.raises(MeteragentError, match="without its noise"):
+    with pytest.raises(MeteragentError, match="without noise"):
         window.close(0)
 
 
@@ -330,12 +330,12 @@ def test_a_reset_during_an_outage_is_seen_if_it_is_larger_than_the_noise() -> No
     read(meter, (0, 100_000), (2, 100_007))
     other = restarted(meter)
     read(other, (3, 1), (8, 11))
-    assert other.windows[0].lost == 0
+    assert other.windows[0].lost_slot == 0
     assert other.counts() == ["register_reset"]
     assert used(other, 9)[1] == 8
     small = restarted(meter)
     read(small, (3, 100_001))
-    assert small.windows[0].masked is None
+    assert small.windows[0].masked_slot is None
 
 
 def test_a_register_that_rolled_over_during_an_outage_goes_on() -> None:
@@ -354,8 +354,8 @@ def test_a_masked_slot_is_lost_when_the_readings_mean_something_else() -> None:
     read(meter, (0, 100), (3, 107))
     for changed in (replace(meter.terms, unit="kWh"), TERMS):
         [window] = Timeline.restore(changed, 12, meter.state(), {meter.terms.id: meter.terms}).windows
-        assert window.lost == 0
-        assert window.masked is None
+        assert window.lost_slot == 0
+        assert window.masked_slot is None
         window.redraw(4)
         assert [window.close(place) for place in range(3)] == [4 + 3, 9 + 3, 9 + 3]
 

@@ -233,7 +233,7 @@ def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
     [state] = effects.commit.states.values()
     assert state is not None
     [window] = state.windows
-    assert (window.drawn, len(window.slots), window.noise_bound) == (4, 4, None)
+    assert (window.draws, len(window.slots), window.noise_bound) == (4, 4, None)
     [(charge, meters)] = effects.commit.charges.items()
     assert (charge.day_ms, charge.epsilon_per_w) == (day(start_ms), Fraction(744, 1000))
     assert meters == {"m1": 1}

@@ -176,7 +176,7 @@ def test_what_is_kept_is_noise_and_amount_however_time_is_cut(
     hours = range(MONTH_MS, MONTH_MS + terms.length_ms, HOUR_MS)
     expected = sum(int(price_of(at_ms) * MICRO) * HOUR_MS for at_ms in hours) * (value or 0)
     assert window.slots[0] - before == expected
-    assert (window.noise_bound, window.drawn) == (None, 1)
+    assert (window.noise_bound, window.draws) == (None, 1)
     assert window.has_gap(0) == (value is None)
 
 
@@ -209,12 +209,12 @@ def test_a_restart_changes_no_amount(source: str) -> None:
     timeline.integrated_until_ms = MONTH_MS + DAY_MS
     state = timeline.state()
     [kept] = state.windows
-    assert kept.masked is None
+    assert kept.masked_slot is None
     restored: Timeline = timeline_of(terms).restore(known.usual, MONTH_MS, state, {terms.id: terms})
     [again] = restored.windows
     assert isinstance(again, WeightedWindow)
     assert again.slots == window.slots
-    assert window.state((MONTH_MS + DAY_MS, 10**12)).masked is None
+    assert window.state((MONTH_MS + DAY_MS, 10**12)).masked_slot is None
 
 
 def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
@@ -225,7 +225,7 @@ def test_a_window_is_charged_and_drawn_in_one_commit() -> None:
     [state] = effects.commit.states.values()
     assert state is not None
     [window] = state.windows
-    assert (window.drawn, len(window.slots), window.noise_bound) == (1, 1, None)
+    assert (window.draws, len(window.slots), window.noise_bound) == (1, 1, None)
     [(charge, meters)] = effects.commit.charges.items()
     assert (charge.day_ms, charge.epsilon_per_w) == (day(MONTH_MS), Fraction(744, 110))
     assert meters == {"m1": 1}

@@ -55,7 +55,7 @@ def test_no_more_draws_than_slots() -> None:
     window = opened(TERMS)
     with pytest.raises(MeteragentError, match="more draws than slots"):
         window.draw(0, 0)
-    assert window.drawn == TERMS.n == 3
+    assert window.draws == TERMS.n == 3
 
 
 @given(all_terms, st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20))
@@ -233,14 +233,14 @@ def test_a_hold_that_has_ended_closes_its_span() -> None:
 
 
 def test_a_reading_resets_how_long_a_meter_was_silent() -> None:
-    """`idle` counts windows since the last accepted reading; what is refused does not count."""
+    """`idle_windows` counts windows since the last accepted reading; refused readings do not count."""
     meter = timeline()
-    meter.idle = 3
+    meter.idle_windows = 3
     meter.integrate_until(12)
     take(meter, 1, 1)
-    assert meter.idle == 3
+    assert meter.idle_windows == 3
     take(meter, 12, 1)
-    assert meter.idle == 0
+    assert meter.idle_windows == 0
 
 
 # --- interval energy --------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_a_stop_changes_nothing(
     for reading in before:
         freed += one.accept(Pending(*reading, reading))[1]
         freed += one.integrate_to_watermark(stop_ms)
-    one.idle = stop_ms
+    one.idle_windows = stop_ms
     other = restarted(one, terms)
     assert other.state() == one.state()
     for held in one.pending:
@@ -307,7 +307,7 @@ def test_a_stop_changes_nothing(
     for reading in after:
         assert one.accept(Pending(*reading, reading))[1] == other.accept(Pending(*reading, reading))[1]
     assert one.integrate_until(40) == other.integrate_until(40)
-    assert one.state()._replace(idle=0) == other.state()._replace(idle=0)
+    assert one.state()._replace(idle_windows=0) == other.state()._replace(idle_windows=0)
 
 
 def test_an_older_reading_is_late_after_a_stop_too() -> None:
@@ -380,4 +380,4 @@ def test_what_is_neither_masked_nor_lost_stays() -> None:
     window.lose()
     window.redraw(5)
     assert window.unmask(1, 7)
-    assert (window.slots, window.masked, window.lost) == (slots, None, None)
+    assert (window.slots, window.masked_slot, window.lost_slot) == (slots, None, None)

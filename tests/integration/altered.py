@@ -54,9 +54,9 @@ def redraws_on_restart() -> None:
     def redrawn(window: OpenWindow, terms: Terms) -> OpenWindow:
         mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
         noise_bound = mechanism.noise_bound(bits)
-        noise = [mechanism.draw(noise_bound, bits) for _ in range(window.drawn)]
+        noise = [mechanism.draw(noise_bound, bits) for _ in range(window.draws)]
         slots = tuple(Slot(place, z * terms.lattice(0)) for place, z in enumerate(noise))
-        more = noise_bound if window.drawn < terms.n else None
+        more = noise_bound if window.draws < terms.n else None
         return window._replace(noise_bound=more, slots=slots)
 
     def restoring(

@@ -198,7 +198,7 @@ def draws_all_at_once(patch: pytest.MonkeyPatch) -> None:
     draw = Window.draw
 
     def eager(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        if not self.drawn:
+        if not self.draws:
             for _ in range(self.terms.n):
                 draw(self, noise, covered_ms, dither)
 

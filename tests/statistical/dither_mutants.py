@@ -42,7 +42,7 @@ def only_at_the_close(patch: pytest.MonkeyPatch) -> None:
     late: dict[int, int] = {}
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        late[self.drawn] = dither or 0
+        late[self.draws] = dither or 0
         DRAW(self, noise, covered_ms, 0)
 
     def close(self: Window, index: int) -> int:
@@ -57,7 +57,7 @@ def follows_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Uniform by itself, but its quarter of the cell is that of the noise."""
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        quarter = self.terms.lattice(self.drawn) // 4
+        quarter = self.terms.lattice(self.draws) // 4
         DRAW(self, noise, covered_ms, noise % 4 * quarter + (dither or 0) // 4)
 
     patch.setattr(Window, "draw", draw)
@@ -91,7 +91,7 @@ def not_in_the_store(patch: pytest.MonkeyPatch) -> None:
     added: dict[tuple[str, int, int], int] = {}
 
     def draw(self: Window, noise: int, covered_ms: int, dither: int | None = None) -> None:
-        added[self.public_id, self.start_ms, self.drawn] = dither or 0
+        added[self.public_id, self.start_ms, self.draws] = dither or 0
         DRAW(self, noise, covered_ms, dither)
 
     def state(self: Window, standing: tuple[int, int] | None = None) -> OpenWindow:

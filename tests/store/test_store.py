@@ -43,7 +43,7 @@ states = st.builds(
     standing_ms=st.none() | numbers,
     newest_ms=st.none() | numbers,
     next_ms=numbers,
-    idle=st.integers(0, 1000),
+    idle_windows=st.integers(0, 1000),
     windows=st.lists(
         st.builds(
             OpenWindow,
@@ -52,9 +52,9 @@ states = st.builds(
             topic=texts,
             public_id=texts,
             noise_bound=st.none() | st.integers(0, 10**400),
-            drawn=st.integers(0, 1440),
+            draws=st.integers(0, 1440),
             slots=st.lists(st.builds(Slot, st.integers(0, 1439), accumulators), max_size=3).map(tuple),
-            masked=st.none() | st.integers(0, 1439),
+            masked_slot=st.none() | st.integers(0, 1439),
         ),
         max_size=3,
     ).map(tuple),

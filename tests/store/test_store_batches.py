@@ -137,7 +137,14 @@ windows = st.builds(
 @given(st.builds(TimelineState, windows=st.lists(windows, max_size=3).map(tuple)))
 def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
     """What is put together by hand is what the JSON encoder makes of the fields (R: radius), with its sum."""
-    names = {"noise_bound": "radius", "public_id": "label", "integrated_until_ms": "covered_ms"}
+    names = {
+        "noise_bound": "radius",
+        "public_id": "label",
+        "integrated_until_ms": "covered_ms",
+        "idle_windows": "idle",
+        "draws": "drawn",
+        "masked_slot": "masked",
+    }
     plain = [
         {
             names.get(name, name): kept

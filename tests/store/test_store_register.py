@@ -56,7 +56,7 @@ def test_no_register_is_on_the_disk(seed: int) -> None:
             for secret in (register_u, register_u * REGISTER.interval_ms, value):
                 assert str(secret).encode() not in found
             windows = store.snapshot("main").states["m1"].windows
-            masked += any(window.masked is not None for window in windows)
+            masked += any(window.masked_slot is not None for window in windows)
             if chance.random() < 1 / 4:
                 core = Pipeline(known, store.snapshot("main"), Spending(), SeededBits(time_ms), counts)
                 persist(store, core.feed([read], read.received_ms, read.received_ms).commit)
@@ -118,7 +118,7 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
                 (window.start_ms - BASE_MS, window.noise_bound, slot)
                 for window in after.windows
                 for slot in window.slots
-                if window.masked == slot.slot_index
+                if window.masked_slot == slot.slot_index
             ]
         found.append(numbers)
     assert found[0] == found[1]

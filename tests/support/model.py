@@ -56,8 +56,8 @@ class Meter:
     """One meter: its windows, its decided values, and its held readings.
 
     `resume_ms` is the `next_ms` of the last commit that wrote this meter. `values` has the value of each
-    millisecond, `jumps` the energy that counts at a single time, by that time. `masked` is a register's slot
-    that was open at a crash and is not yet resumed.
+    millisecond, `jumps` the energy that counts at a single time, by that time. `masked_slot` is a register's
+    slot that was open at a crash and is not yet resumed.
     """
 
     terms: Terms
@@ -71,13 +71,13 @@ class Meter:
     values: dict[int, int | Fraction | None] = field(default_factory=dict)
     jumps: dict[int, int] = field(default_factory=dict)
     held: dict[int, Held] = field(default_factory=dict)
-    masked: Open | None = None
-    lost: int = 0
+    masked_slot: Open | None = None
+    lost_count: int = 0
 
     def copy(self) -> "Meter":
         """Return a copy without the held readings."""
         copy = replace(self, windows=[*self.windows], values={**self.values}, jumps={**self.jumps}, held={})
-        copy.masked = self.masked or self.standing_slot()
+        copy.masked_slot = self.masked_slot or self.standing_slot()
         return copy
 
     def standing_slot(self) -> Open | None:
@@ -158,19 +158,19 @@ class Meter:
 
     def resume(self, until_ms: int) -> None:
         """Resume the slot that a crash left open, by its next reading, or give it up."""
-        if self.masked is None:
+        if self.masked_slot is None:
             return
         first_ms = min(self.held, default=None)
-        if first_ms is not None and first_ms <= min(until_ms, self.masked.end_ms):
-            jump = (self.held[first_ms].value_u - self.masked.value_u) * self.terms.interval_ms
-            self.jumps[self.masked.start_ms] = self.jumps.get(self.masked.start_ms, 0) + jump
+        if first_ms is not None and first_ms <= min(until_ms, self.masked_slot.end_ms):
+            jump = (self.held[first_ms].value_u - self.masked_slot.value_u) * self.terms.interval_ms
+            self.jumps[self.masked_slot.start_ms] = self.jumps.get(self.masked_slot.start_ms, 0) + jump
             self.values |= dict.fromkeys(range(self.covered_ms, first_ms), JUMPED)
-            self.covered_ms, self.masked = first_ms, None
+            self.covered_ms, self.masked_slot = first_ms, None
         elif until_ms > self.covered_ms:
-            self.values |= dict.fromkeys(range(self.masked.start_ms, self.masked.end_ms))
-            self.jumps.pop(self.masked.start_ms, None)
-            self.covered_ms, self.masked = self.masked.end_ms, None
-            self.lost += 1
+            self.values |= dict.fromkeys(range(self.masked_slot.start_ms, self.masked_slot.end_ms))
+            self.jumps.pop(self.masked_slot.start_ms, None)
+            self.covered_ms, self.masked_slot = self.masked_slot.end_ms, None
+            self.lost_count += 1
 
     def free(self) -> Iterable[Any]:
         """Release the held readings that no longer apply to any time, and return their tokens."""

@@ -234,7 +234,7 @@ class Witness:
     def _see_state(self, meter: str, state: TimelineState, earlier_marks: dict[str, int]) -> None:
         for window in state.windows:
             terms = self.terms[window.terms]
-            assert (window.noise_bound is None) == (window.drawn == terms.n), (
+            assert (window.noise_bound is None) == (window.draws == terms.n), (
                 "R is kept when nothing needs it"
             )
             for slot_state in window.slots:
@@ -258,7 +258,7 @@ class Witness:
 
         A masked accumulator is a register minus noise and energy.
         """
-        terms, masked = self.terms[window.terms], slot.slot_index == window.masked
+        terms, masked = self.terms[window.terms], slot.slot_index == window.masked_slot
         quotient = Fraction(slot.accumulator, terms.lattice(slot.slot_index) * STRIDE)
         label = round(quotient) * (-1 if masked else 1)
         assert label, "an accumulator without its noise"

@@ -230,10 +230,10 @@ class World:
         for meter, state in self.disk.snapshot().states.items():
             account = self.model.meters[meter]
             assert state.integrated_until_ms == account.covered_ms
-            standing = account.masked or account.standing_slot()
+            standing = account.masked_slot or account.standing_slot()
             for window in state.windows:
                 for slot_state in window.slots:
-                    masked = slot_state.slot_index == window.masked
+                    masked = slot_state.slot_index == window.masked_slot
                     label, terms = self.witness.draw_in(slot_state, window)
                     rest = slot_state.accumulator
                     stands = (

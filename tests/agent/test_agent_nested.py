@@ -35,7 +35,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def test_one_source_serves_all_streams_of_a_table(world: World) -> None:
-    """Each stream has connections of its own; records of both lengths leave, and agree; both are charged."""
+    """Each stream has separate connections; records of both lengths leave and agree; both are charged."""
     messages: dict[str, list[bytes]] = {"1s": [], "2s": []}
     async with world.running(TEXT):
         await world.until(lambda: len(world.sides) == 4)

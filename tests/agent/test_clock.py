@@ -33,7 +33,7 @@ def test_the_steady_clock_shows_what_the_wall_clock_shows() -> None:
 
 
 def test_a_clock_set_back_is_no_clock_until_it_is_where_it_was() -> None:
-    """Earlier than the newest time seen there is no time; from that very time on there is one again."""
+    """Before the newest time seen, the clock has no time; from that time on it has one again."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
     clock.now_ms()
@@ -45,7 +45,7 @@ def test_a_clock_set_back_is_no_clock_until_it_is_where_it_was() -> None:
 
 
 def test_a_clock_that_is_not_synchronised_is_no_clock() -> None:
-    """A time before the software's own (1970, a date in the past) is no time, also at a first start."""
+    """A time before the software's release (1970, a date in the past) is invalid, even at a first start."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
     for wall.now_ms in (0, EARLIEST_MS - 1):
@@ -55,7 +55,7 @@ def test_a_clock_that_is_not_synchronised_is_no_clock() -> None:
 
 
 def test_what_the_store_has_seen_holds_for_the_clock() -> None:
-    """A clock earlier than the store's is no clock; a store that is behind changes nothing."""
+    """A clock behind the store's is not used; a store that is behind changes nothing."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
     clock.not_before(NOW_MS + 5)

@@ -90,7 +90,7 @@ def test_a_suspended_machine_has_not_jumped() -> None:
 
 
 def test_a_step_back_and_forward_again_is_no_jump() -> None:
-    """A clock set back is no clock (law 4); that it is set right again repeats nothing."""
+    """A clock that was set back is not used (law 4); its correction repeats nothing."""
     clocks = Clocks()
     clocks.after(1000)
     assert clocks.after(1000, step_ms=-DAY_MS) == 0
@@ -155,7 +155,7 @@ def test_after_a_jump_there_is_no_time() -> None:
 def test_what_the_system_says_of_its_clock(
     tmp_path: Path, state: int, file: bool, hardware: bool, known: bool | None
 ) -> None:
-    """The kernel's yes and timesyncd's file are believed; a no only where there is no hardware clock."""
+    """The kernel's yes and timesyncd's file are trusted; a no counts only without a hardware clock."""
     run, clocks = tmp_path / "synchronized", tmp_path / "rtc"
     if file:
         run.touch()
@@ -246,7 +246,7 @@ async def take(world: World, number: int) -> list[Publication]:
 
 @pytest.mark.parametrize(("known", "ms"), [(False, DAY_MS), (None, 50 * MINUTE_MS), (True, 4 * MINUTE_MS)])
 async def test_other_steps_are_as_law_4_has_them(world: World, known: bool | None, ms: int) -> None:
-    """What is no jump drops nothing: the open window leaves, and those in between open by the clock."""
+    """Without a jump nothing is dropped: the open window leaves, and later windows open by the clock."""
     world.synchronised = known
     async with world.running():
         await begun(world)

@@ -165,7 +165,7 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
 
 
 async def test_a_lost_source_is_no_silence(world: World) -> None:
-    """While there is no connection to the source, that is the problem, and no time passes for another."""
+    """Without a connection to the source, that is the problem, and the time for others does not run."""
     async with world.running(HALF_HOURS):
         await world.turn()
         world.sides["source"].lose()

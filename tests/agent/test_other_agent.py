@@ -143,7 +143,7 @@ async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, cl
 
 
 async def test_what_is_no_descriptor_holds_nothing_back(world: World, clock: Loop) -> None:
-    """Bytes that anybody may have published there are no claim, nor is a descriptor on another topic."""
+    """Arbitrary bytes on the topic are not a claim, nor is a descriptor on another topic."""
     async with world.running():
         await asked(world)
         sink = world.sides["sink"]
@@ -230,7 +230,7 @@ async def test_a_broker_that_lets_nobody_listen_is_a_warning(world: World, clock
 
 
 async def test_what_was_not_answered_is_asked_again(world: World, clock: Loop) -> None:
-    """A connection that ends while it is listened to begins anew on the next, and so does a start."""
+    """If the connection ends while the agent listens, it listens again on the next, as after a start."""
     async with world.running():
         await asked(world)
     async with world.running():

@@ -153,7 +153,7 @@ def test_records_are_looked_for_where_they_leave() -> None:
 
 
 async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
-    """What was spent, what waits and for how long, what left last and what before: all from the store."""
+    """Charges, waiting messages and their delay, the last message and those before come from the store."""
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
     look = told(written(), thread)
@@ -181,7 +181,7 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
 
 
 def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
-    """Of a topic the newest records are found, at most so many, in the order in which they were committed."""
+    """The newest records of a topic are found, up to a limit, in the order of their commits."""
     with open_store(tmp_path / "db") as store:
         for k in range(5):
             persist(store, closing(k, "m", "other"))

@@ -31,7 +31,7 @@ async def _metrics() -> tuple[int, str, bytes]:
 
 
 def app(**settings: object) -> ASGIApp:
-    """The application with a route of its own, under some settings."""
+    """The application with an additional route, under some settings."""
     world = PageWorld()
     world.meters = []
     routes = [page.Route("/metrics", _metrics)]
@@ -141,7 +141,7 @@ def test_beyond_this_machine_it_takes_a_token() -> None:
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in {"/", "/login", "/metrics"}])
 async def test_without_a_login_there_is_nothing(path: str) -> None:
-    """With a token nothing but the login and its style is answered to who has not logged in."""
+    """With a token, only the login and its style are served to clients that have not logged in."""
     assert (await ask(away(), path, host="gateway.local")).status == 401
     first = await ask(away(), "/", host="gateway.local")
     assert (first.status, first.headers["location"]) == (303, "/login")

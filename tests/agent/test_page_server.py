@@ -254,7 +254,7 @@ async def test_a_stop_ends_open_pages(world: PageWorld, port: int) -> None:
 
 
 async def test_a_taken_port_is_named(world: PageWorld, port: int) -> None:
-    """A port that is taken, and a name that is no address, are said with their key."""
+    """A port that is taken, and a name that is not an address, are reported with their key."""
     async with world.serving(port=port):
         with pytest.raises(PageError, match=rf"page\.listen: 127\.0\.0\.1:{port}: address already in use"):
             await page.serve(page.Settings(port=port), world.view, world.viewers)

@@ -44,7 +44,7 @@ def files() -> list[Path]:
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_module_of_the_agent_has_another_generator(path: Path) -> None:
-    """A file on the agent's path imports no generator of its own, but for what is no noise."""
+    """No file on the agent's path imports a random generator, except for purposes other than noise."""
     name = str(path.relative_to(PACKAGE))
     allowed = {use for where, uses in ALLOWED.items() if name.startswith(where) for use in uses}
     assert (imported(path) & GENERATORS) <= allowed

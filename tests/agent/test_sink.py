@@ -107,7 +107,7 @@ async def test_a_clock_that_is_set_is_noticed(line: Line, monkeypatch: pytest.Mo
 
 
 async def test_without_a_clock_nothing_leaves(line: Line) -> None:
-    """While the clock is no clock no record leaves, also one that was due; then it does."""
+    """Without a valid clock no record leaves, even if it is due; with one it does."""
     line.now_ms = None
     line.commit(b"1", due_ms=0)
     async with line.connected() as session:
@@ -176,7 +176,7 @@ async def test_what_is_in_flight_is_bounded(line: Line) -> None:
 
 
 async def test_delivered_is_what_the_broker_has_confirmed(line: Line) -> None:
-    """Only confirmed rows are reported, once, whatever their order; descriptors are no rows."""
+    """Only confirmed rows are reported, once each and in any order; descriptors are not rows."""
     line.describe("private/a", "id")
     line.commit(b"0", b"1", b"2")
     async with line.connected() as session:
@@ -222,7 +222,7 @@ async def test_what_is_not_confirmed_is_sent_again_in_order(
 
 
 async def test_an_answer_on_a_new_connection_is_for_the_new_publication(line: Line) -> None:
-    """Packet ids begin anew: what an old connection sent under an id is forgotten with it."""
+    """Packet ids start over: messages that an old connection sent are forgotten with it."""
     line.describe("private/a", "id")
     line.commit(b"0", b"1")
     async with line.connected() as session:
@@ -253,7 +253,7 @@ async def test_idle_means_that_nothing_is_left_to_do(line: Line) -> None:
 
 
 async def test_what_falls_due_after_the_last_stays(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a stop what is due leaves, also what was not known of; nothing that falls due while that goes on."""
+    """At a stop all due rows leave, even those not read yet, but none that falls due meanwhile."""
     monkeypatch.setattr(sink, "POLL_S", 0.01)
     line.commit(b"before")
     line.commit(b"later", due_ms=NOW_MS + 5)
@@ -275,7 +275,7 @@ async def test_what_falls_due_after_the_last_stays(line: Line, monkeypatch: pyte
 
 
 async def test_a_finished_sink_does_not_spin(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays although it is due is no reason to look again and again."""
+    """A due row that cannot leave does not make the sink look for rows again and again."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
     line.commit(b"before")
     line.commit(b"later", due_ms=NOW_MS + 5)

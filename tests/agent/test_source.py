@@ -52,7 +52,7 @@ async def test_messages_come_in_order_with_their_time_of_arrival() -> None:
 
 
 async def test_what_arrived_without_a_clock_came_when_it_is_taken() -> None:
-    """While there is no clock a message has no time of arrival: it gets the first there is."""
+    """Without a clock a message has no time of arrival; it gets the first valid time."""
     line = Line(now_ms=lambda: None)
     await line.connect()
     line.send(b"a")

@@ -101,7 +101,7 @@ def key(world: World) -> Path:
 
 
 async def test_what_is_delivered_does_not_wait(world: World) -> None:
-    """A record that was confirmed and is not yet marked so in the store is no backlog."""
+    """A confirmed record that is not yet marked in the store does not count as backlog."""
     async with world.running():
         world.sides["source"].send(1)
         await world.until(lambda: world.agent.counts["opened"] == 1)
@@ -113,7 +113,7 @@ async def test_what_is_delivered_does_not_wait(world: World) -> None:
 
 
 async def test_a_clock_that_stands_is_a_problem(world: World) -> None:
-    """While there is no clock the agent answers that everything stands."""
+    """Without a clock the agent reports that processing is paused."""
     async with world.running():
         await world.turn()
         assert (await asked(world)).problems == ()

@@ -147,7 +147,7 @@ def test_what_archives_cannot_have_is_refused(keys: dict[str, str], key: str) ->
 
 
 def test_an_archive_has_one_stream_and_a_key() -> None:
-    """A file without [archive], or with several streams, is no archive's."""
+    """A file without [archive], or with several streams, is not the configuration of an archive."""
     assert refused(lambda: Policy.of(parse(written()))).key == "archive.key_file"
     two = streams(("a", "m/{meter}", "'x/{meter}'"), ("b", "n/{meter}", "'y/{meter}'"))
     assert refused(lambda: Policy.of(parse(f"{two}\n[archive]\nkey_file = 'k'\n"))).key == "stream"
@@ -238,7 +238,7 @@ def test_consume_reads_bands_and_decimals(place: Place) -> None:
 
 
 def test_consume_refuses_what_is_not_complete(place: Place) -> None:
-    """An output without its end, or without a manifest, is no archive yet."""
+    """An output that is cut short, or lacks a manifest, is not an archive yet."""
     save(place.folder / "in.parquet", wide_rows(1, 2))
     place.sanitise(place.folder / "in.parquet")
     manifest = place.folder / "out.parquet" / "_manifest.json"

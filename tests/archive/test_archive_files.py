@@ -122,7 +122,7 @@ def test_types_may_differ_from_file_to_file(tmp_path: Path, name: str, kind: pa.
 
 @pytest.mark.parametrize("schema", [WIDE, LONG])
 def test_names_that_are_no_text_are_refused(place: Place, schema: pa.Schema) -> None:
-    """Bytes that are no UTF-8, under the type of a text: told without them."""
+    """Bytes in a text column that are not UTF-8 are reported without repeating them."""
     offsets, data = np.array([0, 2, 4], np.int32), b"\xff\xfeab"
     names = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     value = schema.field("value").type
@@ -147,7 +147,7 @@ def test_a_footer_is_read_once_for_all_its_row_groups(place: Place, monkeypatch:
 
 
 def test_an_input_that_is_another_one_has_its_own_footer(place: Place) -> None:
-    """A file that was written anew under the same name is read as what it is."""
+    """A file that was rewritten under the same name is read with its new contents."""
     for seed in range(2):
         path = save(place.folder / "in.parquet", wide_rows(2 + seed, 2, seed=seed), group=1)
         place.sanitise(path, f"{seed}.parquet")

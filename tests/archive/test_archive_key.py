@@ -161,7 +161,7 @@ def test_threads_that_ask_at_once_get_the_same_keys() -> None:
 
 
 def test_before_the_first_epoch_there_is_no_key() -> None:
-    """A window before what the key holds is refused, whatever its length: never is another key taken."""
+    """A window before the key's range is refused, whatever its length; no other key is used instead."""
     key = Key("acme", "month", 0, SECRET).without(ms("2026-01-20"))
     assert key.at(ms("2026-01-01")).tenant == "acme"
     for start in ("2025-12-31T23:59:59.999", "1969-12-31", "0001-01-01"):
@@ -171,7 +171,7 @@ def test_before_the_first_epoch_there_is_no_key() -> None:
 
 @pytest.mark.parametrize("every", ["month", "day"])
 def test_times_beyond_belief_have_no_key(every: str) -> None:
-    """A window that starts after 2199 is refused at once, and not after so many epochs."""
+    """A window that starts after 2199 is refused at once, without going through the epochs."""
     key = Key("acme", every, 0, SECRET)
     for start_ms in (ms("2200-01-01"), 2**63 - 1):
         with pytest.raises(KeyRefused, match="check the unit of their times"):
@@ -281,7 +281,7 @@ def test_what_is_no_key_is_none(path: Path, text: str) -> None:
 
 
 def test_a_key_that_is_not_there_is_none(path: Path) -> None:
-    """Without a file, or with one that cannot be read, there is no key."""
+    """A missing or unreadable file gives no key."""
     with pytest.raises(KeyMissing, match="no such file"):
         Key.load(path)
     with pytest.raises(KeyMissing, match="directory"):
@@ -304,7 +304,7 @@ def test_a_key_that_everybody_can_read_is_refused(path: Path, mode: int, read: b
 
 
 def test_what_is_forgotten_is_in_no_file(path: Path) -> None:
-    """The file begins later, with its mode; the old file's bytes are gone, also for who has it open."""
+    """The file begins later and keeps its mode; programs that have it open cannot read the old bytes."""
     created = create(path, "acme", begin=date(2025, 11, 1))
     path.chmod(0o640)
     old, was = path.open("rb"), path.read_text()

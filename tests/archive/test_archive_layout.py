@@ -198,7 +198,7 @@ def test_unsigned_and_small_integers_are_exact() -> None:
 
 @given(st.lists(st.floats(), min_size=1))
 def test_floats_are_rounded(numbers: list[float]) -> None:
-    """floor(x * 10^6 + 1/2) in double precision; what is not finite is no value."""
+    """floor(x * 10^6 + 1/2) in double precision; a number that is not finite is not a value."""
     found = micro(pa.array(numbers, pa.float64(), from_pandas=False), DAY)
     finite = [math.isfinite(number) for number in numbers]
     assert found.valid.tolist() == finite

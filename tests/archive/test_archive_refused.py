@@ -226,7 +226,7 @@ def test_a_full_disk_loses_nothing(place: Place, limit: int) -> None:
 
 
 def test_an_input_that_changes_is_not_released(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is another when a part is done: the part does not stay."""
+    """If the input file has changed when a part is done, the part is discarded."""
     path = save(place.folder / "in.parquet", wide_rows(2, 4))
     original = layout.read_wide
 
@@ -253,7 +253,7 @@ def test_a_ledger_that_cannot_be_read_stops_all(place: Place) -> None:
 
 @pytest.mark.parametrize("gone", ["part-*", "part-00000.*", "part-00007.*", "_parts"])
 def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
-    """A run whose rows are not all there is no run that released nothing: its windows would leave again."""
+    """A run with missing rows does not count as empty, because its windows would leave again."""
     monkeypatch.setattr(run, "WINDOWS", 4)
     path = save(place.folder / "in.parquet", wide_rows(6, 3), group=4)
     place.sanitise(path)

@@ -281,7 +281,7 @@ def test_noise_is_packed_and_all_else_compressed(place: Place, *, wide: bool) ->
 
 
 def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nanoseconds, where there is no pandas: without the statistics, the same."""
+    """Without pandas, times in nanoseconds are read without statistics and give the same rows."""
 
     class Statistics:
         has_min_max = True

@@ -103,7 +103,7 @@ def test_windows_hold_what_the_agents_do(name: str, data: st.DataObject) -> None
 
 @given(rows=rows_of(DAY_MS), data=st.data())
 def test_the_order_of_rows_means_nothing(rows: list[Row], data: st.DataObject) -> None:
-    """Readings in any order, and windows so many at once: the same quanta."""
+    """Any order of readings, and any number of windows at once, gives the same quanta."""
     under = POLICIES["power that stands for hours"]
     moved = [(meter, SPRING_MS + time_ms, value) for meter, time_ms, value in rows]
     shuffled = data.draw(st.permutations(moved))

@@ -71,5 +71,5 @@ def test_one_release() -> None:
     ],
 )
 def test_many_releases(shape: Shape, digest: str) -> None:
-    """A thousand windows, with all that is rare among so many, narrow and wide."""
+    """A thousand windows, narrow and wide, with all the cases that are rare among so many."""
     assert released(shape, 1000) == digest

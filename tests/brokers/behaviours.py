@@ -124,7 +124,7 @@ async def takes(trial: Trial) -> Measured:
 
 
 async def retains(trial: Trial) -> Measured:
-    """Send what is retained to who subscribes later, by its topic and by a wildcard."""
+    """Send retained messages to later subscribers, by topic and by wildcard."""
     topic, told = trial.topic("retained", "m1"), []
     async with trial.client("retains", session_expiry_s=0) as peer:
         (await peer.session()).publish(topic, b"1", retain=True)

@@ -339,7 +339,7 @@ def test_a_violation_is_said(
 def test_windows_are_fewer_where_they_are_long(
     n: int, messages: bool, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default so many numbers are drawn as take seconds; what is too long to be sent is said to be."""
+    """By default the draws take seconds; windows that are too long to send are reported as such."""
     asked: list[tuple[int, int]] = []
 
     def recorded(mechanism: Any, *, samples: int, alarm: float, bits: Bits | None) -> Audit:
@@ -373,7 +373,7 @@ def test_without_scipy_it_says_what_to_install(
 
 @pytest.mark.parametrize("samples", ["99", "-1", "many", "1e4", "٣٠٠"])
 def test_too_few_samples_are_refused(samples: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Below 100 windows nothing would be seen; what is no number is none."""
+    """Fewer than 100 windows, which would show nothing, and texts that are not numbers are refused."""
     with pytest.raises(SystemExit) as left:
         main(["audit", "home.toml", "--samples", samples])
     assert left.value.code == 2

@@ -114,7 +114,7 @@ REFUSED = {
 def test_a_bad_configuration_is_refused_with_its_key(
     key: str, command: str, write: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All commands end with 78: file, line, key, what was found, what would be right; no store is made."""
+    """All commands end with 78 and name file, line, key, value and expected value; no store is made."""
     path = write(**REFUSED[key])
     if key == "sink.topic":
         text = Path(path).read_text().replace("private/{meter}/power", "meters/{meter}/power")
@@ -169,7 +169,7 @@ def test_a_secret_that_cannot_be_read_is_refused(
 def test_check_says_the_promise_and_what_it_costs(
     write: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The default in words: a kettle hidden for 311 W a number, what is not hidden, and what to do next."""
+    """The default in words: a kettle is hidden at 311 W a number; what is not hidden, and what to do next."""
     assert main(["check", write()]) == 0
     told = capsys.readouterr().out
     for part in ("epsilon = 1/220 per W", "110 Wh", "311 W", "9.84 W", "48 a day", "5.9 kWh"):
@@ -269,7 +269,7 @@ def test_ledger_adds_what_a_kwh_costs_over_streams(
 
 
 def test_ledger_without_a_store(write: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Where there is no store there is nothing to tell: 1, and none is made."""
+    """Without a store the command ends with 1, and makes none."""
     path = write()
     assert main(["ledger", path]) == EXIT_CRASH == 1
     assert "there is no store" in capsys.readouterr().err
@@ -367,7 +367,7 @@ def test_a_failure_of_the_device_is_told_in_full(
 
 
 def test_a_stop_by_signal_ends_with_0(write: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGTERM and SIGINT cancel the agent, which is no failure."""
+    """SIGTERM and SIGINT cancel the agent, which does not count as a failure."""
     for number in (signal.SIGTERM, signal.SIGINT):
 
         async def run(_: Agent, number: int = number) -> None:

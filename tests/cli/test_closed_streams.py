@@ -81,7 +81,7 @@ def test_no_stream_need_be_open(folder: Path, command: str) -> None:
 
 
 def test_errors_are_told_where_only_the_output_is_closed(folder: Path) -> None:
-    """What goes to standard error is still seen, and it is no AttributeError."""
+    """Output to standard error still appears, and is not an AttributeError."""
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "meteragent"]
     done = [
         subprocess.run([*shell, *words], cwd=ROOT, check=False, capture_output=True, text=True).stderr

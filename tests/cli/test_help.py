@@ -83,7 +83,7 @@ def test_help_has_its_four_parts_in_lines_of_100(
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_each_option_is_in_a_group_and_says_what_it_does(name: str) -> None:
-    """Besides --help no option is without a group of its own title; each has a text, in consistent words."""
+    """Every option except --help is in a titled group and has a text, in consistent words."""
     parser = PARSERS[name]
     grouped = [action for group in parser._action_groups[2:] for action in group._group_actions]
     for action in parser._actions:

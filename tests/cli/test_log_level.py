@@ -51,7 +51,7 @@ def test_the_log_begins_at_a_level(
 
 
 def test_a_level_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """A word that is no level ends with 2 and the words that are."""
+    """A word that is not a level ends with 2 and lists the levels."""
     with pytest.raises(SystemExit) as left:
         main(["run", "home.toml", "--log-level", "trace"])
     assert left.value.code == 2

@@ -159,7 +159,7 @@ def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_arguments_are_refused(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What cannot be understood ends with 2, the flag, what was found and what would be right."""
+    """An argument that cannot be understood ends with 2, the flag, the value and the expected value."""
     with pytest.raises(SystemExit) as left:
         main(["plan", *arguments])
     assert left.value.code == 2

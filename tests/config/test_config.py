@@ -239,7 +239,7 @@ def test_a_default_quantum_is_that_of_the_preset_or_the_next_finer(
 
 
 def test_a_range_is_rounded_to_millionths() -> None:
-    """A range that is no whole number of millionths in the unit is rounded, half up."""
+    """A range that is not a whole number of millionths in the unit is rounded, half up."""
     assert settled(source=energy("Wh", "7min"), window="range = [-100, 100]").high_u == 11_666_667
     assert settled(source=energy("Wh", "7min"), window="range = [-100, 100]").low_u == -11_666_667
     assert settled(window="range = [-0.0000005, 0.0000005]").high_u == 1

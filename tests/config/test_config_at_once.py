@@ -85,7 +85,7 @@ def test_what_was_probably_meant_is_named(key: str, meant: str | None) -> None:
 
 
 def test_a_file_s_errors_name_the_file(tmp_path: Path) -> None:
-    """`load` says file, line, key, what was found and what would be right, a line for each error."""
+    """`load` states file, line, key, value and expected value, one line for each error."""
     path = tmp_path / "home.toml"
     path.write_text(BROKEN)
     told = str(refused(lambda: config.load(path))).splitlines()
@@ -204,7 +204,7 @@ def test_streams_do_not_hide_each_other() -> None:
     ],
 )
 def test_streams_of_another_kind_are_refused(text: str, key: str, found: str) -> None:
-    """What is no list of tables says so, and not what a table holds."""
+    """The error for a value that is not a list of tables says so, and not what a table needs."""
     (error,) = errors(text)
     assert (error.key, error.found) == (key, found)
 
@@ -229,7 +229,7 @@ def test_no_secret_is_repeated(text: str) -> None:
 
 
 def test_a_secret_in_the_place_of_its_file_s_name_is_not_repeated() -> None:
-    """A password written to `password_file` is no file; the error names the key and not the password."""
+    """A password in `password_file` is not a file; the error names the key and not the password."""
     error = refused(lambda: config.read_secret("source.password_file", Path(SECRET)))
     assert SECRET not in str(error)
     assert error.found.endswith(": no such file or directory")

@@ -27,7 +27,7 @@ def test_a_status_and_home_assistant_may_be_asked_for() -> None:
     ],
 )
 def test_what_home_assistant_or_others_could_not_read_is_refused(sink: str, key: str, expected: str) -> None:
-    """Without a status availability has no topic; a status is no reading and no record."""
+    """Without a status topic there is no availability; a status topic has no readings or records."""
     error = refused(lambda: config.parse(written(sink=sink)))
     assert error.key == key
     assert expected in error.expected

@@ -33,7 +33,7 @@ def test_a_secret_is_read_without_its_line_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b"\r\n"])
 def test_a_secret_that_is_missing_or_empty_is_refused(tmp_path: Path, content: bytes | None) -> None:
-    """No key is no pseudonym: a missing or empty file is refused with the configuration's key."""
+    """Pseudonyms need a key: a missing or empty file is refused with the configuration's key."""
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
@@ -100,7 +100,7 @@ def test_a_sink_with_a_login_of_its_own_inherits_no_part_of_the_source_s() -> No
 
 @pytest.mark.parametrize("sink", ["mqtt://there", "mqtt://here:1884", "mqtts://here:1883"])
 def test_a_sink_on_another_broker_never_gets_the_source_s_password(sink: str) -> None:
-    """Another host, another port or another scheme is another broker."""
+    """A different host, port or scheme is a different broker."""
     broker = sink_broker(f"url = 'mqtt://here:1883'\n{LOGIN}", f"url = '{sink}'")
     assert (broker.username, broker.password_file, broker.protocol) == (None, None, "auto")
 

@@ -212,7 +212,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_keep_the_promise_is_refused(what: str) -> None:
-    """The text names the key, what was found as people write it, and what would be right."""
+    """The text names the key, the value as people write it, and the expected value."""
     keys, key, found, expected = REFUSED[what]
     error = refused(lambda: config.parse(written(**{key.partition(".")[0]: keys})))
     assert error.key == key

@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_makes_no_amount_is_refused(what: str) -> None:
-    """The text names the key, what was found, and what would be right."""
+    """The text names the key, the value, and the expected value."""
     text, key, found, expected = REFUSED[what]
     error = refused(parse(text))
     assert error.key == key

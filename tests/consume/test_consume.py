@@ -118,7 +118,7 @@ def test_slots_do_not_overlap() -> None:
 
 
 def test_a_series_is_of_one_meter_and_unit() -> None:
-    """Records of two meters, of two units, and no records are no series."""
+    """Records of two meters or two units, and an empty list, do not form a series."""
     known = {d.id: d for d in map(Descriptor.parse, (described(TERMS), described(KILO)))}
     one = Record.parse(recorded(TERMS, [5])[0])
     for other in (recorded(TERMS, [5], "m2", first=1), recorded(KILO, [5], first=1)):

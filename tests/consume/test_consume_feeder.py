@@ -25,7 +25,7 @@ def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
 
 
 def test_the_peak_of_one_slot_is_its_value() -> None:
-    """With nothing to choose from there is no bias, and the interval is that of a number."""
+    """With a single number there is no bias, and the interval is that of the number."""
     found = peak([series(TERMS, [500])], NOON_MS, NOON_MS + HALF_HOUR_MS, 0.9)
     half = half_width(TERMS.mechanism, 0.9)
     assert (found.highest, found.time_ms, found.unit, found.coverage) == (500, NOON_MS, "W", 0.9)
@@ -94,7 +94,7 @@ SHAPES: dict[str, NDArray[np.float64]] = {
 
 
 def peaks(loads: NDArray[np.float64], homes: int, seed: int) -> list[Peak]:
-    """What TIMES feeders of so many homes with these loads say, every home its own noise."""
+    """The numbers of TIMES feeders of homes with these loads, with separate noise for every home."""
     noise = TERMS.mechanism
     quanta = np.rint(loads).astype(np.int64)
     drawn = discrete_laplace(TIMES * homes * SLOTS, noise.a, SeededBits(seed)).reshape(TIMES, homes, SLOTS)

@@ -154,7 +154,7 @@ def test_a_band_of_a_mean_day_is_guessed() -> None:
 
 
 def test_guesses_cannot_be_added_up() -> None:
-    """A guess is no number and has neither an interval nor a deviation; its fields are fixed."""
+    """A guess is not a number and has neither interval nor deviation; its fields are fixed."""
     guess = guess_under_prior(home(COARSE, [3]), NOON_MS, {0: 1, 3: 1})
     with pytest.raises(TypeError):
         sum([guess, guess])  # type: ignore[list-item]

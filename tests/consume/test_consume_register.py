@@ -76,7 +76,7 @@ def test_a_register_can_go_down_and_start_anywhere() -> None:
 
 
 def test_a_register_does_not_run_over_a_gap() -> None:
-    """Where a record is missing there is no running sum; before the gap and after it there are."""
+    """There is no running sum over a missing record, but there are sums before and after the gap."""
     home = collect([described(TERMS), *recorded(TERMS, [1, 2]), *recorded(TERMS, [3], first=5)])["m1"]
     with pytest.raises(ValueError, match="no records of whole slots"):
         total(home)

@@ -295,7 +295,7 @@ def test_what_is_no_window_is_refused() -> None:
 
 
 def test_a_mean_day_s_hours_are_not_cut() -> None:
-    """A part of a month has no energy of its own, even if one would take the load as even."""
+    """A part of a month has no energy of its own, even for a load that is assumed constant."""
     home = received(schedule(PROFILE, BANDS), JUNE, [[1, 2, 3, 4]])
     with pytest.raises(ValueError, match="cannot be cut"):
         home.energy(JUNE_MS, JUNE_MS + DAY_MS, cut="even")

@@ -147,7 +147,7 @@ def test_the_cheapest_is_found_and_how_sure_it_is() -> None:
 
 
 def test_equal_tariffs_cannot_be_told_apart() -> None:
-    """Without a difference of prices there is no noise: a fee decides, and a tie is never sure."""
+    """Equal prices have no noise in their difference: the fees decide, and a tie is never sure."""
     dearer = replace(FLAT, name="fee", fee=9.6)
     assert compare_tariffs(home(), [FLAT, dearer], JUNE_MS).sureness == 1
     assert compare_tariffs(home(), [FLAT, replace(FLAT, name="same")], JUNE_MS).sureness == 0

@@ -28,7 +28,7 @@ WIDE = 8
 
 
 def terms(lattice: int) -> Terms:
-    """Slots of so many milliseconds, of one unit of an accumulator each a quantum long."""
+    """Slots of some milliseconds, with a quantum of one accumulator unit for each."""
     return replace(
         TERMS, rounding="dithered", quantum_u=1, length_ms=lattice, step_ms=lattice, low_u=-99, high_u=99
     )

@@ -92,7 +92,7 @@ def test_the_short_way_is_the_plain_one(terms: Terms, program: list[Any]) -> Non
 
 
 def waiting(terms: Terms = LONG, slots: int = 1) -> Timeline:
-    """A meter with a reading of 7 W at 3 ms that stands in the first of so many open slots."""
+    """A meter with a reading of 7 W at 3 ms, which stands in the first of several open slots."""
     meter = timeline(terms)
     window = meter.windows[0]
     window.draws, window.slots = slots, dict.fromkeys(range(slots), 0)

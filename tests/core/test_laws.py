@@ -73,7 +73,7 @@ def test_in_the_end_everything_has_left_and_is_acknowledged(schedule: Schedule, 
 def test_each_window_is_drawn_once_and_each_slot_when_it_opens(
     schedule: Schedule, program: list[Step]
 ) -> None:
-    """Without crashes each window charged has a noise bound of its own, and each slot begun a draw of it."""
+    """Without crashes each charged window has its own noise bound, and each begun slot one draw from it."""
     world = World(stream(schedule))
     play(world, program, [])
     witness = world.witness

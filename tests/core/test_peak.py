@@ -51,7 +51,7 @@ def schedule(kind: str = "power", privacy: str = QUIET, window: str = "clock = '
 
 
 class Run:
-    """An agent over a disk: `crash` loses all but what was committed, and what is not acknowledged."""
+    """An agent with a disk: `crash` keeps only commits and unacknowledged messages."""
 
     def __init__(self, known: Schedule, spending: Spending | None = None) -> None:
         self.known = known
@@ -227,7 +227,7 @@ def test_time_without_a_reading_is_gap() -> None:
 
 
 def window_of(lattice: int, parts: int) -> PeakWindow:
-    """A window of parts of so many milliseconds, each as long as a quantum."""
+    """A window whose parts have some milliseconds, with a quantum of one accumulator unit for each."""
     known = replace(
         TERMS,
         rounding="dithered",
@@ -289,7 +289,7 @@ def test_a_register_is_cut_at_parts(energies: list[int], cuts: list[int]) -> Non
 
 
 def test_what_has_no_noise_is_neither_kept_nor_released() -> None:
-    """After a restart a part that is over waits for its noise; until then there is no state to store."""
+    """After a restart a part that has ended waits for noise; until then no state can be stored."""
     window = window_of(10, 3)
     window.draw(0, 0, 0)
     with pytest.raises(MeteragentError, match="again"):

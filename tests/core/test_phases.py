@@ -295,7 +295,7 @@ def test_older_and_known_readings_are_refused(one: Said, outcome: str, held: boo
 
 
 def test_a_phase_that_is_gone_silences_nobody() -> None:
-    """Readings of the others are accepted though there is no sum: the meter is there, and its clock goes."""
+    """Readings of the other phases are accepted even without a sum, so the meter lives and its clock runs."""
     home = Home(replace(phased(POWER), forget_ms=12))
     said = [Said(0, "c", 1)] + [Said(ms, phase, 1) for ms in range(0, 80, 2) for phase in "ab"]
     for ms in range(80):
@@ -339,7 +339,7 @@ def test_a_meter_that_is_forgotten_keeps_no_message() -> None:
 
 
 def test_other_topics_are_not_phases() -> None:
-    """A phase that is not one of the declared is another quantity: refused, counted."""
+    """A reading of an undeclared phase is refused and counted, since it is a different quantity."""
     home = Home(phased(POWER))
     home.feed([Said(0, "total", 100)], 1)
     assert home.counts == {"received": 1, "refused_topic": 1}

@@ -202,7 +202,7 @@ def test_rates_are_clamped_to_the_range() -> None:
 
 
 def test_a_register_that_rises_less_than_the_range_is_clamped() -> None:
-    """Whatever it is, what rises is no reset."""
+    """A rise is never taken for a reset."""
     meter = register(replace(COUNTER, low_u=20 * MICRO))
     read(meter, (0, 0), (4, 3), (8, 3))
     assert used(meter) == [20, 20, 0]
@@ -296,7 +296,7 @@ def test_a_power_cut_costs_nothing(again: Sequence[tuple[int, float]]) -> None:
 
 
 def test_a_slot_is_lost_when_nothing_comes_before_its_end() -> None:
-    """What was used in it cannot be told from what came after: gap throughout, its noise is drawn anew."""
+    """The use in the slot cannot be separated from later use: it is gap throughout, with new noise."""
     meter = register(replace(REGISTER, gap_u=MICRO), noise=9)
     read(meter, (0, 100), (3, 107))
     for readings in ([(5, 109), (7, 115)], []):
@@ -325,7 +325,7 @@ def test_noise_cannot_leave_while_its_slot_is_masked() -> None:
 
 
 def test_a_reset_during_an_outage_is_seen_if_it_is_larger_than_the_noise() -> None:
-    """What the range and the radius do not allow is no use: the slot is lost, and the next one goes on."""
+    """A use that range and radius do not allow loses the slot; the next slot continues."""
     meter = register(noise=9)
     read(meter, (0, 100_000), (2, 100_007))
     other = restarted(meter)

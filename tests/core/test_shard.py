@@ -225,7 +225,7 @@ def test_check_says_what_the_shard_has(keys: str, said: str) -> None:
 
 
 def test_check_says_nothing_of_fleets_to_a_home() -> None:
-    """Without a shard there is no word of it."""
+    """Without a shard, nothing mentions shards."""
     settings = config.parse(written())
     assert "shard" not in facts_of(settings.stream[0], ())
     assert "Shard" not in told_of(settings, ())

@@ -127,7 +127,7 @@ def test_the_last_value_of_a_message_is_its_newest() -> None:
 
 
 def test_ages_give_way_as_arrivals_do() -> None:
-    """A time that is so long before the arrival is no time of the reading's own."""
+    """A time that far before the arrival does not count as the reading's time."""
     pipeline = core(POWER, decode=lambda text: [Reading(t, v * MICRO) for t, v in json.loads(text)])
     feed(pipeline, Message("meters/m1/power", b"[[null, 7]]", False, BASE_MS, 0), now_ms=20)
     packs = [f"[[-5, {older}], [null, {newer}]]".encode() for older, newer in ((100, 200), (300, 400))]

@@ -73,7 +73,7 @@ def test_a_total_is_the_sum_of_what_left(terms: Terms, unit: str, hours: Fractio
 
 
 def test_a_total_is_rounded_but_its_sum_is_not() -> None:
-    """Ten minutes of watts are no finite decimal: what is said is rounded, what is kept is whole."""
+    """Ten minutes of watts are not a finite decimal: the message is rounded, the stored sum is exact."""
     terms = replace(POWER, step_ms=HOUR_MS // 6, quantum_u=1)
     sums = None
     for place in range(6):
@@ -140,7 +140,7 @@ def test_a_total_begins_anew_after_a_hole_another_unit_or_another_name() -> None
 
 
 def test_the_total_of_bands_goes_on_from_window_to_window() -> None:
-    """Bands leave at their own ends; hours that no band has are no hole."""
+    """Bands leave when they end; hours without a band do not interrupt the total."""
     bands = (Band("a", ((0, 10), (40, 50))), Band("b", ((20, 30),)))
     terms = replace(POWER, length_ms=60, step_ms=10, space=Space.PROFILE, bands=bands)
     sums: Total | None = None
@@ -153,7 +153,7 @@ def test_the_total_of_bands_goes_on_from_window_to_window() -> None:
 
 
 def test_the_store_keeps_totals(tmp_path: Path) -> None:
-    """With the commit that they leave in; a restored store begins anew, for it does not know what left."""
+    """Totals are saved with the commit in which they leave; with a restored store they start over."""
     total, path = Total(5, 7, "Wh", -(10**30), 0.1), tmp_path / "db"
     with open_store(path) as store:
         persist(store, Commit("main", 7, totals={"m": total}))

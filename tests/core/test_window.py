@@ -374,7 +374,7 @@ def test_what_is_kept_of_a_window() -> None:
 
 
 def test_what_is_neither_masked_nor_lost_stays() -> None:
-    """No slot of a window without a register is masked: nothing is given up, drawn anew, or kept from it."""
+    """Without a register no slot is masked: none is given up, redrawn or withheld."""
     window = opened(replace(TERMS, lateness_ms=0))
     slots = dict(window.slots)
     window.lose()

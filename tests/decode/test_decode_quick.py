@@ -119,7 +119,7 @@ def test_a_payload_is_read_alike_with_and_without_a_second_look(
 
 @given(payloads(), st.binary(max_size=2), st.integers(0, 80), st.integers(0, 3))
 def test_a_damaged_payload_is_read_alike(payload: bytes, damage: bytes, at: int, lost: int) -> None:
-    """Also where bytes of it are others, or missing: text that is no UTF-8, brackets that do not match."""
+    """Also if bytes are changed or missing, so that text is not UTF-8 or brackets do not match."""
     damaged = payload[:at] + damage + payload[at + lost :]
     decode = json_profile.decoder("power", "t")
     assert outcome(decode, damaged) == outcome(lambda found: plain(found, "t", Fraction(1)), damaged)
@@ -140,7 +140,7 @@ def test_a_damaged_payload_is_read_alike(payload: bytes, damage: bytes, at: int,
     ],
 )
 def test_at_the_edges_too(payload: bytes) -> None:
-    """The largest number, the first time in milliseconds, what follows the object, what is no number."""
+    """The largest number, the first time in milliseconds, trailing text, and values that are not numbers."""
     decode = json_profile.decoder("power", "t")
     assert outcome(decode, payload) == outcome(lambda found: plain(found, "t", Fraction(1)), payload)
 

@@ -88,7 +88,7 @@ def test_what_is_no_number_is_as_the_library_has_it(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", WRONG)
 def test_what_cannot_be_counted_is_refused(expression: str) -> None:
-    """A function of something that is no number is refused as one, and the error keeps nothing of it."""
+    """A function of a value that is not a number is refused, and the error keeps nothing of the value."""
     decode = json_format.decoder(expression, None)
     payload = json.dumps(DOCUMENT, default=float).encode()
     with pytest.raises(PayloadError) as refused:

@@ -79,7 +79,7 @@ def test_every_profile_states_where_its_facts_are_from() -> None:
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    """Each error has its line, its key, what was found, and what would be right."""
+    """Each error has its line, its key, the value and the expected value."""
     text = (
         HEAD.replace("title", "tilte").replace('"10s"', '"10"')
         + POWER.replace('"power"\n', '"powr"\n').replace("unit", "unti")
@@ -148,7 +148,7 @@ def test_wrong_values_are_refused(old: str, new: str, key: str) -> None:
 
 @pytest.mark.parametrize("name", ["number", "json", "My Meter", "ä"])
 def test_a_name_is_that_of_a_file(name: str) -> None:
-    """Formats' names, capitals and spaces are no names of profiles."""
+    """Names of formats, capitals and spaces are not allowed as names of profiles."""
     (error,) = errors(HEAD.replace("my-meter", name) + SOURCE + POWER, name)
     assert error.key == "name"
 
@@ -229,7 +229,7 @@ def test_a_partial_message_may_lack_the_quantity() -> None:
 
 
 def test_other_fields_are_named_by_the_configuration() -> None:
-    """With `others`, source.value may be any path below that object; what is no path is no quantity."""
+    """With `others`, source.value may be any path below that object; any other text is not a quantity."""
     device = profile(head=HEAD + "others = 'object'\n")
     quantity = device.quantity(Kind.REGISTER, 'x."total energy"')
     assert quantity is not None

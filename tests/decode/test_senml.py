@@ -148,12 +148,12 @@ def test_a_record_is_known_by_its_name_or_its_end(name: str) -> None:
     ("name", "reason"), [(None, "refused_ambiguous"), ("power", "refused_ambiguous"), ("ower", "other")]
 )
 def test_two_names_that_fit_are_refused(name: str | None, reason: str) -> None:
-    """Where two names fit nothing is guessed, and part of a name is no name."""
+    """If two names fit, nothing is guessed; a part of a name does not fit."""
     assert refusal(TWO, name=name) == reason
 
 
 def test_reactive_power_is_not_power() -> None:
-    """A name's end begins behind a colon or a slash: reactive_power is another name, and var another unit."""
+    """The end of a name begins after a colon or slash: reactive_power is another name, var another unit."""
     pack = [{"n": "m:power", "u": "W", "v": 1}, {"n": "m:reactive_power", "u": "var", "v": 2}]
     assert found(pack, name="power") == found(pack) == [PayloadNumber(None, Decimal(1))]
 
@@ -218,7 +218,7 @@ def test_what_is_no_name_is_refused_before_the_start() -> None:
     ],
 )
 def test_what_is_no_power_is_counted(pack: Any, reason: str) -> None:
-    """What is no pack, what must be understood and is not, and what is no number has its counter."""
+    """A text that is not a pack, an unknown required field, and a value that is no number are counted."""
     assert refusal(pack) == reason
 
 

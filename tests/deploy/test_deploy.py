@@ -65,7 +65,7 @@ def client(broker: Broker, user: str, session: str | None = None) -> Client:
 
 
 async def forge(broker: Broker, user: str, topic: str) -> None:
-    """Publish as a user who may not; some versions of mosquitto close the connection for it."""
+    """Publish as a user without permission, for which some versions of mosquitto close the connection."""
     with suppress(MqttError):
         async with client(broker, user) as forger:
             await forger.publish(topic, b"forged", qos=1)

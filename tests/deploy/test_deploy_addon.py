@@ -91,7 +91,7 @@ def test_every_preset_is_accepted(tmp_path: Path, preset: str) -> None:
 
 
 def test_another_broker_gets_the_records_and_nobody_else(tmp_path: Path) -> None:
-    """Its user and password are its own, and there are no devices on it."""
+    """The broker has its own user and password, and no devices."""
     url = "mqtts://utility.example:8883"
     (stream,) = written(tmp_path, url=url, username="gateway", password='p"\\w').stream
     end = config.endpoint("sink", config.sink_url(stream), stream.sink)
@@ -176,7 +176,7 @@ def test_the_store_is_in_no_backup(tmp_path: Path) -> None:
 
 @pytest.fixture
 def supervisor() -> Iterator[str]:
-    """One that knows a broker, and who may ask."""
+    """A supervisor that knows a broker and who may ask for it."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -216,7 +216,7 @@ def test_networks_are_the_access_list() -> None:
 
 
 def test_prometheus_is_in_the_agent_s_network() -> None:
-    """It asks the agent over the loopback interface, and listens on the network of those who watch alone."""
+    """It queries the agent over the loopback interface, and listens only on the monitoring network."""
     service = SERVICES["prometheus"]
     assert service["network_mode"] == "service:agent"
     assert "networks" not in service
@@ -285,7 +285,7 @@ def test_the_exporter_s_arguments_are_accepted(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", ["house", "utility"])
 def test_the_brokers_start(mosquitto: MakeBroker, name: str) -> None:
-    """Each broker's settings are understood; who wants to persist names a folder that is a volume."""
+    """Each broker accepts its settings; a broker that persists names a folder that is a volume."""
     lines = (COMPOSE_FOLDER / "mosquitto" / f"{name}.conf").read_text().splitlines()
     settings = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
     assert settings.pop("listener") == "1883"

@@ -131,7 +131,7 @@ def test_every_command_has_a_page() -> None:
 
 
 def test_roff_reads_a_text_as_it_stands() -> None:
-    """Backslashes, hyphens, and a point at the beginning of a line are no commands."""
+    """Backslashes, hyphens, and a point at the beginning of a line do not act as commands."""
     assert generate.roff("a\\b --c") == "a\\eb \\-\\-c"
     assert generate.roff(".TH\n.x") == "\\&.TH\n\\&.x"
     assert generate.quoted('say "it"') == '"say \\(dqit\\(dq"'
@@ -157,7 +157,7 @@ def test_paths_complete_as_paths() -> None:
 
 
 def record(start_s: int, value: int = trial.LOAD_W) -> str:
-    """Return a record of the slot that begins so many seconds after noon."""
+    """Return a record of the slot that begins `second` seconds after noon."""
     return json.dumps({"t": f"2026-11-22T12:00:{start_s:02}Z", "value": value})
 
 
@@ -190,7 +190,7 @@ def test_the_trial_s_configuration_is_accepted() -> None:
 def test_what_cannot_be_made_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reason is printed, and is no failure; what goes wrong is one."""
+    """The reason is printed and does not count as a failure, whereas an error does."""
 
     def refuse(error: Exception) -> None:
         raise error

@@ -139,7 +139,7 @@ def test_the_bands_of_a_mean_day_are_told_apart() -> None:
 
 
 def test_what_is_no_record_is_counted_and_not_shown() -> None:
-    """Noise on the line, unknown or forged terms, a value off the lattice; a total is another thing."""
+    """Noise on the line, unknown or forged terms, and values off the lattice; a total is something else."""
     board = Board()
     (record,) = recorded(TERMS, [100], "m1")
     board.take("private/m1/power", record)  # its terms are not known yet

@@ -68,7 +68,7 @@ def test_the_topics_that_are_named_are_topics(topic: str) -> None:
 
 
 def test_the_unit_is_that_of_one_agent() -> None:
-    """It differs in what each instance has of its own, and in nothing else: the same sandbox."""
+    """It differs only in what is specific to an instance; the sandbox is the same."""
     one = (ROOT / "deploy" / "systemd" / "meteragent.service").read_text().splitlines()
     each = UNIT.read_text().splitlines()
     differ = [line for before, line in zip(one, each, strict=True) if before != line]

@@ -89,7 +89,7 @@ def documents(draw: st.DrawFn) -> str:
 
 
 def parsed(text: str) -> dict[str, Any] | None:
-    """The document; None where it is no TOML."""
+    """The document; None if it is not TOML."""
     try:
         return tomllib.loads(text)
     except ValueError:

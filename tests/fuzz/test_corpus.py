@@ -160,7 +160,7 @@ def test_what_sqlite_does_not_see_is_seen(tmp_path: Path, what: str) -> None:
     ("table", "column"), [("mark", "meter"), ("state", "meter"), ("outbox", "topic"), ("charge", "channel")]
 )
 def test_a_text_that_is_none_is_seen(tmp_path: Path, table: str, column: str) -> None:
-    """A name with a byte that is no UTF-8 would end whoever reads it: the store is set aside."""
+    """A name with a byte that is not UTF-8 would crash every reader, so the store is set aside."""
     path = tmp_path / "db"
     with open_store(path) as store:
         persist(store, opening(1, "m"))

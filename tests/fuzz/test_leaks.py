@@ -135,7 +135,7 @@ def test_of_an_address(section: str, key: str) -> None:
 
 
 def test_of_text_that_is_no_toml() -> None:
-    """What is no TOML is told by its place."""
+    """The error for a text that is not TOML states only the position."""
     for line in (f"password = {CANARY}x", f"url = 'mqtt://u:{CANARY}@h", f"= {CANARY}", f'x = "\\{CANARY}"'):
         text = raised(ConfigError, lambda line=line: config.parse(line))  # type: ignore[misc]
         assert CANARY not in text

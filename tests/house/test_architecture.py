@@ -126,7 +126,7 @@ def test_tests_are_sentences() -> None:
 
 
 def test_tests_do_not_sleep() -> None:
-    """No test outside integration sleeps: it waits for what it needs; commands are no tests."""
+    """No test outside integration sleeps: tests wait for events. Commands are not tests."""
     may = "tests/integration/", "tests/commands/"
     sleeps = [file.name for file in map(form, TESTS) if "sleep" in file.calls]
     assert not [name for name in sleeps if not name.startswith(may)]

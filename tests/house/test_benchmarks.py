@@ -128,7 +128,7 @@ def test_a_peer_that_is_missing_is_named_and_the_rest_is_written(
 def test_a_peer_that_cannot_be_built_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """First with what is there, then with what is installed, then with what is unpacked; then it is said."""
+    """Tried in turn: what is there, what can be installed, what can be unpacked; then it is reported."""
     tried: list[str] = []
     monkeypatch.setattr(harness, "_missing_peers", [])
     monkeypatch.setattr(contestants, "_compiled", lambda *_: tried.append("gcc"))

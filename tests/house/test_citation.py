@@ -35,5 +35,5 @@ def test_it_names_this_version_and_its_license() -> None:
 
 
 def test_the_authors_are_an_entity() -> None:
-    """One, by name: no person is named who was not asked."""
+    """The only author is an entity, so no person is named without consent."""
     assert FIELDS["authors"].split("\n") == ["- name: The meteragent authors"]

@@ -123,7 +123,7 @@ def test_every_citation_of_a_section_resolves() -> None:
     ],
 )
 def test_a_citation_is_known_when_it_is_seen(text: str, numbers: list[str]) -> None:
-    """One number or several, over the end of a line; a decimal is no law."""
+    """One number or several, also across lines; a decimal is not the number of a law."""
     assert [one for match in _LAW.finditer(text) for one in re.findall(r"\d+", match[1])] == numbers
 
 

@@ -174,7 +174,7 @@ def test_an_extra_that_is_named_exists() -> None:
 def test_the_agent_runs_alone(
     built: dict[str, Built], install: Installer, tmp_path: Path, origin: str
 ) -> None:
-    """With the first alone there are no simulators; commands work, and `demo` names what to install."""
+    """With the first distribution alone the commands work, and `demo` names what to install."""
     programs = install(built["meteragent"].wheels[origin])
     missing = done(programs / "python", "-c", "import simulators", folder=tmp_path, code=1)
     assert "ModuleNotFoundError: No module named 'simulators'" in missing.stderr

@@ -50,7 +50,7 @@ def test_a_mutant_is_found_by_the_test_of_its_row(mutant: Mutant) -> None:
 
 
 def test_no_two_items_have_the_same_mutant_and_test() -> None:
-    """Each item has a mistake of its own, or at least a test of its own that finds it."""
+    """Each item has its own mistake, or at least its own test that finds one."""
     tried = [(mutant.file, mutant.old, mutant.new, mutant.test) for mutant in MUTANTS]
     assert len(set(tried)) == len(tried)
 

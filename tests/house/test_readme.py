@@ -42,7 +42,7 @@ NORMAL_95 = 1.96
 
 
 def test_every_block_is_known() -> None:
-    """There is no block and no command that the tests below do not run or compare."""
+    """The tests below run or compare every block and every command."""
     assert sum(page.count("\n```") for page in (README, CHOOSING, LIBRARY, COMMANDS)) == 2 * len(BLOCKS)
     assert {block.language for block in BLOCKS} == {"sh", "toml", "json", "python"}
     assert sorted(LINES) == sorted([*PREPARE, *(line for line in LINES if line.startswith(PROGRAM))])

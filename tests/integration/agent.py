@@ -69,7 +69,7 @@ class Agent(Service):
         assert process.poll() is None, self.log
 
     def assert_kept(self, fed: Fed, receiver: Receiver) -> None:
-        """Nothing is wrong with what was received, the ledger is equal to what was released, no log tells.
+        """The received messages are correct, the ledger equals the releases, and no log reveals values.
 
         The ledger counts the windows whose records were received, and the one per meter that is open.
         """

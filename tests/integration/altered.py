@@ -47,7 +47,7 @@ def acknowledges_on_receipt() -> None:
 
 
 def redraws_on_restart() -> None:
-    """Law 1 broken: the windows that were open begin anew with fresh noise."""
+    """Law 1 broken: windows that were open start over with fresh noise."""
     restore = Timeline.restore
     bits = SystemBits()
 

@@ -48,7 +48,7 @@ catch_up = "{LATENESS_MS}ms"'''
 
 
 class Judged(NamedTuple):
-    """What came of so many kills."""
+    """The outcome of a number of kills."""
 
     kills: int
     slots: int
@@ -70,7 +70,7 @@ class Judged(NamedTuple):
 
 
 class Guest(Agent):
-    """An agent of a broker that does not say who has subscribed."""
+    """An agent whose broker does not report subscriptions."""
 
     async def subscribed(self, broker: Server) -> None:
         """Wait until it hears."""
@@ -78,7 +78,7 @@ class Guest(Agent):
 
 
 async def hears(agent: Service, broker: Server) -> None:
-    """Send what is no reading until the agent has received one."""
+    """Send messages that are not readings until the agent has received one."""
     async with asyncio.timeout(LIMIT_S):
         while not (answer := ask(agent.store)) or not json.loads(answer)["counts"].get("received"):
             await feed(broker.url, [CANARY])
@@ -98,13 +98,13 @@ def guest(version: Version) -> Callable[..., Agent]:
 
 
 async def of_agent(server: Server, folder: Path, version: Version, kills: int) -> Judged:
-    """Kill the agent so many times, and judge all that was received."""
+    """Kill the agent a number of times, and judge all messages received."""
     make = guest(version)
     return judged(kills, await kill_agent(server, folder, [PLAN], kills, AGENT_BURST, *ALONE, make=make))
 
 
 async def of_agent_by_clock(server: Server, folder: Path, version: Version, kills: int) -> Judged:
-    """Kill the agent so many times at random moments, with readings of now; judge all that was received.
+    """Kill the agent a number of times at random moments, with current readings; judge all messages received.
 
     For brokers that send again after a time of their own only: under a burst, whose event time runs a
     hundred times as fast as the clock, that would be far later than any lateness.
@@ -165,7 +165,7 @@ def by_clock(kills: int, sent: Sequence[Sent], messages: Messages, last_ms: int)
 
 
 async def of_broker(server: Server, folder: Path, version: Version, kills: int) -> Judged:
-    """Kill the broker so many times, and judge all that was received."""
+    """Kill the broker a number of times, and judge all messages received."""
     make = guest(version)
     return judged(kills, await kill_brokers([server], folder, [PLAN], kills, BROKER_BURST, make=make))
 

@@ -11,6 +11,6 @@ from tests.support.broker import Broker
 
 @pytest.fixture
 def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
-    """A running broker of this test's own, which remembers nothing and tells who subscribes."""
+    """A running broker for this test alone, which remembers nothing and reports subscriptions."""
     with mosquitto(settings=LOGS_SUBSCRIPTIONS) as running:
         yield running

@@ -43,7 +43,7 @@ def invent(rng: random.Random, meters: int, readings: int) -> tuple[Fed, list[Pu
 
 
 class Outcome(NamedTuple):
-    """An agent that has been killed, what was fed, and what came of it."""
+    """An agent that was killed, the readings fed, and the outcome."""
 
     agent: Agent
     fed: Fed
@@ -63,7 +63,7 @@ async def kill_agent(
     seed: int | None = None,
     make: Callable[..., Agent] = Agent,
 ) -> Outcome:
-    """Kill the agent `kills` times, each time under a burst of so many readings from 6 meters.
+    """Kill the agent `kills` times, each time under a burst of readings from 6 meters.
 
     Every second life ends at a random moment since its start, the others at one since they
     released something. `then` is done before it is started again. The agent that is left finishes and

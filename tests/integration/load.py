@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
 
 
 class Load:
-    """So many meters, an agent with a clock of its own, and what is measured of it."""
+    """A number of meters, an agent with a separate clock, and measurements of it."""
 
     def __init__(self, broker: Broker, folder: Path, agent: Service, meters: int, period_s: float) -> None:
         self.phases: list[Phase] = []
@@ -105,7 +105,7 @@ class Load:
             yield self.reading(meter, self.now_ms if time_ms is None else time_ms)
 
     async def paced(self, seconds: float, factor: float) -> int:
-        """Every meter reports once a period, or so many times as often; returns how many came."""
+        """Every meter reports once a period, or a multiple as often; returns the number of readings sent."""
         begun_s, sent = time.monotonic(), 0
         while (gone_s := time.monotonic() - begun_s) < seconds:
             due = round(gone_s / self._period_s * factor * self._meters)
@@ -187,7 +187,7 @@ async def run(
 
 
 async def subscribed_to(broker: Broker, times: int) -> None:
-    """Wait until the agent has subscribed so many times."""
+    """Wait until the agent has subscribed this number of times."""
     log = broker.folder / "log"
     await until(lambda: log.read_text().count("meters/+/power") >= times)
 

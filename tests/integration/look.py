@@ -38,7 +38,7 @@ class Site(NamedTuple):
 
 @asynccontextmanager
 async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """A window of its own, with nothing remembered."""
+    """A separate browser window without history."""
     context = await browser.new_context(**options)
     try:
         yield await context.new_page()
@@ -77,7 +77,7 @@ class Look:
         return found
 
     async def changes(self, act: Callable[[], Awaitable[object]], place: str = "trace-plot") -> None:
-        """Do something, and wait until the plot is another one."""
+        """Perform an action, and wait until the plot changes."""
         before = await self.drawn(place)
         await act()
         await self.page.wait_for_function(

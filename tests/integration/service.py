@@ -205,7 +205,7 @@ SINK_CONNECTED = r"Sending CONNACK to meteragent-\w+-sink"
 
 
 async def subscribed(broker: Broker, times: int = 1) -> None:
-    """Wait until a service has subscribed so many times, since the broker was made."""
+    """Wait until a service has subscribed this number of times since the broker was made."""
     await until(lambda: told(broker, SUBSCRIBED) >= times)
 
 

@@ -148,7 +148,7 @@ def test_each_is_refused_by_its_named_counter(run: Run) -> None:
 
 
 def test_topics_that_name_no_meter_are_refused(run: Run) -> None:
-    """An empty or endless name is counted, as is a meter too many; other depths are not even received."""
+    """An empty or endless name is counted, as is a surplus meter; topics of other depths are not received."""
     for reason in ("refused_topic", "refused_meters"):
         assert run.totals[reason] == list(ELSEWHERE.values()).count(reason)
     counters = [name for name in run.totals if name in REFUSALS]

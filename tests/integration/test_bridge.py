@@ -26,7 +26,7 @@ def lines(name: str) -> dict[str, str]:
 
 
 def client(broker: Broker, user: str, certificates: Certificates | None = None) -> Client:
-    """A client with a name; over TLS if it is given who vouches for the broker."""
+    """A client with a name, over TLS if it is given the broker's certificate authority."""
     context = ssl.create_default_context(cafile=certificates.ca) if certificates else None
     return Client("127.0.0.1", broker.port, username=user, password=USERS[user], tls_context=context)
 

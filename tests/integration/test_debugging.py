@@ -80,7 +80,7 @@ def running(folder: Path) -> Iterator[Path]:
 
 
 def test_every_block_is_run_or_compared() -> None:
-    """There is no block that the tests below leave out."""
+    """The tests below cover every block."""
     assert PAGE.count("\n```") == 2 * len(BLOCKS)
     assert {language for language, _ in BLOCKS} == {"sh", "console", "ini"}
     assert TAP.startswith("meteragent tap ")

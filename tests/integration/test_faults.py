@@ -51,7 +51,7 @@ JUMP_MS = 60_000
 
 
 class Run(NamedTuple):
-    """An agent that went through a fault: what it said, what came, what was sent, what it counted."""
+    """An agent that went through a fault: its log, the messages received and sent, and its counters."""
 
     log: str
     came: Utility
@@ -96,7 +96,7 @@ def sending(line: Meters) -> Iterator[None]:
 
 
 def more(came: Utility, stream_name: str = "main", count: int = 2) -> Any:
-    """Whether so many more records have come than now."""
+    """Whether this number of further records has arrived."""
     wanted = len(came.records(stream_name)) + count
     return lambda: len(came.records(stream_name)) >= wanted
 

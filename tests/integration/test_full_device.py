@@ -49,7 +49,7 @@ except StoreError as error:
 
 
 def fill(folder: Path, free: int) -> None:
-    """Fill a file system but for so many blocks."""
+    """Fill a file system except for some blocks."""
     with (folder / "ballast").open("ab", buffering=0) as ballast:
         for size in (2**16, BLOCK_BYTES):
             with suppress(OSError):

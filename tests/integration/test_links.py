@@ -186,7 +186,7 @@ def test_whatever_a_network_does_nothing_is_lost(side: str, links: Scenarios) ->
 
 @SIDES
 def test_the_agent_recovers_by_itself(side: str, links: Scenarios) -> None:
-    """One process goes through all faults; it connects anew where it must and only there, and counts that."""
+    """One process survives all faults; it reconnects only where it must, and counts that."""
     run = links[side]
     assert run.one_life
     assert {fault for fault, connections in run.lost.items() if connections} == LOSE

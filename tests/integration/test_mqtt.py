@@ -207,7 +207,7 @@ async def test_over_tls_the_broker_must_be_vouched_for(
 async def test_over_tls_a_certificate_with_another_name_is_refused(
     mosquitto: MakeBroker, certificates: Certificates
 ) -> None:
-    """A certificate of our own authority is no good for a host that it does not name."""
+    """A certificate of our own authority is not valid for a host that it does not name."""
     stolen = replace(certificates, server=certificates.client, server_key=certificates.client_key)
     with mosquitto(certificates=stolen) as broker:
         async with connected(broker.url, credentials={"ca_file": certificates.ca}) as peer:

@@ -17,7 +17,7 @@ READINGS = 60
 
 
 async def test_more_meters_than_messages_on_the_way_do_not_block(broker: Broker, tmp_path: Path) -> None:
-    """Where mosquitto sends 20 unacknowledged messages at most, 30 standing readings are no deadlock.
+    """Although mosquitto sends at most 20 unacknowledged messages, 30 standing readings do not deadlock.
 
     The oldest are acknowledged early, and counted.
     """

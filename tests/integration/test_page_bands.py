@@ -81,7 +81,7 @@ async def test_the_cheapest_tariff_is_named_with_how_sure_it_is(site: Site) -> N
 
 
 async def test_without_tariffs_it_says_so(site: Site) -> None:
-    """Without a tariff there is no comparison, but a sentence on how to get one."""
+    """Without a tariff a sentence explains how to get a comparison."""
     tariffs, site.world.tariffs = site.world.tariffs, ()
     try:
         async with site.looking(**PLACE) as look:

@@ -84,7 +84,7 @@ def cut_back(folder: Path, rng: random.Random) -> None:
 
 
 async def _stopped(folder: Path, source: Broker, sink: Broker, stops: int) -> Stopped:
-    """SIGTERM at random moments of a burst; with a sink of its own, while that is away."""
+    """SIGTERM at random moments of a burst, also while a separate sink cannot be reached."""
     rng = random.Random(stops)
     fed, messages = invent(rng, 3, (stops + 1) * BURST // 3)
     seconds: list[float] = []

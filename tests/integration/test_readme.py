@@ -160,7 +160,7 @@ async def first_record(broker: Broker) -> dict[str, Any]:
 
 
 async def retained(broker: Broker, id_: str) -> dict[str, Any]:
-    """The descriptor that anyone finds who comes later, on both of its topics."""
+    """The descriptor as a later subscriber receives it, on both of its topics."""
     found = []
     for topic in ("private/m1/power/privacy", f"private/m1/power/privacy/{id_}"):
         async with asyncio.timeout(LIMIT_S), connect(broker.url) as client:

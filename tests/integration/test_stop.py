@@ -179,7 +179,7 @@ def test_a_stop_does_not_wait_for_ever(stops: Scenarios) -> None:
 
 
 def test_a_second_signal_ends_the_wait(stops: Scenarios) -> None:
-    """Who sends a signal once more, SIGTERM or SIGINT, is not made to wait; it is no crash either."""
+    """A second SIGTERM or SIGINT ends the agent at once, which does not count as a crash."""
     end = stops["impatient"]
     assert end.code == 0
     assert end.seconds < MARGIN_S

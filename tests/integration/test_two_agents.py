@@ -42,7 +42,7 @@ def times(came: Utility) -> Counter[int]:
 
 
 async def more(came: Utility, number: int) -> None:
-    """Wait for so many more slots."""
+    """Wait for a number of further slots."""
     wanted = len(times(came)) + number
     await until(lambda: len(times(came)) >= wanted)
 

@@ -57,7 +57,7 @@ HOMES = ("busy", "flat", "silent", "vanished")
 
 
 class Run(NamedTuple):
-    """What is known after the run: what came, what was sent, and when what happened."""
+    """The results of the run: messages received and sent, and the times of events."""
 
     came: Utility
     sent: list[Sent]

@@ -60,7 +60,7 @@ def test_a_broker_that_stays_away_is_logged_once_a_minute(
 
 
 def test_a_new_reason_is_logged_at_once_with_its_hint(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that is up again and refuses the login is another failure; but reasons are bounded."""
+    """A broker that is back and refuses the login is a new failure; but the number of reasons is bounded."""
     log = ConnectionLog("source h:1", "set source.username")
     log.failed(DOWN, 0.0, 1.0)
     log.failed(LoginRefused("refused"), 0.0, 1.0)

@@ -62,7 +62,7 @@ async def test_a_version_that_is_stated_is_kept(version: Version, level: int) ->
 
 
 async def test_a_version_that_has_worked_is_not_doubted_for_a_shut_door() -> None:
-    """A broker that restarts drops connections, too: that is no reason to fall back to 3.1.1."""
+    """A broker that restarts also drops connections, which is not a reason to fall back to 3.1.1."""
     async with FakeBroker(accept_and_close, drop, accept) as broker, connected(broker.url) as peer:
         await peer.warned()
         await peer.warned()
@@ -115,7 +115,7 @@ async def test_the_connection_is_asked_for_as_designed() -> None:
 
 
 async def test_a_broker_that_never_answers_is_given_up() -> None:
-    """No CONNACK within the time limit: the connection is closed and made anew."""
+    """Without a CONNACK within the time limit the connection is closed and made again."""
 
     async def silent(wire: Wire) -> None:
         await wire.hello()
@@ -224,7 +224,7 @@ def test_an_endpoint_is_read_from_its_url() -> None:
     ],
 )
 def test_an_endpoint_that_cannot_be_is_refused_in_words(url: str, options: dict[str, str], why: str) -> None:
-    """ValueError says what is wrong, and never repeats what may be a password."""
+    """The ValueError says what is wrong, and never repeats a possible password."""
     with pytest.raises(ValueError, match=why) as caught:
         Endpoint.parse(url, **options)  # type: ignore[arg-type]
     assert "hunter2" not in str(caught.value)

@@ -144,7 +144,7 @@ def test_a_query_has_its_universal_mechanism(name: str, kind: Any, level: str) -
 
 
 def test_a_query_without_one_hears_why() -> None:
-    """Answers between quanta, a broken chain, or answers that are no numbers' distance apart are named."""
+    """Answers between quanta, a broken chain, or answers whose distance is not that of numbers are named."""
     with pytest.raises(NotUniform, match=r"all of 0 \.\. k quanta"):
         universal_mechanism(average(absent(2, 2, "l1")), 1)
     with pytest.raises(NotUniform, match="answers 0 and 1 have no tight 2-expansive chain"):

@@ -148,7 +148,7 @@ def test_who_knows_a_neighbourhood_conditions_on_it(
 
 
 def test_distance_of_conclusions() -> None:
-    """The largest ratio, either way; infinite if only one thinks a point possible; 0/0 is no difference."""
+    """The largest ratio in either direction; infinite if only one has a point; 0/0 counts as 1."""
     one = {"a": exp(0) / 4, "b": exp(0) * 3 / 4, "c": exp(0) - 1}
     other = {"a": exp(0) / 2, "b": exp(0) / 2, "c": exp(0) - 1}
     assert odds_apart(one, other) == odds_apart(other, one) == 2
@@ -157,7 +157,7 @@ def test_distance_of_conclusions() -> None:
 
 
 def test_there_is_no_conclusion_from_the_impossible() -> None:
-    """An output that one of the two can never see is no evidence for them."""
+    """An output that one of the two can never see is not evidence for that one."""
     channel = Channel("ab", "yz", [[1, 0], [HALF, HALF]])
     with pytest.raises(ValueError, match="cannot occur"):
         Hiding(lambda x: "a").conclusions(channel, {"a": 1, "b": 1}, "z")
@@ -240,7 +240,7 @@ VALUES, POINTS = (0, 1, 3), databases((0, 1, 3), 2)
 @VERY_FEW
 @given(channels(inputs=9, outputs=2, least=1, rational=True))
 def test_what_one_row_adds_characterises_differential_privacy(channel: Channel) -> None:
-    """Theorem 2: who knows all rows but one learns at most epsilon about it, and only then is it private."""
+    """Theorem 2: knowing all rows but one, an adversary learns at most epsilon of it iff it is private."""
     agrees(whole_rows(VALUES, 2), on_databases(channel, POINTS), hamming)
 
 

@@ -116,7 +116,7 @@ def test_different_quanta_are_never_below_the_truth(pairs: dict[Pair, int], epsi
     ("epsilon", "text"), [(0.25, "exact"), ("1/4", "a Fraction"), (Decimal(1), "a Fraction")]
 )
 def test_charges_are_fractions(epsilon: Any, text: str) -> None:
-    """A text beside the Fraction of the same number would be counted once; floats are no epsilons."""
+    """A text beside the Fraction of the same number would be counted once; a float is not an epsilon."""
     with pytest.raises(TypeError, match=rf"epsilon must be {text}.*write Fraction\('"):
         Composed.at_radius({epsilon: 3}, 220)
 

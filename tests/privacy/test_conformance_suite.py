@@ -100,7 +100,7 @@ class Lossy(Control):
     ],
 )
 def test_a_loss_is_one(how: Any, found: str) -> None:
-    """A loss that is not 0 at 0, not exact, falling, or of what is no distance is named."""
+    """A loss that is not 0 at 0, not exact, falling, or defined for negative distances is named."""
     check = check_loss(Lossy(2, HALF, honest, how=how))
     assert not check.passed
     assert found in check.finding
@@ -240,7 +240,7 @@ class Voids(Bent):
 
 
 class NoNumber(Bent):
-    """Its mass is no number somewhere."""
+    """Its mass is somewhere not a number."""
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
         """Not at 2."""

@@ -156,7 +156,7 @@ def test_at_whole_quanta_it_is_the_lattice_s_mechanism() -> None:
     ("step", "error"), [(0, ValueError), (2, ValueError), ("2/3", ValueError), (0.5, TypeError)]
 )
 def test_a_quantum_is_whole_steps(step: Any, error: type[Exception]) -> None:
-    """A step that is not exact, or of which a quantum is no whole number up to 2^62, is refused."""
+    """A step that is not exact, or does not divide the quantum into 1 to 2^62 steps, is refused."""
     with pytest.raises(error):
         DitheredLaplace(1, 1, 1, step)
     with pytest.raises(ValueError, match="2\\^62"):

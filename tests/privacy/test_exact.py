@@ -34,7 +34,7 @@ def test_a_number_of_an_array_is_refused_with_what_to_write(value: object, text:
 
 @pytest.mark.parametrize("value", ["", "one", "1/0", "nan", "inf", Decimal("inf"), Decimal("nan")])
 def test_what_writes_no_finite_number_is_refused(value: object) -> None:
-    """A string or a Decimal that is no finite number is a ValueError that shows what one looks like."""
+    """A string or Decimal that is not a finite number is a ValueError that shows an example."""
     with pytest.raises(ValueError, match=r"epsilon must be a finite number such as '1/220'"):
         rational("epsilon", value)
 

@@ -60,7 +60,7 @@ def test_the_expected_error_of_a_query() -> None:
 
 
 def test_an_infinitely_far_output_counts_only_if_it_leaves() -> None:
-    """With no probability it adds nothing, otherwise there is no expected error."""
+    """An infinitely distant output adds nothing if it is impossible; otherwise no expected error exists."""
 
     def classes(x: int, y: int) -> Fraction | float:
         return Fraction(0) if x == y else math.inf
@@ -212,7 +212,7 @@ def test_a_loss_that_jumps_has_a_floor_too() -> None:
 @pytest.mark.parametrize("n", [1, 3, 30])
 @pytest.mark.parametrize("tau", ["1/100", "1", "20"])
 def test_the_l_inf_law_keeps_the_bound_of_one_line(n: int, tau: str) -> None:
-    """On the mean at most epsilon tau readings are within tau, and nearly so many for tau << 1/epsilon.
+    """On average at most epsilon tau readings are within tau, and nearly that number for tau << 1/epsilon.
 
     By THEORY 1.2: P(|z| > x) = Q(n+1, x) - x/n Q(n, x).
     """

@@ -47,7 +47,7 @@ VALUES = st.lists(st.integers(-20, 20).map(lambda tenths: Fraction(tenths, 10)),
 def test_rounding_costs_at_most_the_next_quantum(
     first: list[Fraction], second: list[Fraction], functionals: Means | Projection
 ) -> None:
-    """For any two curves, whose functionals are no whole quanta, the loss at their distance holds."""
+    """For any two curves, whose functionals are not whole quanta, the loss at their distance holds."""
     mechanism = Functional(NOISE, functionals)
     f, g = steps([0, 2, 3, 6], first), polyline([0, 5, 6], second)
     ratio = (mechanism.log_mass(OUTPUTS, f) - mechanism.log_mass(OUTPUTS, g)).max()
@@ -80,7 +80,7 @@ def test_a_release_is_the_mechanism_s_of_the_rounded_functionals() -> None:
 
 @pytest.mark.parametrize("curve", [steps([0, 7], [1]), (1, 2, 3)])
 def test_what_is_no_curve_of_the_space_is_refused(curve: Any) -> None:
-    """A curve of another duration gets no noise, nor does what is no curve."""
+    """A curve of a different duration, or a value that is not a curve, is refused."""
     mechanism = Functional(NOISE, FUNCTIONALS[0])
     with pytest.raises(ValueError, match=r"a curve on \[0, 6\] s"):
         mechanism.release([curve])

@@ -58,7 +58,7 @@ def pair(s: int, shift: int, steps: int, t: Fraction) -> list[tuple[Fraction, Fr
 
 
 def splits(moved: int, slots: int) -> Iterator[tuple[int, ...]]:
-    """All ways to add and remove `moved` steps in all in so many slots."""
+    """All ways to add and remove `moved` steps in all, over a number of slots."""
     for sizes in product(range(-moved, moved + 1), repeat=slots):
         if sum(map(abs, sizes)) == moved:
             yield sizes

@@ -170,7 +170,7 @@ def test_a_stream_ends_with_its_page() -> None:
 
 
 def test_rows_pages_and_keys_are_apart() -> None:
-    """Another tag, page or key is another stream."""
+    """A different tag, page or key gives a different stream."""
     bits = [rows.stream(row, page) for rows, row, page in places()]
     assert len({stream.integer(128) for stream in bits}) == len(bits) == 8
 
@@ -247,7 +247,7 @@ class Bound(LInfLaplace):
 
 
 class TestKeyed(Conformance):
-    """Windows of three slots: who has not the key sees the exact law."""
+    """Windows of three slots: without the key, the exact law appears."""
 
     def made(self) -> "partial[Any]":
         """On a lattice of halves."""

@@ -78,7 +78,7 @@ def test_a_float_distance_is_an_irrational_one() -> None:
 
 
 def test_a_point_s_float_is_the_number_that_it_holds() -> None:
-    """A float in a point counts as the rational that it is; what is no number raises."""
+    """A float in a point counts as the rational that it holds; a value that is not a number raises."""
     assert absolute(0.1, 0) == Fraction(0.1) != Fraction("0.1")
     for number in (math.nan, math.inf):
         with pytest.raises((ValueError, OverflowError)):
@@ -136,7 +136,7 @@ def test_the_symmetric_difference_is_a_metric(points: list[frozenset[int]]) -> N
     share=st.fractions(0, 2, max_denominator=12),
 )
 def test_null_must_be_half_the_width_away(numbers: list[int], share: Fraction) -> None:
-    """With None the axioms hold if and only if it is no short cut: from half of the width on."""
+    """With None the axioms hold if and only if it is not a short cut, which is from half of the width on."""
     width = max(numbers) - min(numbers)
     metric = Nullable(absolute, share * width)
     assert is_metric([*numbers, None], metric) == (share >= Fraction(1, 2))

@@ -210,7 +210,7 @@ def drawn(scale: Fraction) -> Floats:
 
 
 def p_values(scale: Fraction) -> list[tuple[float, float]]:
-    """How likely so few, and so many, errors within the half widths are; of month, day and slot."""
+    """The probabilities of at most, and at least, this number of errors within half widths, by length."""
     tree = model()
     errors = solution(tree)[0] @ drawn(scale)
     results = []

@@ -128,7 +128,7 @@ def test_any_multipliers_bound_every_private_channel_from_below(seed: int) -> No
 
 
 def test_what_may_be_told_apart_is_told_apart() -> None:
-    """An infinite distance is no constraint: nothing is lost between two classes, all of it within one."""
+    """An infinite distance is not a constraint: nothing is lost between classes, everything within one."""
     level = np.array([[0, 0, math.inf], [0, 0, math.inf], [math.inf, math.inf, 0]])
     user = User(np.array([0.2, 0.5, 0.3]), 1 - np.eye(3))
     assert best_mechanism(user, level).value == pytest.approx(0.2, abs=EXACT)

@@ -73,7 +73,7 @@ def test_the_sampler_gives_as_many_points_as_asked() -> None:
 
 
 def test_noise_that_would_leave_int64_is_refused() -> None:
-    """Below a = 10/2^45 there is no sampler: a ValueError of the mechanism, when it is made."""
+    """Below a = 10/2^45 no sampler exists: making the mechanism is a ValueError."""
     with pytest.raises(ValueError, match="take a coarser quantum"):
         PlanarLaplace(1, Fraction(1, 1 << 42))
     PlanarLaplace(1, Fraction(1, 1 << 41))

@@ -38,7 +38,7 @@ def test_each_row_is_that_of_the_plain_loop(law: tuple[int, Fraction], numbers: 
 
 
 def test_many_rows_are_those_of_the_plain_loop() -> None:
-    """So many that all happens by itself: proposals refused, comparisons open, tails, slots drawn anew."""
+    """Enough rows for every case to occur: refused proposals, open comparisons, tails, redrawn slots."""
     for n, a in [(1, Fraction(1, 2**31)), (2, Fraction(7, 10)), (3, Fraction(1, 220))]:
         rows = keyed(*range(1200))
         assert drawn(n, a, rows) == [plain_row(n, a, rows, row) for row in range(rows.count)]
@@ -176,7 +176,7 @@ def test_no_address_is_read_twice(law: tuple[int, Fraction], numbers: list[int])
 
 
 def test_no_address_is_read_twice_by_many() -> None:
-    """Nor where all that is rare happens: proposals refused, open comparisons, slots drawn anew."""
+    """Nor in the rare cases: refused proposals, open comparisons, redrawn slots."""
     used = set()
     for n, a in [(1, Fraction(1, 2**31)), (2, Fraction(7, 10)), (3, Fraction(1, 220))]:
         watched = Watched(keyed(*range(3000)))
@@ -249,7 +249,7 @@ def test_what_a_page_does_not_hold_is_an_error(rows: RowBits) -> None:
 
 
 def test_fresh_rows_hand_out_each_bit_once() -> None:
-    """Whatever the address, a word is the next of the bits: read twice, it is another."""
+    """Whatever the address, a word is the next of the bits, so a second read gives a different word."""
     bits, same = SeededBits(3), SeededBits(3)
     rows, both = FreshRows(2, bits), np.arange(2)
     assert rows.words(both, SLOTS, 3, np.uint32).tolist() == same.array(6, np.uint32).reshape(2, 3).tolist()
@@ -283,7 +283,7 @@ def test_what_are_no_windows_of_the_rows_is_refused() -> None:
 
 
 def test_parameters_are_those_of_windows() -> None:
-    """Parameters that windows do not take are refused, also where there are no rows."""
+    """Invalid parameters are refused, even if there are no rows."""
     for a, error in ((0.5, TypeError), (Fraction(0), ValueError), (Fraction(1, 2**45), ValueError)):
         for rows in (keyed(), keyed(1)):
             with pytest.raises(error):

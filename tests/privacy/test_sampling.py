@@ -86,7 +86,7 @@ def test_an_array_beyond_int64_is_refused() -> None:
 
 
 def test_an_array_redraws_what_does_not_come_out_even() -> None:
-    """Of 2^32 words 3 have one too many, the word 0; it is drawn anew until it is another."""
+    """For m = 3 one word of 2^32 is surplus, the word 0; it is redrawn until a different word comes."""
     third = 1431655765
     words = [0, 1, third, third + 1, 2 * third, 2 * third + 1, 3 * third]
     tape = Tape(words, [0], [2 * third + 1])
@@ -95,7 +95,7 @@ def test_an_array_redraws_what_does_not_come_out_even() -> None:
 
 
 def test_an_array_of_a_great_range_redraws_what_is_out_of_it() -> None:
-    """Above 2^32, a value of the mask that is not below m is drawn anew, never folded back into the range."""
+    """Above 2^32, a masked value that is not below m is redrawn, never folded back into the range."""
     m = (1 << 40) + 1
     tape = Tape([m, 5 + (1 << 41), (1 << 41) - 1, m - 1], [m + 1, 6], [7])
     assert below_array(m, 4, tape).tolist() == [7, 5, 6, m - 1]
@@ -113,7 +113,7 @@ def test_a_uniform_is_centred() -> None:
 
 
 def test_a_negative_radius_is_refused() -> None:
-    """There is no cube of negative noise bound."""
+    """A negative noise bound is refused."""
     with pytest.raises(ValueError, match="must not be empty"):
         uniform(-1, SeededBits(0))
 

@@ -53,7 +53,7 @@ def test_a_coin_of_e_to_the_minus_x(x: Fraction, u: int) -> None:
 
 
 def test_a_coin_of_more_than_one_is_refused() -> None:
-    """e^-x is no probability for x < 0."""
+    """For x < 0, e^-x is not a probability."""
     with pytest.raises(ValueError, match="is a probability for x >= 0"):
         bernoulli_exp(-1, 2, SeededBits(0))
 
@@ -73,13 +73,13 @@ def test_a_choice_is_where_its_uniform_lies() -> None:
 
 
 def test_a_choice_of_one_is_no_choice() -> None:
-    """With one index there is nothing to choose; no draws are no indices."""
+    """One index leaves nothing to choose; zero draws give no indices."""
     assert choice(lambda _: [], 3, SeededBits(0)).tolist() == [0, 0, 0]
     assert choice(lambda k: [share(p, k) for p in THIRDS], 0, SeededBits(0)).size == 0
 
 
 def test_bounds_may_overlap() -> None:
-    """Indices of probability zero and bounds that cross by a few units are no trouble."""
+    """Indices of probability zero, and bounds that cross by a few units, are handled."""
 
     def cumulative(k: int) -> list[Bounds]:
         lo, hi = share(Fraction(1, 3), k)

@@ -106,7 +106,7 @@ def test_a_tail_has_the_area_of_its_steps(n: int, a: Fraction) -> None:
 
 
 def test_a_tail_is_a_side_a_block_and_a_place() -> None:
-    """The side, ones that count blocks beyond the first, the place; what is not kept is no proposal."""
+    """The side, ones that count blocks beyond the first, and the place; a rejected proposal is dropped."""
     table = table_of(6, Fraction(1, 10))
     mode, reach, certain, never = table.envelope.mode, table.reach, 0, (1 << 32) - 1
     assert table.tail(Tape(1, 0, 5, certain)) == mode + reach + 5
@@ -251,7 +251,7 @@ def test_a_word_that_does_not_come_out_even_is_drawn_anew() -> None:
 
 
 def test_rows_of_no_range_are_refused() -> None:
-    """There is no cube of negative noise bound, and none that leaves int64."""
+    """A noise bound that is negative or leaves int64 is refused."""
     for cube in (-1, 1 << 62):
         with pytest.raises(ValueError, match="noise bound must lie in"):
             uniform_rows(np.array([0, cube]), 3, SeededBits(0))

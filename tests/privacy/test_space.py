@@ -119,7 +119,7 @@ def test_the_metric_of_a_space_is_a_metric(space: Space) -> None:
 
 
 def test_categories_are_all_equally_different() -> None:
-    """Any two values are at distance 1; what is no value is no point."""
+    """Any two values are at distance 1; anything else is not a point."""
     space = Categories(["a", "b", "c"])
     assert space.metric("a", "b") == space.metric("c", "a") == space.diameter == 1
     assert "d" not in space
@@ -130,7 +130,7 @@ def test_categories_are_all_equally_different() -> None:
 
 @pytest.mark.parametrize("points", [[], ["a", "b", "a"]])
 def test_a_finite_space_has_points_each_once(points: list[str]) -> None:
-    """No points, or one twice, is no space."""
+    """A space needs points, and each only once."""
     for make in (Categories, lambda values: Finite(values, absolute)):
         with pytest.raises(ValueError, match="each point only once"):
             make(points)
@@ -251,7 +251,7 @@ def test_a_quantum_is_exact() -> None:
 
 
 def test_rows_are_counted_in_whole_numbers() -> None:
-    """A number of rows that is no int is refused."""
+    """A number of rows that is not an int is refused."""
     with pytest.raises(TypeError, match="n must be an int, not float"):
         Databases(Categories("ab"), 3.0)  # type: ignore[arg-type]
 

@@ -89,7 +89,7 @@ def test_the_norms_of_curves_are_metrics(points: list[Curve]) -> None:
 
 
 def test_a_point_is_a_curve_of_the_duration() -> None:
-    """Curves of another duration, and what is no curve, are not in the space and have no distance."""
+    """Curves of a different duration, and values that are not curves, are outside the space."""
     space = Curves(6)
     assert steps([0, 6], [1]) in space
     assert steps([0, 7], [1]) not in space

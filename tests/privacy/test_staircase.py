@@ -27,7 +27,7 @@ def staircase(level: float) -> NDArray[np.float64]:
 
 
 def log_odds(law: NDArray[np.float64], moved: int) -> float:
-    """The largest log of the odds between the law and itself, moved by so many quanta."""
+    """The largest log of the odds between the law and the law moved by some quanta."""
     return float(np.abs(np.log(law[moved:] / law[:-moved])).max())
 
 

@@ -89,7 +89,7 @@ def test_the_cost_of_a_surplus_is_the_enumerated_one(a: Fraction, extra: int, n:
 
 
 def test_a_surplus_is_not_negative() -> None:
-    """A window left early is no surplus; a float step is refused."""
+    """A window that ends early has no surplus; a float step is refused."""
     with pytest.raises(ValueError, match="beyond the window's end"):
         overdraw_loss(1, -1)
     with pytest.raises(TypeError, match="a must be exact"):

@@ -50,7 +50,7 @@ def test_an_algebra_that_tells_outputs_apart_suffices(channel: Channel, odds: Nu
 @FEW
 @given(channels(inputs=2, outputs=4), ODDS)
 def test_an_algebra_of_a_partition_is_the_channel_to_its_parts(channel: Channel, odds: Number) -> None:
-    """A coarser algebra has the delta of who sees only in which part an output lies."""
+    """A coarser algebra has the delta of an observer who sees only in which part an output lies."""
     parts = Channel(range(4), "lr", [[1, 0], [0, 1], [1, 0], [0, 1]])
     on_parts = channel.delta_on(algebra([{0, 2}], channel.outputs), 0, 1, odds)
     assert on_parts == channel.then(parts).hockey_stick(0, 1, odds)

@@ -47,7 +47,7 @@ def rounding_within(m: int, x: Fraction) -> float:
 
 
 def enumerated_coverage(sums: Floats, slots: int, h: float) -> float:
-    """P(|s + u| <= h), s with the masses `sums` around 0, u the rounding of so many slots."""
+    """P(|s + u| <= h), s with the masses `sums` around 0, u the rounding of some slots."""
     middle, exact = sums.size // 2, Fraction(h)
     near = range(max(0, middle - math.ceil(h) - slots), min(sums.size, middle + math.ceil(h) + slots + 1))
     return sum(
@@ -246,7 +246,7 @@ share is at least 1.4 % from 95 %, 1.8 margins (Laplace's; 2.1 % for normal tota
 
 
 def errors(a: Fraction, windows: int, n: int, seed: int) -> Floats:
-    """The errors of TOTALS totals of so many whole windows, against what was there before rounding."""
+    """The errors of TOTALS totals of whole windows, relative to the values before rounding."""
     bits, count = SeededBits(seed), TOTALS * windows
     before = np.random.default_rng(seed).uniform(0, 50, (count, n))
     if n == 1:

@@ -62,7 +62,7 @@ def loads(m: int) -> list[tuple[float, ...]]:
 @pytest.mark.parametrize("m", [2, 3, 5, 10])
 @pytest.mark.parametrize("coverage", [0.8, 0.95, 0.99])
 def test_a_sum_is_covered_at_every_load(a: float, m: int, coverage: float) -> None:
-    """Of 2 to 10 numbers the half width covers what it says at each load, and is no quantum too wide."""
+    """For 2 to 10 numbers the half width covers at each load, and is less than a quantum too wide."""
     h = half_width_of_total([Part(noise(a), 1, m, rounding=DITHERED)], coverage)
     assert min(covered(a, f, h) for f in loads(m)) >= coverage - 2e-4
     assert min(covered(a, f, h - 1.5) for f in loads(m)) < coverage

@@ -38,7 +38,7 @@ def test_a_secret_that_everybody_can_read_is_named(
 
 
 def test_the_page_s_token_is_a_secret_too(tmp_path: Path) -> None:
-    """Of the page it is the token; of several streams the line says which; a missing file is no secret."""
+    """The page has a token; with several streams the line says which; a missing file is not listed."""
     path = tmp_path / "token"
     path.write_text("hush")
     path.chmod(0o644)

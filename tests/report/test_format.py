@@ -68,7 +68,7 @@ def test_a_tie_goes_to_the_whole_quanta_inside(number: float, unit: str, text: s
 
 
 def test_energies_are_in_one_unit() -> None:
-    """Small and large, in Wh: what is moved and what is hidden can be compared at sight."""
+    """Small and large, in Wh, so that moved and hidden energies can be compared at a glance."""
     assert [written.energy(wh) for wh in (38, Fraction(220, 2), 42_000)] == ["38 Wh", "110 Wh", "42,000 Wh"]
 
 

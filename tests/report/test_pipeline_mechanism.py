@@ -115,7 +115,7 @@ def test_without_noise_what_leaves_is_the_rounded_mean(name: str, rounding: Roun
 
 
 def test_halves_are_tried_where_time_can_be_halved() -> None:
-    """Windows are counted in half or quarter quanta; in whole ones where that is no whole accumulator."""
+    """Windows are counted in half or quarter quanta, or in whole ones if that is not a whole accumulator."""
     assert PipelineMechanism(replace(settled(), **HALF_UP)).step == Fraction(1, 2)
     assert PipelineMechanism(settled()).step == Fraction(1, 4)
     odd = replace(settled(window="length = '5ms'", privacy="radius = 1"), quantum_u=1)

@@ -57,7 +57,7 @@ def page(path: Path) -> str:
 
 @pytest.mark.parametrize("window", [QUARTERS, MEAN_DAY])
 def test_the_page_of_an_archive_is_about_an_archive(place: Place, window: str) -> None:
-    """It says that the noise comes from a key, who can take it off, and nothing of the agent's."""
+    """It says that the noise comes from a key and who can remove it, and nothing about the agent's noise."""
     told = page(configured(place, window=window))
     for part in (
         "The noise is derived from a key (AES-256)",

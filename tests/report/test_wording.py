@@ -102,7 +102,7 @@ def test_the_page_s_headings_are_those_of_the_statement() -> None:
 
 
 def test_a_summary_is_about_one_home() -> None:
-    """What is hidden and how far a number, a day and a month are off; a day that is no number has none."""
+    """The hidden energy, and the errors of a number, a day and a month; some streams have no day."""
     promised = guarantee.of(config.parse(written()).stream[0], ())
     assert wording.summary(promised) == (
         "hides 110 Wh within any slot of 30 min; one home's error (one standard deviation): one number 311 W"

@@ -251,7 +251,7 @@ def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def stands_at_the_oldest(patch: pytest.MonkeyPatch) -> None:
-    """Of what waited in the broker, without times of its own, the reading from before the outage counts."""
+    """Of readings without times that waited in the broker, the one from before the outage counts."""
     take = Intake.take
 
     def first_of_all(

@@ -92,7 +92,7 @@ def test_a_library_has_its_certificate() -> None:
 
 
 def test_windows_released_again_cost_again() -> None:
-    """Releases of one window have the certificate of so many times epsilon."""
+    """Several releases of one window have the certificate of that multiple of epsilon."""
     thrice = library.programmes(12, 8, 0, times=3)
     assert bound.success(LInfLaplace("1/60", 1, 8), thrice) == pytest.approx(
         bound.success(LInfLaplace("1/20", 1, 8), PROGRAMMES), abs=1e-6

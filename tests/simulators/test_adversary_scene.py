@@ -38,7 +38,7 @@ def test_points_are_windows_of_slots() -> None:
     ],
 )
 def test_what_is_no_scene_is_refused(points: ArrayLike, labels: list[int], error: type, text: str) -> None:
-    """Points that are no windows of whole quanta, and labels that leave a class out, are named."""
+    """Points that are not windows of whole quanta, and labels that skip a class, are named."""
     with pytest.raises(error, match=text):
         Scene("?", points, labels, W)
 

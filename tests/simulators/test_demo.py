@@ -174,7 +174,7 @@ def test_outcome_missing(street: Street, tmp_path: Path) -> None:
 
 
 def test_text(outcome: Outcome, promised: Guarantee) -> None:
-    """The screen says what is hidden, how far numbers are off, and what is not hidden, as `check` does."""
+    """The screen states what is hidden, the errors of numbers, and what is not hidden, as `check` does."""
     shown = text(outcome, promised, 20)
     for event in facts.of(promised)["hidden"]:
         right = [str(number) for number in event["right_of_100"].values()]
@@ -193,7 +193,7 @@ def test_text_for_newcomers(outcome: Outcome, promised: Guarantee) -> None:
 
 
 def test_picture(outcome: Outcome, tmp_path: Path) -> None:
-    """The picture is a PNG of 1200 by 1080 points, and another one when what was received is another."""
+    """The picture is a PNG of 1200 by 1080 pixels, and changes with the messages received."""
     draw(outcome, tmp_path / "one.png")
     draw(Outcome(outcome.street, outcome.homes[::-1], outcome.terms), tmp_path / "other.png")
     one, other = (tmp_path / "one.png").read_bytes(), (tmp_path / "other.png").read_bytes()

@@ -68,7 +68,7 @@ def test_bits_do_not_depend_on_the_process() -> None:
 
 
 def test_every_part_of_the_key_counts() -> None:
-    """Another seed, home or day is another load; seed 0 is a seed."""
+    """A different seed, home or day gives a different load; seed 0 is a seed."""
     keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 7), (1 << 40, 0, 0)]
     loads = {Fleet(seed, [home]).day(day, 900).watts.tobytes() for seed, home, day in keys}
     assert len(loads) == len(keys)

@@ -95,7 +95,7 @@ def test_arguments_are_refused(wrong: list[str], tmp_path: Path, capsys: pytest.
 
 
 def test_a_seed_is_asked_for(tmp_path: Path) -> None:
-    """There is no hidden seed."""
+    """The output depends on no hidden seed."""
     with pytest.raises(SystemExit, match="2"):
         main(["generate", "--out", str(tmp_path)])
 

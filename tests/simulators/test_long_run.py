@@ -40,7 +40,7 @@ def test_a_log_is_continued(tmp_path: Path) -> None:
 
 
 def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
-    """What a kill left of a line is no part: wherever it was cut, the parts before it stand."""
+    """The rest of a line after a kill is not a part; wherever the line was cut, the parts before it count."""
     path = tmp_path / "log"
     with LongRun(path, "test", FOLDERS) as log:
         log.append({"number": 0})

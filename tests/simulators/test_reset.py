@@ -27,7 +27,7 @@ def test_energy_is_kept_but_where_it_was_struck() -> None:
 
 
 def test_every_fault_is_in_the_ground_truth() -> None:
-    """A reset shows what was used since the reading before it, a rollover what is past the modulus."""
+    """A reset shows the use since the previous reading, a rollover the amount past the modulus."""
     shown, rows = Resets(reset=0.05, rollover_wh=1e5).strike(0, 7, SENT_MS, register())
     at = {int(ms): place for place, ms in enumerate(SENT_MS)}
     resets = [at[row.sent_ms] for row in rows if row.fault == "reset"]

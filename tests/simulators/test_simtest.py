@@ -79,7 +79,7 @@ def _has_prices(plan: Schedule) -> bool:
 
 @pytest.mark.parametrize("seed", [100_473, 105_636, 300_033, 300_900, 301_193, 301_784])
 def test_the_judge_errs_on_nobody(seed: int) -> None:
-    """What looks wrong and is right is no mistake.
+    """Behaviour that looks wrong but is right is not reported.
 
     An end between commit and acknowledgement; a crash just after a copy was taken in; a descriptor that is
     said on a connection while its row waits for a clock; a stop that a second signal cuts short; a copy whose
@@ -254,7 +254,7 @@ than what arrived after it."""
 
 
 def test_what_came_without_a_clock_is_not_the_newest(where: Path) -> None:
-    """A reading without its own time that arrives while there is no clock keeps its place in the order."""
+    """A reading without a time that arrives while there is no clock keeps its place in the order."""
     assert runs.run(read(WITHOUT_A_CLOCK), where)["clock"] == 1
 
 

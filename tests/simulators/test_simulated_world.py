@@ -228,7 +228,7 @@ def test_the_first_window() -> None:
 
 @pytest.mark.parametrize("wrong", [["--homes", "0"], ["--days", "x"], ["--seed", "a"]])
 def test_arguments_are_refused(wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What makes no sense is refused with the name of the option; there is no hidden seed."""
+    """Impossible options are refused by name; the output depends on no hidden seed."""
     with pytest.raises(SystemExit, match="2"):
         main([*SMALL, str(tmp_path), "--seed", "0", *wrong])
     assert wrong[0] in capsys.readouterr().err

@@ -212,7 +212,7 @@ def test_written_once(tmp_path: Path) -> None:
     ],
 )
 def test_no_trace(tmp_path: Path, text: str, why: str) -> None:
-    """A file that is no trace is refused with what is wrong."""
+    """A file that is not a trace is refused with the reason."""
     with pytest.raises(TraceError, match=why):
         load(csv_file(tmp_path, text))
 

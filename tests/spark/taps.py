@@ -129,7 +129,7 @@ def anew(work: Work) -> Work:
 
 @contextmanager
 def control() -> Iterator[None]:
-    """While it lasts, streams of a place called ``control`` draw anew, whatever left before."""
+    """Meanwhile streams of a place called ``control`` draw new noise, whatever left before."""
     keyed = worker.settle
 
     def settled(policy: Policy, fingerprint: KeyFingerprint) -> Work:

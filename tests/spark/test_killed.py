@@ -97,7 +97,7 @@ def test_killed_tree(spark: SparkSession, killed: Path) -> None:
 
 
 def test_killed_tree_control(spark: SparkSession, killed: Path) -> None:
-    """With noise that is drawn anew windows leave with two: the test above would see it."""
+    """With new noise after a kill, windows leave with two noises, which the test above would detect."""
     seen = gone_on(spark, Place.of(killed / "control"))
     assert seen.again > 0
     assert seen.differing > 0

@@ -41,7 +41,7 @@ def test_configuration() -> None:
 
 
 def test_readings(spark: SparkSession) -> None:
-    """Numbers are read exactly; what is no reading is left out, and what has no number has no value."""
+    """Numbers are read exactly; what is not a reading is left out; without a number the value is null."""
     noon = "2026-11-20T12:00:00Z"
     said = [
         f'{{"t":"{noon}","power":512.123456}}',

@@ -30,7 +30,7 @@ def test_killed_worker(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_killed_worker_control(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With noise that is drawn anew they leave with two: the test above would see it."""
+    """With new noise after a retry, windows leave with two noises, which the test above would detect."""
     keyed = worker.add_noise
     monkeypatch.setattr(worker, "add_noise", lambda *of: taps.anew(keyed(*of)))
     seen = interrupted(spark, Place.make(tmp_path))

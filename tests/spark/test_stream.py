@@ -30,7 +30,7 @@ def run(
     each: int = 1,
     sink: Sink | None = None,
 ) -> pa.Table:
-    """Release all that has arrived and can close, so many files at once; all that is in the folder then."""
+    """Release all windows that can close, a number of files at a time; return everything in the folder."""
     schema = f"meter string, time timestamp, value {value}"
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", each)
     out, where = place.folder / "out", str(place.folder / checkpoint)

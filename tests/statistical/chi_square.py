@@ -23,7 +23,7 @@ def p_value(counts: Floats, probabilities: Floats) -> float:
 
 
 def miss(wrong: Floats, right: Floats, draws: int) -> float:
-    """The chance that so many draws from `wrong` are not told from `right`."""
+    """The probability that this number of draws from `wrong` is not distinguished from `right`."""
     noncentrality = draws * ((wrong - right) ** 2 / right).sum()
     df = len(right) - 1
     return float(stats.ncx2.cdf(stats.chi2.isf(ALARM, df), df, noncentrality))

@@ -47,7 +47,7 @@ class Stored:
 
 
 def known(terms: Terms, meters: int, **changes: Any) -> Stream:
-    """A stream of plain numbers from so many meters."""
+    """A stream of plain numbers from a number of meters."""
     return stream(terms, decode=single_reading(bare_numbers.decode), max_meters=meters, **changes)
 
 

@@ -306,7 +306,7 @@ def test_seeded_bits_are_fair() -> None:
 
 
 def test_the_law_holds_with_the_system_s_bits() -> None:
-    """From the operating system's bits, anew each run: bytes, bounds and slots; false alarm 1e-9 in all."""
+    """From the operating system's bits, new in each run: bytes, bounds, slots; false-alarm rate 1e-9."""
     bits, alarm = SystemBits(), 1e-9 / 3
     counts = np.bincount(bits.array(200_000, np.uint8), minlength=256).astype(float)
     assert p_value(counts, np.full(256, 1 / 256)) > alarm

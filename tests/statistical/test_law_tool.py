@@ -79,7 +79,7 @@ def test_another_scale_is_found(n: int, percent: int) -> None:
 
 
 def test_the_slots_of_a_window_share_their_radius() -> None:
-    """Slots that are right each but independent are no window: the joint law finds it."""
+    """The joint law detects slots that are each correct but independent of each other."""
     windows = right(2, Fraction(0), 40)
     windows[:, 1] = right(2, Fraction(0), 41)[:, 1]
     assert least(2, Fraction(0), windows) < law.ALARM / 16

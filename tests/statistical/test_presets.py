@@ -146,7 +146,7 @@ def found(run: Run) -> Found:
 
 
 def group(run: Run, meters: int, windows: int) -> Integers:
-    """The errors of some meters in so many windows."""
+    """The errors of some meters in a number of windows."""
     schedule = config.schedule(run.stream)
     meters, every_min = (2 * meters, max(run.every_min // 6, 30)) if WHOLE else (meters, run.every_min)
     starts_ms = [parse_time(run.start)]

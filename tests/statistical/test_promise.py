@@ -196,7 +196,7 @@ def test_errors_are_as_large_as_promised(name: str, found: dict[str, Found]) -> 
 
 @pytest.mark.parametrize("name", SUMMED)
 def test_intervals_hold_the_truth(name: str, found: dict[str, Found]) -> None:
-    """The interval of `consume` holds the truth 95 times of 100, and is no wider than `check` lets expect."""
+    """The interval of `consume` contains the truth 95 times in 100, and is no wider than `check` predicts."""
     estimates = found[name].estimates
     assert stats.binomtest(found[name].inside, len(estimates), 0.95).pvalue > ALARM
     half = {(round(one.sd, 9), round((one.high - one.low) / 2, 9)) for one in estimates}

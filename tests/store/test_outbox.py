@@ -154,7 +154,7 @@ def test_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_retired_streams_left_makes_room_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undelivered rows of streams that are no more are kept until there is no other room, then counted."""
+    """Undelivered rows of retired streams are kept as long as there is room, then dropped and counted."""
     monkeypatch.setattr(outbox, "PAGE", 2)
     payload = b"x" * 1000
     persist(store, sending(*range(3), payload=payload, stream="retired"))

@@ -290,7 +290,7 @@ async def test_an_erasing_that_fails_ends_the_runner(tmp_path: Path) -> None:
 
 
 async def test_an_erasing_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
-    """A stop whose last commit could not be erased is no orderly one; the store is closed all the same."""
+    """A stop whose last commit could not be erased is not orderly, but the store is closed."""
     store = open_store(tmp_path / "db")
     thread = StoreThread(store, DAY_MS, 2**20, {"main"}, Counts())
     erase = store.erase

@@ -169,7 +169,7 @@ def test_a_generation_file_that_cannot_be_read(text: str, tmp_path: Path) -> Non
 
 
 def test_the_claim_key(tmp_path: Path) -> None:
-    """It is drawn once, is another in each store, and outlives restarts, a restore and a store set aside."""
+    """It is drawn once, differs between stores, and outlives restarts, a restore and a store set aside."""
     path = tmp_path / "db"
     with open_store(path) as store, open_store(tmp_path / "other") as other:
         key = store.claim_key
@@ -274,7 +274,7 @@ def test_a_power_cut_leaves_the_store_accepted() -> None:
 
 
 class Forgetful:
-    """The system's calls, but for the sync of a file that is no folder: a mutant."""
+    """A mutant: the system's calls, without the sync of files that are not folders."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)

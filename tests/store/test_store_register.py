@@ -65,7 +65,7 @@ def test_no_register_is_on_the_disk(seed: int) -> None:
 
 
 class Shifted(LInfLaplace):
-    """Noise that is so many quanta more than the mechanism's, of a radius that all have."""
+    """Noise that is some quanta more than the mechanism's, from a noise bound that all share."""
 
     shift: int
 

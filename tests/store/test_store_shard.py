@@ -59,7 +59,7 @@ def claims(path: Path, meters: str, *, wall: bool = True) -> None:
     ],
 )
 def test_what_a_source_has_of_a_fleet(keys: str, meters: str) -> None:
-    """All is what one of one has; a branch is another part than that of a hash."""
+    """A fleet of one has all meters; a branch of topics is a different part from that of a hash."""
     assert config.fleet_share(config.parse(written(source=keys)).stream[0].source) == meters
 
 
@@ -133,7 +133,7 @@ def test_a_home_by_its_meters_clock_is_told_nothing(path: Path) -> None:
 
 
 def test_what_is_kept_of_a_shard_is_examined(path: Path) -> None:
-    """Where it is no text the store is damaged."""
+    """If it is not a text, the store is damaged."""
     claims(path, HALVES[0])
     with open_store(path) as store, store.transaction() as tx:
         tx.execute("UPDATE meta SET value = x'00' WHERE key = 'shard/main'")

@@ -23,7 +23,7 @@ def test_the_ledger_knows_its_streams_and_its_end() -> None:
 
 
 def test_the_newest_records_of_a_topic() -> None:
-    """In the order of their commits, at most so many, of this channel and topic, and no retained message."""
+    """In the order of their commits, up to a limit, of this stream and topic, without retained messages."""
     with fresh() as store:
         for k in range(4):
             persist(store, closing(k, "m", "other"))

@@ -123,7 +123,7 @@ class Raw(str):
 
 
 def parsed(payload: bytes) -> Any:
-    """Parse a payload into a document whose numbers stay as written; None if it is no JSON object or list."""
+    """Parse a payload into a document whose numbers stay as written; None if not a JSON object or list."""
     try:
         document = json.loads(payload, parse_float=Raw, parse_int=Raw, parse_constant=Raw)
     except (ValueError, RecursionError):

@@ -111,7 +111,7 @@ def test_a_record_of_a_part_of_a_window() -> None:
 @pytest.mark.parametrize("quantum", ["1", "0.1", "0.000001", "0.25", "60"])
 @given(value=quanta)
 def test_a_value_is_an_exact_multiple_of_the_quantum(quantum: str, value: int) -> None:
-    """Whatever the lattice, the value read back as a decimal is exactly so many quanta."""
+    """Whatever the lattice, the value read back as a decimal is exactly the number of quanta."""
     terms = replace(APPLIANCE, quantum_u=int(Decimal(quantum) * MICRO))
     found = exact(RecordFormat.of(describe(terms)).record("m1", NOON_MS, 0, value))["value"]
     assert Fraction(found) == value * Fraction(quantum)
@@ -195,7 +195,7 @@ def test_the_id_is_the_hash_of_the_facts(terms: Terms) -> None:
 
 
 def test_the_id_is_that_of_the_terms_alone() -> None:
-    """Meters and times share an id; any change of what is promised is another one."""
+    """Meters and times share an id; any change of the promise changes it."""
     shared = describe(APPLIANCE)
     other = json.loads(shared.message("m2", 0))
     assert (other["id"], other["meter"], other["valid_from"]) == (shared.id, "m2", "1970-01-01T00:00:00Z")

@@ -224,7 +224,7 @@ def test_a_resolved_pack_is_the_same() -> None:
     ids=str,
 )
 def test_a_pack_that_says_less_is_refused(pack: list[Any]) -> None:
-    """A pack of which a part is missing, of another type or in doubt is no record."""
+    """A pack with a part that is missing, of the wrong type or ambiguous is not a record."""
     with pytest.raises(RecordError):
         Record.parse(pack)
 

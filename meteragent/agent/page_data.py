@@ -106,7 +106,7 @@ class PageData:
         )
 
     def _promises(self, watched_stream: WatchedStream) -> Promises:
-        promise = guarantee.of(watched_stream.stream, others=watched_stream.others_per_day)
+        promise = guarantee.of(watched_stream.stream, other_charges=watched_stream.others_per_day)
         variants = {
             name: _with_preset(watched_stream.stream, name)
             for name in _EXAMPLES
@@ -114,7 +114,7 @@ class PageData:
         }
         streams = {name: stream for name, stream in variants.items() if stream is not None}
         presets = {
-            name: guarantee.of(stream, others=watched_stream.others_per_day)
+            name: guarantee.of(stream, other_charges=watched_stream.others_per_day)
             for name, stream in streams.items()
         }
         streams[OWN] = watched_stream.stream

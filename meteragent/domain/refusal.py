@@ -108,7 +108,7 @@ def not_toml(error: Exception, text: str) -> ConfigError:
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise a ConfigError that holds all problems, if there are any, sorted by line, without a line last."""
+    """Raise a ConfigError that holds all problems, if any, sorted by line; those without a line come last."""
     errors = sorted(problems, key=lambda error: (error.line is None, error.line))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

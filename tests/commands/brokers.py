@@ -1,10 +1,10 @@
 """Our MQTT client against real brokers: ``python -m tests.commands.brokers [NAME...] [--kills N]``.
 
 Start each broker on loopback ports with the configuration that deploy/ ships. Measure its behaviour with our
-client in each version of MQTT that it speaks. Then kill the agent and the broker under a feed of readings,
-and judge every record. The tables are those of docs/brokers.md. Programs are unpacked from Debian's and
-npm's packages into a cache folder; nothing is installed. The exit code is 0 if every broker that ran behaved
-as documented (a broker that is NOT RUN is no failure), else 1.
+client in each version of MQTT that it speaks. Then kill the agent and the broker while readings are fed, and
+check every record. The tables are those of docs/brokers.md. Programs are unpacked from Debian's and npm's
+packages into a cache folder; nothing is installed. The exit code is 0 if every broker that ran behaved as
+documented (a broker that is NOT RUN is no failure), else 1.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from tests.support.broker import Server
 
 KILLS = 4
 AT_ONCE = 2
-"""How many brokers run in parallel; they mostly wait."""
+"""The number of brokers that run in parallel; they mostly wait."""
 KILLS_S = 120.0
-"""The longest time that the kills of one broker take; a wait beyond it will not end."""
+"""The time limit for the kills of one broker; a longer wait would never end."""
 BY_NAME = {make.name: make for make in MAKES}
 
 Killing = Callable[[Server, Path, Version, int], Awaitable[kills.Judged]]
 
 
 def trial(number: int, name: str, rounds: int) -> Report:
-    """Start a broker, measure its behaviour, and kill; trials of other numbers use other ports."""
+    """Start a broker, measure its behaviour, and run the kills; each trial's number determines its ports."""
     os.environ["PYTEST_XDIST_WORKER"] = f"gw{number % 8}"  # `free_port` chooses ports by worker
     make = BY_NAME[name]
     ready = make.obtain()
@@ -62,7 +62,7 @@ def trial(number: int, name: str, rounds: int) -> Report:
 
 
 async def _measured(make: Make, server: Server) -> tuple[dict[str, Measured], dict[str, dict[str, Measured]]]:
-    """Measure connecting, and each behaviour in each version that the broker speaks."""
+    """Measure connecting, and each behaviour in each MQTT version that the broker speaks."""
     connecting: dict[str, Measured] = {}
     does: dict[str, dict[str, Measured]] = {}
     versions: tuple[Version, ...] = ("5", "3.1.1")
@@ -84,10 +84,10 @@ def _killed(make: Make, ready: Ready, version: Version, rounds: int) -> list[Mea
 
 
 def _judged(killing: Killing, ready: Ready, version: Version, rounds: int) -> Measured:
-    """Kill in new folders; an outcome that cannot be judged does not hold."""
+    """Run the kills in new folders; an outcome that cannot be checked counts as a failure."""
 
     async def run(server: Server, folder: Path) -> kills.Judged:
-        """Kill, with a time limit."""
+        """Run the kills with a time limit."""
         async with asyncio.timeout(KILLS_S):
             return await killing(server, folder, version, rounds)
 
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reports = _run(options.names or [*BY_NAME], options.kills)
     print(f"\n{tables(reports)}\n\n{time.monotonic() - began_s:.0f} s")
     failures = [failure for report in reports for failure in report.failures]
-    print("\n".join(failures) or "every broker that ran did what it is known to do")
+    print("\n".join(failures) or "every broker that ran behaved as documented")
     return 1 if failures else 0
 
 

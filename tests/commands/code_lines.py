@@ -1,7 +1,7 @@
 """Lines of code by room: `python -m tests.commands.code_lines [FOLDER]`.
 
-Blank lines, comments and docstrings are not counted. The agent's path is the modules that `meteragent run`
-loads with the page, without the mathematics. FOLDER is another checkout to compare with.
+Blank lines, comments and docstrings are not counted. The agent's path consists of the modules that
+`meteragent run` loads with the page, without the mathematics. FOLDER is a different checkout to compare with.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def agents_path(root: Path) -> set[Path]:
 
 
 def main() -> int:
-    """Print code lines by room, of the agent's path and in all, and the median function."""
+    """Print the lines of code by room, on the agent's path and in all, and the median function."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT)
     root = parser.parse_args().folder.resolve()

@@ -1,10 +1,10 @@
 """Build and try the Debian package: ``python -m tests.commands.deb [ARCHITECTURE...]``.
 
-The package is built twice in a clean Debian system and must be the same in every byte; lintian must have no
-remark. In a new system of each architecture (by default this machine's and its 32-bit sibling) the package is
-installed; its agent is run, killed, started again and stopped; and it is removed and purged. The package is
-left in `dist/`. The exit code is 0 if all of it holds, or if it is NOT RUN here, else 1. The clean systems
-are kept in this Python environment.
+The package is built twice in a clean Debian system; both builds must be identical, and lintian must have no
+remarks. In a new system of each architecture (by default this machine's and its 32-bit sibling) the package
+is installed; its agent is run, killed, restarted and stopped, and the package is removed and purged. The
+built package is left in `dist/`. The exit code is 0 if everything works, or if it is NOT RUN here, else 1.
+The clean systems are kept in this Python environment.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.commands.systems.debian import Failed, must_be_possible, output
 from tests.support.not_run import ROOT
 
 SIBLINGS = {"amd64": "i386", "arm64": "armhf"}
-"""The 32-bit architecture whose programs a processor of 64 bits usually runs as well."""
+"""By 64-bit architecture, the 32-bit one whose programs its processors usually run as well."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def native() -> list[str]:
 
 
 def attempt(built: Path, architecture: str) -> int:
-    """Try the package on one architecture, and print what was seen; return the exit code."""
+    """Try the package on one architecture, and print the result; return the exit code."""
     try:
         print(f"{architecture}: {package.attempt(built, architecture)}", flush=True)
     except Missing as error:

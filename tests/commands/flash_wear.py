@@ -1,11 +1,11 @@
 """Measure the agent's writes per day: ``python -m tests.commands.flash_wear --folder DIR [--device loop0]``.
 
 Feed a reading every 10 s from 1 and from 20 meters, in virtual time, through the real core and the real
-store, with typical presets and values of `store.flush`. Print megabytes per day, counted by the kernel. These
-are the bytes that this process wrote to storage (`/proc/self/io`, write_bytes: pages of files, without the
-file system's journal). With `--device` they are the bytes written to a block device, including the journal
-(`/sys/block/…/stat`), if DIR is on a file system that no other program uses. DIR must be on a disk: writes to
-memory are not counted.
+store, with typical presets and values of `store.flush`. Print megabytes per day as counted by the kernel.
+These are the bytes that this process wrote to storage (`/proc/self/io`, write_bytes: pages of files, without
+the file system's journal). With `--device` they are the bytes written to a block device, including the
+journal (`/sys/block/…/stat`), if DIR is on a file system that no other program uses. DIR must be on a disk:
+writes to memory are not counted.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def arrivals(meters: int, span_ms: int) -> Iterator[Message]:
 def batches(messages: Iterator[Message], flush_ms: int, first_ms: Sequence[int]) -> Iterator[list[Message]]:
     """Yield the batches that the agent takes.
 
-    A batch ends `flush_ms` after its first reading, when more than MANY wait, or when a slot ends.
+    A batch ends `flush_ms` after its first reading, when more than MANY readings wait, or when a slot ends.
     """
     waiting: list[Message] = []
     boundaries = iter(first_ms)
@@ -78,7 +78,7 @@ def batches(messages: Iterator[Message], flush_ms: int, first_ms: Sequence[int])
 
 
 class Line:
-    """One stream's core over a new store, fed as the agent feeds it."""
+    """One stream's core with a new store, fed as by the agent."""
 
     def __init__(self, folder: Path, preset: str) -> None:
         settings = stream(preset)
@@ -91,7 +91,7 @@ class Line:
         self.commits = 0
 
     def feed(self, batch: Sequence[Message], now_ms: int) -> None:
-        """Run one turn: rows that are due are delivered at once, and marked with the next commit."""
+        """Run one turn: rows that are due are delivered at once and marked with the next commit."""
         effects = self._pipeline.feed(batch, now_ms, now_ms)
         if effects.commit or self._delivered:
             transaction.commit(self.store, effects.commit, self._delivered, None, 30 * DAY_MS)
@@ -112,7 +112,7 @@ def written_bytes(device: str | None) -> int:
 def measure(folder: Path, preset: str, meters: int, flush_ms: int, device: str | None) -> tuple[float, float]:
     """Return MB and commits per day.
 
-    They are measured after the first window, over two hours, or one if every reading is written.
+    They are measured after the first window, over two hours, or one hour if every reading is written.
     """
     warm_ms = {"appliance": HOUR_MS // 2, "day": 22 * HOUR_MS, "bill": 29 * DAY_MS + 22 * HOUR_MS}[preset]
     span_ms = HOUR_MS if flush_ms == 0 else 2 * HOUR_MS
@@ -137,8 +137,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, required=True, help="on the disk or device to count at")
-    parser.add_argument("--device", help="its name in /sys/block, if nothing else writes to it")
+    parser.add_argument("--folder", type=Path, required=True, help="folder on the disk or device to measure")
+    parser.add_argument("--device", help="name of the device in /sys/block, if nothing else writes to it")
     options = parser.parse_args()
     print("| preset | meters | flush | MB a day | commits a day |\n|---|---|---|---|---|")
     for preset in COMPLETE:

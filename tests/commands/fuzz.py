@@ -1,4 +1,4 @@
-"""Fuzz a target for some time: ``python tests/commands/fuzz.py TARGET --seconds N``.
+"""Fuzz a target for N seconds: ``python tests/commands/fuzz.py TARGET --seconds N``.
 
 With atheris (``pip install atheris``), fuzzing is guided by the coverage of the agent and of its parsers;
 without it, Hypothesis edits the same seeds. Inputs that fail are written to the current folder and named.
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 INSTRUMENTED = ["meteragent", "jmespath", "tomllib"]
 KEPT = 24
 SMALL = 2048
-"""The most files of a target in the corpus, and the most bytes of each."""
+"""The largest number of files per target in the corpus, and the largest size of each."""
 _AGENT = str(ROOT / "meteragent")
 _INSIDE = "--inside"
 """The option with which this program starts itself as the instrumented process."""
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("target")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="add what is new to the corpus")
+    parser.add_argument("--keep", action="store_true", help="add inputs that reach new lines to the corpus")
     if sys.argv[1:2] == [_INSIDE]:
         _inside(sys.argv[2], sys.argv[3:])
     options = parser.parse_args()

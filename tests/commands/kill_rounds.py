@@ -1,11 +1,11 @@
 """Kill the agent and brokers with kill -9: ``python -m tests.commands.kill_rounds --rounds 200 --log FILE``.
 
 Run rounds of three kinds under a burst feed, and kill at random moments: the agent; the broker; one of two
-brokers. A part is a number of rounds with a new store and its own seed; every message received and the ledger
-are judged after it. The noise of all parts together is compared with its law. A completed part is a line of
-the log. After a stop, the same command continues there and prints the totals of the whole log. The exit code
-is 0 if nothing is missing, doubled or wrong, 143 if the run was stopped, else 1. The integration tests do the
-same with 25 rounds.
+brokers. A part is a number of rounds with a new store and its own seed, after which every message received
+and the ledger are checked. The noise of all parts together is compared with its law. Each completed part is a
+line of the log. After a stop, the same command continues there and prints the totals of the whole log. The
+exit code is 0 if nothing is missing, doubled or wrong, 143 if the run was stopped, else 1. The integration
+tests do the same with 25 rounds.
 """
 
 import argparse
@@ -33,17 +33,17 @@ from tests.support.broker import Broker, mosquitto_program
 AGENT_BURST = 500
 BROKER_BURSTS = {1: 40, 2: 60}
 PART_MIN = 5
-"""Rounds after which every meter has released something."""
+"""The number of rounds after which every meter has released something."""
 KINDS = {"the agent": 0, "the broker": 1, "one of two brokers": 2}
 """The target of each kind of kill, and the number of brokers involved."""
 WINDOWS_MIN = 150
-"""The fewest windows with which the law of the noise is tested, so that its cells are large enough."""
+"""The smallest number of windows for a test of the noise's law, so that its cells are large enough."""
 JUDGED = {"missing": "missing", "two values": "doubled"}
 """The counter of a violation; any other kind is counted as wrong."""
 
 
 async def part(program: Path, folder: Path, kind: str, rounds: int, seed: int) -> Part:
-    """Run rounds of one kind, and judge them."""
+    """Run rounds of one kind, and check the results."""
     settings, brokers = LOGS_SUBSCRIPTIONS, max(1, KINDS[kind])
     plans = [PLAN, PLAN.noisy]
     with ExitStack() as stack:
@@ -85,7 +85,7 @@ def judged(plans: Sequence[Plan], outcome: Outcome) -> Part:
 
 
 def counted(plans: Sequence[Plan], fed: Fed, messages: Messages) -> Part:
-    """Count readings and slots, and what is missing, doubled or wrong among the messages received."""
+    """Count readings and slots, and those that are missing, doubled or wrong among the messages received."""
     kinds = Counter(
         JUDGED.get(violation.kind, "wrong") for plan in plans for violation in violations(plan, fed, messages)
     )
@@ -97,7 +97,7 @@ def counted(plans: Sequence[Plan], fed: Fed, messages: Messages) -> Part:
 
 
 def run(program: Path, rounds: int, size: int, log: LongRun) -> None:
-    """Run the parts that the log lacks: the kinds in turn, in parts of `size` rounds."""
+    """Run the parts that the log lacks, in parts of `size` rounds of each kind in turn."""
     while True:
         completed = {kind: sum(p["rounds"] for p in log.parts if p["kind"] == kind) for kind in KINDS}
         kind = min(KINDS, key=completed.__getitem__)
@@ -109,7 +109,7 @@ def run(program: Path, rounds: int, size: int, log: LongRun) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 line |= asyncio.run(part(program, Path(folder), kind, size, seed))
-            except Exception as error:  # noqa: BLE001 - a part that could not be judged is a failure of the run
+            except Exception as error:  # noqa: BLE001 - a part that cannot be checked is a failure of the run
                 line |= {"failed": f"{type(error).__name__}: {str(error)[:2000]}"}
         log.append(line | {"seconds": round(time.monotonic() - begun_s, 1)})
         print(_sentence(line), flush=True)
@@ -181,7 +181,7 @@ def main() -> int:
         "--part",
         type=positive,
         default=10,
-        help=f"rounds in a part, at least {PART_MIN} (default %(default)s); the rounds are whole parts",
+        help=f"rounds in a part, at least {PART_MIN} (default %(default)s); only whole parts run",
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
     options = parser.parse_args()
@@ -189,7 +189,7 @@ def main() -> int:
         parser.error(f"--part: a part has at least {PART_MIN} rounds")
     program = mosquitto_program()
     if program is None:
-        parser.exit(1, "NOT RUN: mosquitto is not on the path, nor in /usr/sbin\n")
+        parser.exit(1, "NOT RUN: mosquitto is neither on the path nor in /usr/sbin\n")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
     try:
         with LongRun(options.log, "kill_rounds", ("meteragent", "simulators", "tests")) as log:

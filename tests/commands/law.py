@@ -1,13 +1,12 @@
 """Test the law of a running agent's output: ``python -m tests.commands.law --windows 50000 --log FILE``.
 
 Meters with constant loads send them through a real mosquitto to a real agent at a coarse epsilon, in two
-streams: windows of one slot and of two. A value less its load's whole quanta is z + d, where z is the
-window's noise, and d, the dither, is 1 with a probability of the load's remainder f, else 0 (always 0 if f
-is 0).
-Windows are counted by n and f, and compared with the exact law: the joint law of a window's slots, each slot,
-the largest absolute value, and the correlation of successive windows of a meter. The exit code is 1 if a
-p-value is below ALARM / (number of tests), which has a probability of ALARM under the correct law. A part (a
-new broker, a new store) is a line of the log. After a stop (143), the same command continues there.
+streams: windows of one slot and of two. A value minus the whole quanta of its load is z + d, where z is the
+window's noise, and the dither d is 1 with probability f, the load's remainder, else 0. Windows are counted by
+n and f, and compared with the exact laws: the joint law of a window's slots, each slot, the largest absolute
+value, and the correlation of successive windows of a meter. The exit code is 1 if a p-value is below ALARM /
+(number of tests), which has a probability of ALARM under the correct law. A part (a new broker, a new store)
+is a line of the log. After a stop (143), the same command continues there.
 """
 
 import argparse
@@ -41,7 +40,7 @@ SLOTS = (1, 2)
 REMAINDERS = (Fraction(0), Fraction(1, 4))
 BASE_W = 300
 TOP = 50 * RADIUS
-"""Values beyond this are counted in its cell; they are rarer than 1e-20."""
+"""Values beyond this are counted in its cell; they occur with a probability below 1e-20."""
 EXPECTED_MIN = 20
 Floats = NDArray[np.float64]
 Window = tuple[int, ...]
@@ -55,7 +54,7 @@ class Tested(NamedTuple):
 
 
 def law(n: int, remainder: Fraction) -> Floats:
-    """Return the law of a window less its whole quanta, over {-TOP .. TOP}^n: z and a dither in each slot."""
+    """Return the law of a window minus its whole quanta over {-TOP .. TOP}^n: z and a dither in each slot."""
     k = np.arange(-TOP, TOP + 1)
     size = np.abs(k) if n == 1 else np.maximum(np.abs(k)[:, np.newaxis], np.abs(k))
     table = np.exp(-float(EPSILON) * size)
@@ -175,7 +174,7 @@ def _loads(meters: int) -> dict[str, Fraction]:
 
 
 def _groups(messages: Mapping[str, Sequence[bytes]], meters: int) -> Iterator[tuple[str, Part]]:
-    """Yield the counts of a group's windows: values less the load's whole quanta."""
+    """Yield the counts of a group's windows, as values minus the load's whole quanta."""
     loads = _loads(meters)
     for n in SLOTS:
         for index in range(len(REMAINDERS)):
@@ -253,7 +252,7 @@ def main() -> int:
     options = parser.parse_args()
     program = mosquitto_program()
     if program is None:
-        parser.exit(1, "NOT RUN: mosquitto is not on the path, nor in /usr/sbin\n")
+        parser.exit(1, "NOT RUN: mosquitto is neither on the path nor in /usr/sbin\n")
     try:
         with LongRun(options.log, "law", ("meteragent", "simulators", "tests")) as log:
             return _go(program, options, log)

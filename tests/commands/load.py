@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     program = mosquitto_program()
     if program is None:
-        parser.exit(1, "NOT RUN: mosquitto is not on the path, nor in /usr/sbin\n")
+        parser.exit(1, "NOT RUN: mosquitto is neither on the path nor in /usr/sbin\n")
     with tempfile.TemporaryDirectory() as folder:
         outcome = asyncio.run(measure(program, Path(folder), options.meters, options.seconds))
     print(f"{options.meters} meters, one reading a minute each, windows of 30 minutes")
@@ -42,9 +42,7 @@ def main() -> None:
         print(phase)
     for name, totals in (("first life", outcome.first), ("second life", outcome.second)):
         print(f"{name}: " + " ".join(f"{key}={count}" for key, count in totals.items()))
-    print(
-        f"{outcome.slots} slots, of them missing, doubled or wrong: {len(outcome.wrong)} {outcome.wrong[:5]}"
-    )
+    print(f"{outcome.slots} slots; missing, doubled or wrong: {len(outcome.wrong)} {outcome.wrong[:5]}")
     parser.exit(bool(outcome.wrong))
 
 

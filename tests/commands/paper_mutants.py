@@ -1,4 +1,4 @@
-"""Test that tests find mistakes in the papers' items: ``python -m tests.commands.paper_mutants [ITEM ...]``.
+"""Check that tests find mistakes in the papers' items: ``python -m tests.commands.paper_mutants [ITEM ...]``.
 
 `paper_mutants.toml`, beside this file, lists a mistake for each item of the papers that states a constant or
 an inequality. First, all tests that it names must pass in a copy of the sources. Then each mistake is made
@@ -137,7 +137,7 @@ def verdict(outcome: subprocess.CompletedProcess[str]) -> str | None:
     if outcome.returncode != FAILED or " error" in outcome.stdout.splitlines()[-1]:
         return f"its test did not run: {outcome.stdout[-2000:]}{outcome.stderr[-2000:]}"
     if broken := BROKEN.search(outcome.stdout):
-        return f"is no mistake but broken code: {broken[0]}"
+        return f"is broken code, not a mistake: {broken[0]}"
     return None
 
 

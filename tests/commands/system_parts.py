@@ -1,4 +1,4 @@
-"""Find the programs that the tests need, or get them: ``python tests/commands/system_parts.py mosquitto``.
+"""Find or install the programs that the tests need: ``python tests/commands/system_parts.py mosquitto``.
 
 Three steps are tried in order. Find the program on the path or in /usr/sbin; install it from the system's
 packages, as root or with ``sudo -n``; download its packages and unpack them into this Python environment.
@@ -21,7 +21,7 @@ PACKAGES = {
     "systemd-analyze": ("systemd",),
     "java": ("openjdk-17-jre-headless", "openjdk-21-jre-headless"),
 }
-"""Packages of programs whose package has another name; the first that the system has is used."""
+"""Packages of programs that have a different name; the first one that the system knows is used."""
 
 JAVA_MIN = 17
 """The oldest Java that runs Spark's classes."""
@@ -38,7 +38,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> tuple[int, str]:
 
 
 def starts(program: Path) -> bool:
-    """Return whether a program starts: if a library is missing, the loader exits with 127."""
+    """Return whether a program starts; if a library is missing, the loader exits with 127."""
     if program.name == "java":
         version = re.match(r"\w+ (\d+)", run(program, "--version")[1])
         return version is not None and int(version[1]) >= JAVA_MIN
@@ -63,7 +63,7 @@ def install(name: str) -> Path | None:
 
 
 def package(name: str, options: Sequence[str] = ()) -> str:
-    """Return the package of a program that the system has."""
+    """Return the first package of a program that the system knows."""
     names = PACKAGES.get(name, (name,))
     return next(
         (candidate for candidate in names if run("apt-cache", *options, "show", candidate)[0] == 0), names[0]
@@ -71,7 +71,7 @@ def package(name: str, options: Sequence[str] = ()) -> str:
 
 
 def unpack(name: str) -> Path | None:
-    """Download a program's packages and unpack them into this environment, which needs no rights."""
+    """Download a program's packages and unpack them into this environment; this needs no privileges."""
     folder = PREFIX / "system"
     for part in ("lists/partial", "cache/archives/partial", "packages", "root"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def unpack(name: str) -> Path | None:
 
 
 def relink(root: Path) -> None:
-    """Point absolute links of the packages, such as Java's into /etc, into the unpacked tree."""
+    """Redirect absolute links in the packages, such as Java's into /etc, to the unpacked tree."""
     for path in root.rglob("*"):
         if path.is_symlink() and path.readlink().is_absolute() and not path.exists():
             target = root / path.readlink().relative_to("/")
@@ -102,7 +102,7 @@ def relink(root: Path) -> None:
 
 
 def missing_packages(name: str, options: list[str]) -> list[str]:
-    """Return a package and all packages that it depends on, without those that are installed."""
+    """Return a package and all its dependencies that are not installed."""
     relations = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"]
     _, tree = run(
         "apt-cache", *options, "depends", "--recurse", *(f"--no-{kind}" for kind in relations), name
@@ -114,7 +114,7 @@ def missing_packages(name: str, options: list[str]) -> list[str]:
 
 
 def wrap(name: str, root: Path) -> Path | None:
-    """Write a starter into the environment's bin that sets the library path; it keeps the process id."""
+    """Write a starter into the environment's bin that sets the library path and keeps the process id."""
     # Debian's bin/chromium is a script that starts the installed program; the unpacked program is below lib.
     places = (f"**/lib/{name}/{name}", f"**/*bin/{name}")
     program = next((path for place in places for path in root.glob(place) if path.is_file()), None)
@@ -134,7 +134,7 @@ def ensure(name: str) -> bool:
         if program:
             print(f"{name}: {program} ({description})")
             return True
-    print(f"NOT RUN: the tests that need {name}: not on the path nor in /usr/sbin, and the system's packages")
+    print(f"NOT RUN: the tests that need {name}: not on the path or in /usr/sbin, and the system's packages")
     print(f"         could neither be installed nor downloaded (MISSING_OK={name} accepts that)")
     return name in os.environ.get("MISSING_OK", "").replace(",", " ").split()
 

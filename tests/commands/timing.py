@@ -1,10 +1,10 @@
 """Test whether timing reveals the load: ``python tests/commands/timing.py [--seconds N] [--samples N]``.
 
 (a) When records leave: one agent between a broker and a receiver, with windows of a second. In turns of ten
-seconds the home is flat (a reading every five seconds) and busy (`--busy`). The delays from the slot's end to
-the record's arrival are compared: means, Kolmogorov-Smirnov, Mann-Whitney.
+seconds the home is quiet (a reading every five seconds) and busy (`--busy`). The delays from the slot's end
+to the record's arrival are compared: means, Kolmogorov-Smirnov, Mann-Whitney.
 
-(b) How long it takes to close a slot and write its record: the same released value consists of noise alone or
+(b) How long it takes to close a slot and write its record. The same released value consists of noise alone or
 of load alone, in random order. Welch's t and the effect size leave out the slowest hundredth.
 """
 
@@ -37,7 +37,7 @@ from tests.support.configurations import written  # noqa: E402
 
 BATCH = 1000
 TURN_S, EDGE_S = 10, 1
-"""The length of a turn, and the time around a change of turns whose slots are left out."""
+"""The length of a turn, and the time around a change of turns in which slots are left out."""
 FLAT_PER_S = 0.2
 
 

@@ -1,4 +1,4 @@
-"""Simulated brokers and a simulated clock around a whole agent over a real store."""
+"""A whole agent with a real store, simulated brokers and a simulated clock."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def reading(watts: int, time_ms: int) -> bytes:
 
 
 class Side:
-    """One connection of the agent, and the callbacks that the agent registered for it."""
+    """A connection of the agent, and the callbacks that the agent registered for it."""
 
     def __init__(self, client_id: str, options: dict[str, Any]) -> None:
         self.client_id = client_id
@@ -119,7 +119,7 @@ class World:
         return self.now_ms
 
     def boot(self) -> BootClock:
-        """Return a boot clock that runs with the wall clock and lags it by `ahead_ms`."""
+        """Return a boot clock that runs with the wall clock and lags behind it by `ahead_ms`."""
         return BootClock(lambda: self.now_ms - self.ahead_ms - START_MS, lambda: self.synchronised)
 
     def environment(self, **parts: Any) -> Environment:
@@ -184,9 +184,9 @@ class World:
                 await self.clock_read.wait()
 
     async def settle(self) -> None:
-        """Wait until all readings that arrived and all slots that are due are committed.
+        """Wait until all readings that arrived and all slots that are due have been committed.
 
-        Feeding each core three more times is enough.
+        Three more feeds of each core are enough.
         """
         fed = {name: self.feeds[name, self.now_ms] for name in self._names}
         await self.until(lambda: all(self.feeds[name, self.now_ms] >= fed[name] + 3 for name in fed))

@@ -1,4 +1,4 @@
-"""Archives for tests: policies as users write them, keys, and readings as columns."""
+"""Archives for tests: configurations as users write them, keys, and readings as columns."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def text(path: Path = Path("archive.key"), *, archive: str = "", **sections: str
 
 
 def policy(path: Path = Path("archive.key"), *, archive: str = "", **sections: str) -> Policy:
-    """Return the policy of the configuration that `text` writes."""
+    """Return the policy of the configuration that `text` returns."""
     return Policy.of(config.parse(text(path, archive=archive, **sections)))
 
 
@@ -99,7 +99,7 @@ class Place:
         return cls(folder)
 
     def policy(self, **keys: str) -> Policy:
-        """Return a policy with this folder's key; unless `window` is given, of days in quarter-hours."""
+        """Return a policy with this folder's key, for days in quarter hours unless `window` is given."""
         return policy(self.folder / "archive.key", **{"window": QUARTERS} | keys)
 
     def sanitise(self, path: Path, out: str = "out.parquet", **keys: str) -> RunResult:

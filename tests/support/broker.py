@@ -51,7 +51,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """A certificate authority, and a server (127.0.0.1, localhost) and a client that it signed."""
+    """A certificate authority, with certificates for a server (127.0.0.1, localhost) and a client."""
 
     ca: Path
     server: Path
@@ -61,7 +61,7 @@ class Certificates:
 
     @classmethod
     def make(cls, folder: Path, *, server_days: int = 1) -> Self:
-        """Create the certificates with openssl: valid for one day, the server's for `server_days`."""
+        """Create the certificates with openssl, valid for one day, or the server's for `server_days`."""
         ca, ca_key = folder / "ca.crt", folder / "ca.key"
         key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
         usage = "-addext keyUsage=critical,keyCertSign"
@@ -174,7 +174,7 @@ class Broker(Server):
         if certificates:
             self.url = f"mqtts://127.0.0.1:{self.port}"
         lines: dict[str, object] = {
-            "user": "root",  # applies only when started by root: keeps the right to write to the folder
+            "user": "root",  # if started by root, keep the permission to write to the folder
             "listener": f"{self.port} 127.0.0.1",
             "allow_anonymous": str(users is None).lower(),
             "max_queued_messages": 0,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from meteragent.privacy.channel import Channel, Number, exp
 
 FEW = settings(max_examples=-(-settings().max_examples // 4))
-"""For exact statements about all channels: a wrong one fails on most channels, and each example is slow."""
+"""For exact statements about all channels: wrong ones fail on most channels, and each example is slow."""
 
 VERY_FEW = settings(max_examples=-(-settings().max_examples // 16))
-"""For statements whose every example is a family of bounds."""
+"""For statements of which each example is a family of bounds."""
 
 POWERS = st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(-1)])
 LEVELS = st.fractions(Fraction(1, 10), 3, max_denominator=20)

@@ -24,7 +24,7 @@ BUDGET = "budget = { level = %s, per = '%s' }"
 
 
 def written(**sections: str) -> str:
-    """Return the flat form with `keys` added to its sections; a key replaces an earlier one of its name."""
+    """Return the flat form with `keys` added to its sections; they replace earlier keys of the same name."""
     text = FLAT
     for section, keys in sections.items():
         for key in re.findall(r"^(\w+) =", keys, re.MULTILINE):
@@ -36,7 +36,7 @@ def written(**sections: str) -> str:
 
 
 def streams(*keys: tuple[str, str, str]) -> str:
-    """Return the form with several streams, from names, source topics, and sink topics with more keys."""
+    """Return the form with several streams, from names, source topics, and sink topics with further keys."""
     return "".join(
         f'[[stream]]\nname = "{name}"\nsource = {{ topic = "{source}", kind = "power", unit = "W" }}\n'
         f"[stream.sink]\ntopic = {sink}\n"

@@ -1,4 +1,4 @@
-"""Negative controls: mechanisms on windows whose promise is false, each of which an audit must refuse.
+"""Negative controls: mechanisms on windows with a false promise, which an audit must refuse.
 
 All promise epsilon d_inf for windows of n whole quanta, with a = epsilon q. The `log_mass` of an honest
 control is the law of its noise. The `log_mass` of a lying control is the law of the l_inf Laplace
@@ -43,7 +43,7 @@ class Control:
 
     @property
     def step(self) -> Fraction:
-        """The unit in which windows are counted: half quanta if the control rounds, else quanta."""
+        """The unit of windows: half quanta if the control rounds, else quanta."""
         return self.quantum if self.to_quanta is np.asarray else self.quantum / 2
 
     @property
@@ -82,7 +82,7 @@ def cubes(shape: int, slots: int, a: Fraction, count: int, bits: Bits) -> NDArra
 
 
 def honest(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """Draw l_inf Laplace noise, from which the others must be distinguished."""
+    """Draw l_inf Laplace noise, the law from which the others must be distinguished."""
     return cubes(n, n, a, count, bits)
 
 
@@ -108,12 +108,12 @@ def clamped(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
 
 
 def one_more(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """Draw R for windows of n - 1 slots and use it for n, once too often."""
+    """Draw R for windows of n - 1 slots, and use it for n."""
     return cubes(n - 1, n, a, count, bits)
 
 
 def shared(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """Draw R correctly, but use it for two windows: n uniforms too many."""
+    """Draw R correctly, but use it for two windows, for n uniforms too many."""
     return cubes(n, 2 * n, a, (count + 1) // 2, bits).reshape(-1, n)[:count]
 
 
@@ -124,7 +124,7 @@ def streamed(count: int, n: int, a: Fraction, bits: Bits) -> NDArray[np.int64]:
 
 
 def scaled(percent: int) -> Noise:
-    """Return the correct law at `percent` per cent of its scale."""
+    """Return the correct law with its scale multiplied by `percent` / 100."""
     return lambda count, n, a, bits: honest(count, n, a * 100 / percent, bits)
 
 
@@ -155,7 +155,7 @@ def numpy_s(count: int, n: int, a: Fraction, _: Bits) -> NDArray[np.int64]:
 
 
 def half_even(halves: NDArray[Any]) -> NDArray[Any]:
-    """Round half quanta to quanta, a half to the even one: a distance of one quantum may become two."""
+    """Round half quanta to even quanta, so that a distance of one quantum may become two."""
     return np.asarray(halves // 2 + (halves % 2) * (halves // 2 % 2))
 
 
@@ -190,16 +190,16 @@ def scalar_mass(_: int, a: Fraction, z: NDArray[Any]) -> Floats:
 
 
 def clamped_mass(n: int, a: Fraction, z: NDArray[Any]) -> Floats:
-    """Return -inf beyond the limit, and the log mass of the l_inf law up to it.
+    """Return the log mass of the l_inf law up to the limit, and -inf beyond.
 
-    The mass at the limit itself is too small, which the checks do not need.
+    The mass at the limit itself is too small, which does not matter to the checks.
     """
     limit = int(3 * (n + 1) / (2 * a))
     return np.where(np.abs(z).max(axis=-1) <= limit, linf_mass(n, a, z), -np.inf)
 
 
 def scaled_mass(percent: int) -> Callable[[int, Fraction, NDArray[Any]], Floats]:
-    """Return the l_inf law at `percent` per cent of the scale."""
+    """Return the l_inf law with its scale multiplied by `percent` / 100."""
     return lambda n, a, z: linf_mass(n, a * 100 / percent, z)
 
 
@@ -221,8 +221,8 @@ PARTS = ("law: two slots", "law: half of the slots")
 RATIO, ALL, PAIR = "density ratio", "black box: all slots", "black box: one against another"
 
 CAUGHT = {
-    # Per-reading 1/epsilon Laplace claimed as a promise for the window: the honest control is refused by its
-    # mass, the lying one by the law of its draws and by a black box.
+    # Laplace of scale 1/epsilon per reading, claimed as a promise for the window: the honest control is
+    # refused for its mass, the lying one for the law of its draws and by a black box.
     "per reading": Case(Control(6, A, per_reading, per_reading_mass), (RATIO, ALL)),
     "per reading, lying": Case(Control(30, A, per_reading), (LARGEST, SCALE, SLOT, *PARTS, ALL)),
     # Gamma(n) in place of Gamma(n+1): a leak at the centre, which no black box detects (THEORY 6).
@@ -241,7 +241,7 @@ CAUGHT = {
     "31st, in a stream": Case(Control(30, A, streamed), (LARGEST, "law: windows in succession, from 0")),
     "R shared by two windows": Case(Control(6, A, shared), ("law: windows in succession, from 0",)),
     "half-even": Case(Control(6, A, honest, to_quanta=half_even), (RATIO, "same noise for any window")),
-    # Floats: off the lattice; rounded to it, visibly for a = 1; of few bits, rounded; with other bits.
+    # Floats: off the lattice; rounded to it, visible for a = 1; of few bits, rounded; from other bits.
     "floats": Case(Control(1, A, floats), ("on the lattice",)),
     "floats, rounded": Case(Control(1, Fraction(1), rounded_floats), (LARGEST, SLOT)),
     "floats of 24 bits": Case(Control(1, Fraction(1, 1 << 30), single_precision), ("law: low bits",)),

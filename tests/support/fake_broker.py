@@ -21,7 +21,7 @@ class Packet(NamedTuple):
 
 
 class Wire:
-    """A connection as the broker has it.
+    """A connection as the broker sees it.
 
     `level` is 0 until CONNECT arrives, then 5, or 4 for MQTT 3.1.1.
     """
@@ -44,7 +44,7 @@ class Wire:
                 return Packet(header >> 4, header & 15, await self.reader.readexactly(size))
 
     async def expect(self, kind: int) -> bytes:
-        """Return the body of the next packet; fails if the packet is of another type."""
+        """Return the body of the next packet; fails if the packet is of a different type."""
         packet = await self.packet()
         assert packet.kind == kind, f"expected type {kind}, got {packet}"
         return packet.body

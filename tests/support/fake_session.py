@@ -1,8 +1,8 @@
-"""A connection without a broker, which keeps the rules of meteragent.mqtt.Session.
+"""A connection without a broker that keeps the rules of meteragent.mqtt.Session.
 
-Tokens are compared by identity; tokens of another session and spent tokens are ignored. Publishing fails
-once the session has ended, or when `inflight` publications are unanswered. A packet id is reused as soon as
-it is free, the lowest first, as brokers may do.
+Tokens are compared by identity; tokens of other sessions and used tokens are ignored. Publishing fails once
+the session has ended, or when `inflight` publications are unanswered. A packet id is reused as soon as it is
+free, the lowest first, as brokers may do.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Hypothesis profiles: `dev` by default, `ci` in `make test` and where CI is set, `deep` for nightly runs.
 
 `ci` draws the same examples in every run, so that results are reproducible; `dev` draws new ones. `quick`,
-for `make quick`, draws few examples and does not shrink failures; run the failing test alone to shrink its
-example. `mutants`, for `make mutants`, draws the examples of `ci` and does not shrink failures.
+for `make quick`, draws few examples and does not shrink failures; to shrink one, run the failing test alone.
+`mutants`, for `make mutants`, draws the examples of `ci` and does not shrink failures.
 HYPOTHESIS_PROFILE=deep or pytest's --hypothesis-profile selects another profile.
 """
 

@@ -1,4 +1,4 @@
-"""One stream at work over a real store, driven by a test's time and messages."""
+"""One stream with a real store, driven by a test's time and messages."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ STREAM = Stream(
 
 
 class Watched(StoreThread):
-    """A store that lets a test see commits that are on disk, and hold up commits with `gate`."""
+    """A store that reports commits on disk to the test, and lets the test delay commits with `gate`."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         super().__init__(store, 86_400_000, max_bytes, {"main"}, Counts())
@@ -183,5 +183,5 @@ class Line:
 
     @property
     def opened(self) -> int:
-        """How many windows were charged."""
+        """The number of charged windows."""
         return sum(map(opened, self.store.commits))

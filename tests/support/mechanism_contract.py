@@ -38,7 +38,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mechanism that promises what `said` promises, and draws from `drawn`."""
+    """A mechanism with the promise of `said` and the draws of `drawn`."""
 
     said: Any
     drawn: Any
@@ -91,7 +91,7 @@ class Conformance:
     """Pairs of points to compare; None: those of the space."""
 
     def made(self) -> "partial[Any]":
-        """Return a partial that makes the mechanism, with its parameters as keywords."""
+        """Return a partial that makes the mechanism from keywords."""
         raise NotImplementedError
 
     def other(self, factor: Fraction) -> Any:

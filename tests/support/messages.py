@@ -1,4 +1,4 @@
-"""Messages as an agent sends them, for terms of every kind and unit, and altered messages."""
+"""Messages of an agent, for terms of every kind and unit, and altered messages."""
 
 import json
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ def described(terms: Terms, meter: str = "m1") -> bytes:
 
 
 def recorded(terms: Terms, quanta: Sequence[int], meter: str = "m1", first: int = 0) -> list[bytes]:
-    """Return records of consecutive slots from noon, or from `first` slots later."""
+    """Return records of consecutive slots from noon on, or from `first` slots later."""
     shared, start_ms = describe(terms), NOON_MS + first * terms.step_ms
     return [RecordFormat.of(shared).record(meter, start_ms, i, z) for i, z in enumerate(quanta)]
 
 
 def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
-    """Return a message with changed fields (`None` removes one); if `sealed`, with the new id."""
+    """Return a message with changed fields (`None` removes a field) and, if `sealed`, a new id."""
     facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
     if sealed:
         named = {name: fact for name, fact in facts.items() if name not in ("id", "meter", "valid_from")}

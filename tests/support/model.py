@@ -1,10 +1,10 @@
 """A slow reference model of a stream's values and acknowledgements, one millisecond at a time.
 
 It implements law 7, sample-and-hold (THEORY 3.7) and registers independently of the core, without spans,
-heaps or bisection. For every millisecond it decides which reading applies, or that there is a gap, and when
-the decision is final. It keeps all registers, including those that the agent loses in a crash. It is only
-for grids of a few milliseconds, without budget, pseudonyms and `forget`, and with a constant kind, hold,
-lateness, interval and modulus.
+heaps or bisection. For every millisecond it determines which reading applies, if any, and when that is final.
+It keeps all registers, including those that the agent loses in a crash. It is only for grids of a few
+milliseconds, without budget, pseudonyms and `forget`, and with a constant kind, hold, lateness, interval and
+modulus.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Arrival(NamedTuple):
 
 
 JUMPED = Fraction(0)
-"""The value of a millisecond whose energy is in a jump; compared by identity, and never clamped."""
+"""The value of a millisecond whose energy is in a jump; it is compared by identity and never clamped."""
 
 
 class Held(NamedTuple):
@@ -132,7 +132,7 @@ class Meter:
         return after if after is not None and after - self.terms.interval_ms <= ms else None
 
     def decided_at_ms(self, ms: int) -> int | None:
-        """Return the time that decides a millisecond once passed by `lateness`; None: its slot's close."""
+        """Return the time that decides a millisecond once passed by `lateness`; None if the close does."""
         after = min((t for t in self.held if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.terms.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -181,7 +181,7 @@ class Meter:
         return [self.held.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> Iterable[Any]:
-        """Decide all time that the newest reading has passed by `lateness`, up to the clock."""
+        """Decide all time up to the newest reading less `lateness`, or up to the clock."""
         if self.newest_ms is None:
             return []
         frontier_ms = min(self.newest_ms - self.terms.lateness_ms, clock_ms)

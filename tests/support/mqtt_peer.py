@@ -69,7 +69,7 @@ class Peer(logging.Handler):
         return [await soon(self.messages.get()) for _ in range(count)]
 
     async def warned(self) -> str:
-        """Return the next line of the log: why a connection ended or could not be made."""
+        """Return the next line of the log, which says why a connection ended or could not be made."""
         return await soon(self.log.get())
 
     async def failure(self) -> BaseException | None:
@@ -132,7 +132,7 @@ async def connected(
 
 
 async def turns(count: int) -> None:
-    """Let the event loop run `count` times, so that callbacks scheduled at the end of a connection run."""
+    """Let the event loop run `count` times, so that callbacks scheduled at a connection's end run."""
     for _ in range(count):
         turn = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(turn.set_result, None)

@@ -1,4 +1,4 @@
-"""Report tests that cannot run: a test whose part is missing fails with NOT RUN.
+"""Report tests that cannot run: a test that lacks a part fails with NOT RUN.
 
 The test is skipped instead if the environment variable MISSING_OK names the part:
 ``MISSING_OK="data mosquitto"``.

@@ -1,4 +1,4 @@
-"""HTTP requests to the page: to its application directly, as a browser makes them, and over a socket."""
+"""HTTP requests of a browser to the page, directly to its application or over a socket."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The page without an agent: its server over the facts of a real configuration, with state set by a test."""
+"""The page without an agent: its server with a real configuration and with state that a test sets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -117,7 +117,7 @@ class PageWorld:
             await asyncio.wait({task})
 
     def read(self, watts: float, time_ms: int, meter: str = "house") -> None:
-        """Show an accepted reading and the span that it covers to the page's viewers, as the core does."""
+        """Show an accepted reading and its span to the page's viewers, as the core does."""
         observer, value_u = self.viewers.observer("main"), round(watts * MICRO)
         if observer is None:
             return

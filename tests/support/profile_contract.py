@@ -3,10 +3,10 @@
 A case is a message of a device: its topic, its payload, and the expected readings of each quantity. All
 numbers, names and serial numbers are invented.
 
-When a message is altered, a reading may change only if *the value itself* was altered: a leaf of the
-document that carries the value (a carrier: another digit there gives another reading), an element removed
-from a list of carriers, or, in a payload that is not JSON, a byte within `value_places`. Every other
-alteration leaves the readings unchanged, or is refused with a named reason.
+When a message is altered, a reading may change only if *the value itself* was altered: a leaf of the document
+that carries the value (a carrier: a different digit gives a different reading), an element removed from a
+list of carriers, or, in a payload that is not JSON, a byte within `value_places`. Every other alteration
+leaves the readings unchanged, or is refused with a named reason.
 """
 
 import json
@@ -168,7 +168,7 @@ def changed(document: Any, path: Path, change: Callable[[Any, str | int], None])
 
 
 def variants(leaf: Any) -> Iterator[Any]:
-    """Yield a leaf with another last digit, with another first digit, and a minute later."""
+    """Yield a leaf with a different last digit, with a different first digit, and a minute later."""
     if not isinstance(leaf, str):
         return
     for digit in (r"\d(?=\D*$)", r"(?<!\d)[1-9]"):
@@ -247,7 +247,7 @@ def extended(node: Any) -> Any:
 # Bytes --------------------------------------------------------------------------------------------
 
 SUBSTITUTES = (b"", b"\0", b"7", b'"', b"x", b"\xff")
-"""Replacements of a byte; each place is given two of them, in turn."""
+"""Replacements of a byte; each place gets two of them, in turn."""
 
 
 def damaged(payload: bytes) -> Iterator[tuple[int, bytes]]:
@@ -268,7 +268,7 @@ def in_value(case: Case, place: int) -> bool:
 
 
 def value_differs(document: Any, payload: bytes, paths: Sequence[Path]) -> bool:
-    """Return whether an altered document has another value at one of the paths."""
+    """Return whether an altered document has a different value at one of the paths."""
     altered = parsed(payload)
     return any(look(altered, path) not in (None, look(document, path)) for path in paths)
 

@@ -1,4 +1,4 @@
-"""Bits of rows for tests: from a public key, with fixed words, or watched; and a plain sampler."""
+"""Bits of rows for tests: from a public key, with fixed words, or recorded; and a plain sampler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class Written:
         return np.stack([self.word(rows, page, place, dtype) for place in range(count)], axis=1)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Return the fixed word where there is one, else the word of `rows`."""
+        """Return the fixed word if there is one, else the word of `rows`."""
         words = self.rows.word(rows, page, at, dtype).copy()
         places = np.broadcast_to(np.asarray(at), rows.shape).tolist()
         for i, address in enumerate(zip(rows.tolist(), places, strict=True)):
@@ -112,7 +112,7 @@ class Watched:
 
 
 def plain_row(n: int, a: Fraction, rows: RowBits, row: int) -> list[int]:
-    """Draw one row's noise by its definition: integers in a loop, no lines, every comparison bit by bit."""
+    """Draw one row's noise by definition: integers in a loop, without lines, each comparison bit by bit."""
     table, row_array = table_of(n, a), np.array([row])
     for t in count():
         word = int(rows.word(row_array, NOISE_BOUNDS, t, np.uint64)[0])
@@ -123,7 +123,7 @@ def plain_row(n: int, a: Fraction, rows: RowBits, row: int) -> list[int]:
 
 
 def plain_radius(table: Table, word: int, bits: Bits) -> int | None:
-    """Return the noise bound that a word proposes if it is accepted: height + U < S w/w(M); else None."""
+    """Return the noise bound that a word proposes, or None unless it is accepted: height + U < S w/w(M)."""
     edges = [int(area) for area in table.areas]
     cell = max(j for j, edge in enumerate(edges) if edge <= word)
     if cell == len(edges) - 1:

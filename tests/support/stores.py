@@ -42,7 +42,7 @@ THIRDS = replace(TERMS, step_ms=LENGTH_MS // 3)
 
 
 def with_mechanism(records: RecordFormat, mechanism: object) -> RecordFormat:
-    """Return the format of records with another mechanism in place of that of its terms."""
+    """Return the format of records with a mechanism that replaces that of its terms."""
     terms = replace(records.terms)
     terms.__dict__.update(
         mechanism=mechanism, sd=records.terms.sd
@@ -137,7 +137,7 @@ def bytes_on_disk(path: Path) -> bytes:
 
 
 def keep_writing(path: Path) -> NoReturn:
-    """Open and close windows and the store until killed; print k when window k is on disk."""
+    """Open and close windows and the store until killed; print k once window k is on disk."""
     while True:
         with open_store(path) as store:
             snapshot = store.snapshot("main")

@@ -27,9 +27,9 @@ class Tape:
         return value
 
     def discard(self) -> None:
-        """Do nothing: the entries stay."""
+        """Do nothing, so that the entries stay."""
 
     @property
     def left(self) -> int:
-        """How many entries have not been taken."""
+        """The number of entries that have not been taken."""
         return len(list(self._entries))

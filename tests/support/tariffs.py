@@ -1,4 +1,4 @@
-"""Windows of bands as a receiver has them, without an agent."""
+"""Windows of bands as a receiver gets them, without an agent."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ POWER = "hold = '60s'\nevery = '10s'\ndead_band = 1"
 
 @functools.cache
 def text_of_bands(privacy: str = "", length: str = "1mo", source: str = POWER, more: str = "") -> str:
-    """A configuration of the preset `tariff` with three bands; `more` goes to the end of the file."""
+    """A configuration of the preset `tariff` with three bands; `more` is appended to the file."""
     window = f"length = '{length}'\ntimezone = 'Europe/Amsterdam'\nrest = 'night'"
     return written(privacy=f"preset = 'tariff'\n{privacy}", window=window, source=source) + BANDS + more
 
@@ -45,7 +45,7 @@ def schedule_of_bands(privacy: str = "", length: str = "1mo", source: str = POWE
 
 
 def received(known: Schedule, windows: Sequence[Mapping[str, int]], start_ms: int = JUNE_MS) -> Series:
-    """The series of a meter that sent these quanta by band, a mapping for each window."""
+    """The series of a meter that sent these quanta, by band in a mapping for each window."""
     assert known.first_ms(start_ms) == start_ms
     messages: list[bytes] = []
     for quanta in windows:

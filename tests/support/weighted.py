@@ -23,7 +23,7 @@ hours = ["10:00/16:00"]
 price = -0.05
 """
 QUIET = "level = 1000000000"
-"""Noise that is zero but for a chance below e^-1000."""
+"""Noise that is 0, except with a probability below e^-1000."""
 
 
 def text_of_prices(

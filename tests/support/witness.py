@@ -1,7 +1,7 @@
 """Labelled noise, and a witness that checks laws 1, 2 and 4 on every commit.
 
-Every draw is a different multiple of STRIDE quanta, so that an accumulator or a record shows which
-draw it contains, and what it contains beside the draw.
+Every draw is a different multiple of STRIDE quanta, so that an accumulator or a record shows which draw it
+contains, and the rest.
 """
 
 import json
@@ -45,7 +45,7 @@ TERMS = Terms(
 """Windows of a few milliseconds: three slots of four."""
 
 HALF_UP = replace(TERMS, rounding="half-up")
-"""The terms of a window of an earlier version: its accumulators are noise and energy, without dither."""
+"""The terms of a window from an earlier version, whose accumulators are noise and energy without dither."""
 
 
 class Drawn(NamedTuple):
@@ -184,7 +184,7 @@ class Witness:
         for meter, state in commit.states.items():
             if state is not None:
                 self._see_state(meter, state, earlier_marks)
-        assert self.opened == self.charged, "noise on disk or in a record that is not charged, or the reverse"
+        assert self.opened == self.charged, "noise on disk or in a record without a charge, or the reverse"
 
     def _leaves(self, row: Outgoing, earlier_marks: dict[str, int]) -> None:
         record = json.loads(row.payload, parse_float=Decimal)
@@ -192,7 +192,7 @@ class Witness:
             self.quanta[row.topic, record["id"]] = Fraction(record["quantum"])
             return
         band = record.pop("band", None)
-        assert list(record) == ["v", "meter", "t", "for", "value", "unit", "sd", "d"], "fields that tell"
+        assert list(record) == ["v", "meter", "t", "for", "value", "unit", "sd", "d"], "unexpected fields"
         quantum = self.quanta[
             f"{row.topic}/privacy/{record['d']}", record["d"]
         ]  # the descriptor precedes its records
@@ -212,7 +212,7 @@ class Witness:
             gap = Fraction(terms.gap_u * terms.slot_ms(place), terms.lattice(place))
             dithered = terms.rounding == "dithered"
             roundings = {gap // 1, -(-gap // 1)} if dithered else {(gap + Fraction(1, 2)) // 1}
-            assert quanta in roundings, "a lost slot that is no gap"
+            assert quanta in roundings, "a lost slot that is not gap"
         assert slot not in self.records, "an interval left twice"
         self.records[slot] = Record(slot, quanta, terms, row, window_ms, place)
 
@@ -234,9 +234,7 @@ class Witness:
     def _see_state(self, meter: str, state: TimelineState, earlier_marks: dict[str, int]) -> None:
         for window in state.windows:
             terms = self.terms[window.terms]
-            assert (window.noise_bound is None) == (window.draws == terms.n), (
-                "R is kept when nothing needs it"
-            )
+            assert (window.noise_bound is None) == (window.draws == terms.n), "R is kept without need"
             for slot_state in window.slots:
                 label, _ = self.draw_in(slot_state, window)
                 slot = LabelledSlot.of(meter, window.start_ms, slot_state.slot_index, terms)
@@ -246,11 +244,11 @@ class Witness:
                     self._drawn_once(label, slot, earlier_marks)
                     self.places[slot] = label, window.start_ms, slot_state.slot_index
                     continue
-                assert terms.kind is Kind.REGISTER, "an accumulator without its noise"
+                assert terms.kind is Kind.REGISTER, "an accumulator without noise"
                 self._drawn_again(label, slot, window.start_ms, slot_state.slot_index)
                 gap = terms.gap_u * terms.slot_ms(slot_state.slot_index)
                 self.begins(
-                    label, slot_state.accumulator - gap, slot_state.slot_index, "a lost slot that is no gap"
+                    label, slot_state.accumulator - gap, slot_state.slot_index, "a lost slot that is not gap"
                 )
 
     def draw_in(self, slot: Slot, window: OpenWindow) -> tuple[int, Terms]:
@@ -261,8 +259,8 @@ class Witness:
         terms, masked = self.terms[window.terms], slot.slot_index == window.masked_slot
         quotient = Fraction(slot.accumulator, terms.lattice(slot.slot_index) * STRIDE)
         label = round(quotient) * (-1 if masked else 1)
-        assert label, "an accumulator without its noise"
-        assert self.draws.lines[label].terms == terms, "an accumulator with another's noise"
+        assert label, "an accumulator without noise"
+        assert self.draws.lines[label].terms == terms, "an accumulator with the noise of another slot"
         return label, terms
 
     def begins(self, label: int, start: int, place: int, otherwise: str) -> None:
@@ -276,7 +274,7 @@ class Witness:
     def _drawn_again(self, label: int, slot: LabelledSlot, window_ms: int, place: int) -> None:
         """Record a new draw for a register's lost slot.
 
-        The noise of the lost slot is given up. The new draw has a noise bound of its own.
+        The noise of the lost slot is given up. The new draw has a separate noise bound.
         """
         assert label not in self.dead, "noise that was given up is used"
         old_label = self.places[slot][0]

@@ -1,4 +1,4 @@
-"""A small world around the core: a broker, a store, a clock and their failures, all in memory.
+"""A small world around the core: a broker, a store and a clock, with failures, all in memory.
 
 `World` runs the real pipeline with labelled noise against a store in memory. It passes every commit to a
 `Witness`, and compares the stored state and the acknowledgements with a `Model` of DESIGN.
@@ -86,7 +86,7 @@ class MemoryDisk:
     known: Snapshot = field(default_factory=lambda: Snapshot({}, {}, {}))
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the state, which callers may change."""
+        """Return a copy of the state, so that callers may change it."""
         s = self.known
         fields = dict(s.marks), dict(s.states), dict(s.terms), s.floor_ms, dict(s.announced), dict(s.totals)
         return Snapshot(*fields)
@@ -143,7 +143,7 @@ class World:
         self.start(stream)
 
     def start(self, stream: Stream) -> None:
-        """Start the core from disk; the broker redelivers unacknowledged messages."""
+        """Start the core from the disk; the broker redelivers unacknowledged messages."""
         self.stream = stream
         for meter in set(self.witness.names.values()):
             self._name(meter)
@@ -157,7 +157,7 @@ class World:
         self.arrived = [self._delivery(queued) for queued in self.queue.values()]
 
     def crash(self, stream: Stream | None = None) -> None:
-        """Lose everything in memory and start again, with another configuration if one is given."""
+        """Lose everything in memory and start again, with a different configuration if one is given."""
         if self.model is not None:
             self.model.load(self.saved, (stream or self.stream).schedule)
         self.start(stream or self.stream)
@@ -241,7 +241,7 @@ class World:
                         and standing.start_ms
                         == window.start_ms + terms.stretches(slot_state.slot_index)[0][0]
                     )
-                    assert masked == stands, "a register is kept, or masked where it need not be"
+                    assert masked == stands, "a register is kept, or masked without need"
                     assert type(rest) is int, "a fraction, which noise does not cover"
                     if standing is not None and stands:
                         rest = standing.value_u * terms.interval_ms - rest

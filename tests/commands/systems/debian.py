@@ -1,7 +1,7 @@
-"""Debian systems in folders, made with mmdebstrap from the mirror that this machine's packages come from.
+"""Debian systems in folders, made with mmdebstrap from the mirror of this machine's packages.
 
-`make` creates one. `Place` runs programs in one, in name spaces of its own for mounts, processes and the
-network, which has nothing but the loopback interface. Both need root.
+`make` creates one. `Place` runs programs in one, in separate name spaces for mounts, processes and the
+network, which has only the loopback interface. Both need root.
 """
 
 import os
@@ -23,17 +23,17 @@ FIRST: Final = Path(__file__).with_name("first.py")
 
 
 class Failed(Exception):
-    """A step went wrong; the text is the end of what its program printed."""
+    """An error: a step failed. The text is the end of its program's output."""
 
 
 def must_be_possible() -> None:
-    """Raise Missing with the reason where no system can be made here."""
+    """Raise Missing with the reason if no system can be made here."""
     if os.geteuid() != 0:
         raise Missing("only root can make a system and its users: run it with sudo")
     if not can_enter():
-        raise Missing("the kernel gives no name spaces")
+        raise Missing("the kernel does not allow name spaces")
     if not KEYRING.exists():
-        raise Missing(f"{KEYRING} is not there: install debian-archive-keyring")
+        raise Missing(f"{KEYRING} is missing: install debian-archive-keyring")
     mirror()
     for name in ("mmdebstrap", "arch-test"):
         if not (system_parts.find(name) or system_parts.install(name)):
@@ -56,7 +56,7 @@ def make(
     """
     program = system_parts.find("mmdebstrap")
     if program is None:
-        raise Missing("mmdebstrap is not there")
+        raise Missing("mmdebstrap is missing")
     words = [str(program), "--quiet", f"--variant={variant}", f"--include={','.join(packages)}"]
     words += [f"--components={components}", f"--architectures={architecture}"] if architecture else []
     words += [f"--keyring={KEYRING.parent}", SUITE, str(target), mirror()]
@@ -69,9 +69,9 @@ def make(
 
 
 class Place:
-    """A running system: its file system is a folder, and it has a loopback interface of its own.
+    """A running system, whose file system is a folder and whose network is a separate loopback interface.
 
-    With `online` it has the machine's network instead.
+    If `online`, it has the machine's network instead.
     """
 
     def __init__(self, root: Path, *, online: bool = False) -> None:
@@ -96,7 +96,7 @@ class Place:
         return [*enter, "env", "-i", *(f"{key}={value}" for key, value in names.items()), *map(str, words)]
 
     def run(self, *words: str | Path, environment: Mapping[str, str] | None = None) -> str:
-        """Run a program to its end and return what it printed; raises Failed unless it ends with 0."""
+        """Run a program in this system and return its output; raises Failed unless it ends with 0."""
         return output(self.command(*words, environment=environment))
 
     def path(self, inside: str) -> Path:
@@ -125,7 +125,7 @@ def copy(archive: Path, root: Path) -> None:
 
 
 def install(root: Path, package: Path) -> None:
-    """Install a package file with all that it depends on from the mirror; raises Failed."""
+    """Install a package file, with its dependencies from the mirror; raises Failed."""
     shutil.copy(package, root / package.name)
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     environment = {"DEBIAN_FRONTEND": "noninteractive", **proxies}
@@ -141,7 +141,7 @@ def install(root: Path, package: Path) -> None:
 
 
 def output(words: Sequence[str], *, seconds: float = MAKE_S) -> str:
-    """Run a program of this machine and return what it printed; raises Failed unless it ends with 0."""
+    """Run a program of this machine and return its output; raises Failed unless it ends with 0."""
     ended = subprocess.run(
         words,
         check=False,

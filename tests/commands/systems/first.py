@@ -1,8 +1,8 @@
-"""The first process of a system in name spaces of its own: ``python first.py ROOT``.
+"""The first process of a system in separate name spaces: ``python first.py ROOT``.
 
-Mount what programs expect, set the loopback interface up, make ROOT the file system, write the process id
-as the machine sees it, and wait until standard input ends. With this process all others of its name space
-end. Nothing but Python's standard library is imported.
+Mount the file systems that programs expect, bring up the loopback interface, make ROOT the root directory,
+write the process id as the machine sees it, and wait until standard input ends. When this process ends, so do
+all others in its name space. It imports only Python's standard library.
 """
 
 import fcntl

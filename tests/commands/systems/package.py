@@ -28,7 +28,7 @@ _FIELD = re.compile(r"(?m)^ (?P<package>[a-z][a-z0-9+.-]+)")
 
 
 def build_packages() -> list[str]:
-    """Return the packages that debian/control asks for, and lintian."""
+    """Return the packages that debian/control requires, and lintian."""
     control = (ROOT / "deploy" / "debian" / "control").read_text()
     field = control.partition("Build-Depends:\n")[2].partition("\nStandards")[0]
     names = [match["package"] for match in _FIELD.finditer(field)]
@@ -53,7 +53,7 @@ def build(folder: Path) -> Path:
     """Build the package from the source distribution, twice, and check it; return its path in `folder`.
 
     Raises:
-        Failed: The builds differ in a byte, lintian has a remark, or the package is too large.
+        Failed: The builds differ, lintian has a remark, or the package is too large.
 
     """
     sdist = _sdist(folder)
@@ -102,7 +102,7 @@ def _build(place: Place, sdist: Path, name: str, zone: str, mask: str) -> Path:
 class Installed:
     """A system in which the package is installed, with a broker; the agent runs as the service's user.
 
-    It stands in for the parts of the unit that make the state directory and choose the user.
+    It replaces the parts of the unit that make the state directory and set the user.
     """
 
     def __init__(self, place: Place) -> None:
@@ -150,7 +150,7 @@ class Installed:
 def attempt(package: Path, architecture: str) -> str:
     """Install the package in a new system of an architecture, run the trial, and remove it.
 
-    Return what was seen.
+    Return a summary of the results.
 
     Raises:
         Failed: Something is not as documented.
@@ -205,7 +205,7 @@ def refusal(machine: Installed) -> None:
 
 
 def removal(place: Place) -> None:
-    """Remove the package and purge it: the configuration goes last, and the ledger stays; raises Failed."""
+    """Remove and purge the package: the configuration goes last, and the ledger stays; raises Failed."""
     ledger = place.path(f"{STATE}/meteragent.db")
     before = ledger.read_bytes()
     place.run("dpkg", "--remove", "meteragent")

@@ -1,7 +1,7 @@
-"""The trial of an agent that is installed: it must release each slot once, through a kill -9.
+"""The trial of an installed agent, which must release each slot once, even through a kill -9.
 
-A meter with a constant load is read twice a second. The agent is started, killed and started again while the
-meter goes on; then its health and its ledger are read, and it is stopped. `machine` is where it runs.
+A meter with a constant load is read twice a second. The agent is started, killed and restarted while the
+meter continues. Then its health and ledger are read, and it is stopped. `machine` is where it runs.
 """
 
 import json
@@ -21,12 +21,12 @@ METER: Final = "home"
 LOAD_W: Final = 100
 SLOT_S: Final = 5
 FAR_W: Final = 40
-"""How far a value may be off: noise of 1 W at a level of 1 is farther with a probability below 1e-16."""
+"""The largest error of a value: noise of 1 W at level 1 exceeds it with a probability below 1e-16."""
 
 FEED_S: Final = 0.5
 WAIT_S: Final = 90.0
 BEFORE, AFTER = 2, 3
-"""How many slots are awaited before the kill, and after it."""
+"""The number of slots to wait for before the kill, and after it."""
 
 OK, CRASH, CONFIG = 0, 1, 78
 
@@ -51,7 +51,7 @@ class Machine(Protocol):
 
 
 class Seen(NamedTuple):
-    """What a trial saw: the slots before the kill and in all, and the seconds that parts of it took."""
+    """The results of a trial: the slots before the kill and in all, and how long its parts took (s)."""
 
     slots: int
     first_s: float
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 
 def configuration(store: str, *, source: str = "127.0.0.1", sink: str = "127.0.0.1") -> str:
-    """Return a configuration of slots of five seconds with little noise."""
+    """Return a configuration with slots of five seconds and little noise."""
     return f"""
 [source]
 url = "mqtt://{source}:1883"
@@ -97,7 +97,7 @@ def starts(payloads: Iterable[str]) -> list[int]:
     """Return the starts of the slots that left, in seconds.
 
     Raises:
-        Failed: A slot left with two values, is missing between others, or is far from what was fed.
+        Failed: A slot left with two values, is missing between others, or is far from the load.
 
     """
     values: dict[int, set[float]] = {}
@@ -126,7 +126,7 @@ def wait(what: str, until: Callable[[], bool], *, seconds: float = WAIT_S) -> No
 
 
 class Meter:
-    """A meter that is read all the time, and the receiver of what leaves; both are mosquitto's clients."""
+    """A meter that is read all the time, and a receiver of the records; both are mosquitto's clients."""
 
     def __init__(self, machine: Machine, topic: str = f"private/{METER}/power") -> None:
         self._lines = tempfile.NamedTemporaryFile("r", encoding="utf-8")  # noqa: SIM115  closed by `close`

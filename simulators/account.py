@@ -96,9 +96,11 @@ class Account:
     def _check_readings(self) -> None:
         """Check that each message is counted in one way and acknowledged once."""
         outcomes = ("accepted", "late", "duplicate", "early", "retained")
-        counted = sum(n for name, n in self.counts.items() if name in outcomes or name.startswith("refused_"))
+        message_count = sum(
+            n for name, n in self.counts.items() if name in outcomes or name.startswith("refused_")
+        )
         check(self.counts["received"] == self.messages, "a message is not received", self.messages)
-        check(counted == self.messages, "a message is not counted once", (counted, self.messages))
+        check(message_count == self.messages, "a message is not counted once", (message_count, self.messages))
         is_complete = sorted(self.tokens) == list(range(self.messages))
         check(is_complete, "a message is acknowledged twice or never")
 
@@ -129,11 +131,11 @@ class Account:
             raise InvariantViolation("the ledger differs from the releases")
 
     def _check_values(self) -> int:
-        touched, energies, exact = self.touched(), self.energies(), 0
+        touched_slots, energies, exact = self.touched(), self.energies(), 0
         if self.initial.keys() != energies.keys():
             raise InvariantViolation("the slots with noise are not the released slots")
         for slot, quanta in self.released:
-            if slot in touched:
+            if slot in touched_slots:
                 continue
             exact += 1
             if quanta != (self.initial[slot] + energies[slot]) // self.terms.lattice(0):

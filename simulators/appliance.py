@@ -171,9 +171,9 @@ class Thermostat:
         start_s = np.floor(start).astype(np.int64) - day * DAY_S
         owned = trait[3] < self.owners
         row, column = np.nonzero((start_s >= 0) & (start_s < DAY_S) & owned[:, None])
-        lasting = on_s[row] * (1 + _JITTER * (2 * chance[1][row, column] - 1))
+        durations_s = on_s[row] * (1 + _JITTER * (2 * chance[1][row, column] - 1))
         ends_s = np.floor(
-            np.cumsum(self.signature.seconds) * (lasting / self.signature.duration_s)[:, None] + 0.5
+            np.cumsum(self.signature.seconds) * (durations_s / self.signature.duration_s)[:, None] + 0.5
         )
         levels = np.asarray(self.signature.watts) * Makes.of(people, self.name).power[row][:, None]
         return Runs(

@@ -154,11 +154,17 @@ class Fleet:
 
     def _list_events(self, day: int, starts: _Starts) -> Events:
         shows, absences = starts.viewings, self.people.absences(day)
-        away = np.flatnonzero(absences.end_s > absences.begin_s)
+        absent_rows = np.flatnonzero(absences.end_s > absences.begin_s)
         tables: list[tuple[Integers, Integers, Integers, Floats, Integers]] = [
             *((runs.row, runs.start_s, runs.stop_s, runs.mean_w, runs.row * 0 - 1) for runs in starts.runs),
             (shows.row, shows.start_s, shows.stop_s, shows.mean_w(self.seed, day), shows.channel),
-            (away, absences.begin_s[away], absences.end_s[away], np.zeros(len(away)), away * 0 - 1),
+            (
+                absent_rows,
+                absences.begin_s[absent_rows],
+                absences.end_s[absent_rows],
+                np.zeros(len(absent_rows)),
+                absent_rows * 0 - 1,
+            ),
         ]
         kind = np.repeat(np.arange(len(tables)), [len(table[0]) for table in tables])
         row, start, stop, watts, channel = (np.concatenate(column) for column in zip(*tables, strict=True))
@@ -186,11 +192,11 @@ def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
     shows = starts.viewings
     base = Runs(shows.row, shows.start_s, (shows.stop_s - shows.start_s)[:, None], shows.base_mw[:, None])
     for runs in (*starts.runs, base):
-        lasting = runs.where(runs.stop_s + shift_s > 0) if shift_s else runs
-        start = lasting.start_s[:, None] + shift_s
-        seconds = np.concatenate([start, start + lasting.ends_s], axis=1)
-        change = np.diff(lasting.levels_mw, axis=1, prepend=0, append=0)
-        row = np.broadcast_to(lasting.row[:, None], seconds.shape)
+        ongoing_runs = runs.where(runs.stop_s + shift_s > 0) if shift_s else runs
+        start = ongoing_runs.start_s[:, None] + shift_s
+        seconds = np.concatenate([start, start + ongoing_runs.ends_s], axis=1)
+        change = np.diff(ongoing_runs.levels_mw, axis=1, prepend=0, append=0)
+        row = np.broadcast_to(ongoing_runs.row[:, None], seconds.shape)
         yield row.ravel(), seconds.ravel(), change.ravel()
 
 

@@ -31,8 +31,8 @@ class Street:
     @classmethod
     def simulated(cls, seed: int, homes: int, days: int) -> Self:
         """Simulate a street; a seed always gives the same homes, and a home the same days."""
-        simulated = Fleet(seed, range(homes)).days(0, days, READING_MS // 1000)
-        watts = np.concatenate([day.watts for day in simulated], axis=1)
+        fleet_days = Fleet(seed, range(homes)).days(0, days, READING_MS // 1000)
+        watts = np.concatenate([day.watts for day in fleet_days], axis=1)
         return cls(seed, watts.astype(np.float64).round(1))
 
     @property

@@ -124,12 +124,12 @@ def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result
     for hidden_wh in (110, 1000, 3000, 6000):
         mechanism = DitheredLaplace(Fraction(1, hidden_wh), 1, 1, Fraction(1, 1000))
         rows = mechanism.release(1000 * repeated.energies_wh.reshape(-1, 1), bits=bits)
-        released = np.asarray(rows, np.float64).reshape(count, bands)
-        yield _result((name, "five bands", hidden_wh), repeated, released, mechanism.noise)
+        released_wh = np.asarray(rows, np.float64).reshape(count, bands)
+        yield _result((name, "five bands", hidden_wh), repeated, released_wh, mechanism.noise)
     for hidden_wh in (1000, 3000, 6000):
         shared = LInfLaplace(Fraction(1, hidden_wh), 1, bands)
-        released = np.asarray(shared.release(repeated.energies_wh, bits=bits), np.float64)
-        yield _result((name, "five bands, one noise bound", hidden_wh), repeated, released)
+        released_wh = np.asarray(shared.release(repeated.energies_wh, bits=bits), np.float64)
+        yield _result((name, "five bands, one noise bound", hidden_wh), repeated, released_wh)
 
 
 def _half_hours(slots: Integers, hidden_wh: int, seed: int) -> Floats:

@@ -194,8 +194,8 @@ class World:
             snapshot = store.snapshot(self.stream.name)
             core = Pipeline(self.stream, snapshot, Spending(), SeededBits(self.seed), counts)
             _run_turns(core, store, messages, observations, self.stream.terms)
-            spent = list(ledger.report(store.connection))
-        return self._account(observations, counts, spent, len(messages)), observations
+            ledger_lines = list(ledger.report(store.connection))
+        return self._account(observations, counts, ledger_lines, len(messages)), observations
 
     def _account(
         self, observations: Observations, counts: Counts, spent: list[ledger.PeriodCharge], messages: int
@@ -283,12 +283,12 @@ def write(world: World, target: Path) -> dict[str, Any]:
     target.mkdir(parents=True, exist_ok=True)
     (target / "releases.jsonl").write_text("".join(_format_releases(observations)), encoding="utf-8")
     parquet.write_table(world.load[0], target / "events.parquet", compression="zstd")
-    spent = ((line.meter, line.start_ms, line.windows, line.epsilon_per_w) for line in account.spent)
-    _write_csv(target / "ledger.csv", "meter day_ms windows epsilon_per_w", spent)
+    ledger_rows = ((line.meter, line.start_ms, line.windows, line.epsilon_per_w) for line in account.spent)
+    _write_csv(target / "ledger.csv", "meter day_ms windows epsilon_per_w", ledger_rows)
     _write_csv(target / "faults.csv", "home sent_ms what stamp_ms", account.rows)
-    touched, slot_ms = account.touched(), account.terms.step_ms
+    touched_slots, slot_ms = account.touched(), account.terms.step_ms
     slots = (
-        (*slot, f"{energy / (MICRO * slot_ms):.6f}", energy, int(slot in touched))
+        (*slot, f"{energy / (MICRO * slot_ms):.6f}", energy, int(slot in touched_slots))
         for slot, energy in sorted(account.energies().items())
     )
     _write_csv(target / "slots.csv", "home start_ms mean_w microwatt_ms touched", slots)

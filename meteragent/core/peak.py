@@ -29,19 +29,19 @@ from meteragent.domain.errors import MeteragentError
 class PeakWindow(Window):
     """An open window that releases the largest mean of its parts.
 
-    mask      z * L + u; None after a restart, until a part is over
-    part      the energy of the open part so far, only while time is integrated
-    unmasked  the largest energy of a part since the restart, which waits for `redraw`
+    mask             z * L + u; None after a restart, until a part is over
+    part             the energy of the open part so far, only while time is integrated
+    unmasked_energy  the largest energy of a part since the restart, which waits for `redraw`
     """
 
     mask: int | None = None
     part: int | None = None
-    unmasked: int | None = None
+    unmasked_energy: int | None = None
 
     @property
     def lacks_noise(self) -> bool:
         """Whether `redraw` is due."""
-        return self.unmasked is not None
+        return self.unmasked_energy is not None
 
     def slot_start_ms(self, _slot_index: int) -> int:
         """Return the start of the window."""
@@ -76,7 +76,7 @@ class PeakWindow(Window):
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
         """Mask the energy since the start or restart with noise from a new noise bound and a new dither."""
-        energy, self.unmasked = self.unmasked, None
+        energy, self.unmasked_energy = self.unmasked_energy, None
         if energy is not None:
             self.mask = self._mask(0, noise, dither)
             self.draws += 1
@@ -84,12 +84,14 @@ class PeakWindow(Window):
 
     def drop(self) -> None:
         """Give up the parts that wait for noise, because the budget forbids the charge."""
-        self.unmasked = None
+        self.unmasked_energy = None
 
     def _rise(self, energy: int) -> None:
         """Count the energy of a part."""
         if self.mask is None:
-            self.unmasked = energy if self.unmasked is None else max(self.unmasked, energy)
+            self.unmasked_energy = (
+                energy if self.unmasked_energy is None else max(self.unmasked_energy, energy)
+            )
         else:
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
@@ -128,7 +130,7 @@ class PeakWindow(Window):
 
         Raises MeteragentError if a part has no noise.
         """
-        if self.unmasked is not None or self.part is not None:
+        if self.unmasked_energy is not None or self.part is not None:
             raise MeteragentError("a part without noise")
         return Window.close(self, slot_index)
 
@@ -137,7 +139,7 @@ class PeakWindow(Window):
 
         Raises MeteragentError if a part has no noise.
         """
-        if self.unmasked is not None or self.part is not None:
+        if self.unmasked_energy is not None or self.part is not None:
             raise MeteragentError("a part without noise")
         return Window.state(self)
 

@@ -92,10 +92,10 @@ class Pipeline:
             self._claims.ask(self._names[meter].topic)
         self._effects = Effects(Commit(stream.name, 0))
         self._catching_up = False
-        self._restored = set(self._timelines)
+        self._restored_meters = set(self._timelines)
         self._observer: Observer | None = None
         self._due_ms: Mapping[str, int] = {}
-        self._withheld: Collection[str] = ()
+        self._withheld_topics: Collection[str] = ()
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class Pipeline:
 
     def withhold(self, topics: Collection[str]) -> None:
         """Open no window on these sink topics: the broker refuses them, and too many records already wait."""
-        self._withheld = topics
+        self._withheld_topics = topics
 
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
@@ -195,9 +195,9 @@ class Pipeline:
         else:
             outcome, free, meter_reading = self._intake.accept(meter, phase, timeline, reading)
         self._effects.acknowledge += free
-        if timeline.thinned:
-            self._counts.add("thinned", timeline.thinned)
-            timeline.thinned = 0
+        if timeline.thinned_count:
+            self._counts.add("thinned", timeline.thinned_count)
+            timeline.thinned_count = 0
         if outcome is not Outcome.ACCEPTED:
             self._counts.add(str(outcome))
             return is_new
@@ -332,7 +332,7 @@ class Pipeline:
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle_windows += 1
-        if sink_topic in self._withheld:
+        if sink_topic in self._withheld_topics:
             self._counts.add("withheld")
             return
         if not self._charges.add(meter, start_ms, terms):
@@ -357,9 +357,9 @@ class Pipeline:
 
     def _redraw_restored(self) -> set[str]:
         """Redraw the slots that were lost because the meaning of readings changed; return their meters."""
-        windows = {meter: self._timelines[meter].windows for meter in self._restored}
+        windows = {meter: self._timelines[meter].windows for meter in self._restored_meters}
         meters = {meter for meter in windows if any(window.lacks_noise for window in windows[meter])}
-        self._restored.clear()
+        self._restored_meters.clear()
         for meter in meters:
             self._settle(meter, self._timelines[meter])
         return meters

@@ -88,7 +88,7 @@ class Timeline:
         "recent_ms",
         "standing_ms",
         "terms",
-        "thinned",
+        "thinned_count",
         "windows",
     )
 
@@ -100,7 +100,7 @@ class Timeline:
         self.standing_ms: int | None = None
         self.newest_ms: int | None = None
         self.idle_windows = 0
-        self.thinned = 0
+        self.thinned_count = 0
         self.pending: list[Pending] = []
         self.windows: list[Window] = []
         self.recent_ms = array("q")
@@ -201,7 +201,7 @@ class Timeline:
             else:
                 remaining.append(reading)
         self.pending[:] = *remaining, newest
-        self.thinned += len(tokens)
+        self.thinned_count += len(tokens)
         return tokens
 
     def _gives_way(self, _pending: Pending) -> bool:

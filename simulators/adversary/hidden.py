@@ -125,8 +125,10 @@ def _scene(event: Event, days: int, terms: Terms, load: Floats) -> Scene:
         start = begins + day * 1440
         minutes[start : start + event.duration_ms // MINUTE_MS] += event.power_w
     shift = _windows(minutes, terms) - plain
-    touched = shift.any(axis=1)
-    return with_or_without(event.name, plain[np.newaxis, touched], shift[np.newaxis, touched], terms.quantum)
+    touched_windows = shift.any(axis=1)
+    return with_or_without(
+        event.name, plain[np.newaxis, touched_windows], shift[np.newaxis, touched_windows], terms.quantum
+    )
 
 
 def _windows(minutes: Floats, terms: Terms) -> Integers:

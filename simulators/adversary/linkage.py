@@ -118,8 +118,8 @@ def _add_noise(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
     key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.n)
-    released = np.asarray(terms.mechanism.release(flat, bits=bits))
-    return np.asarray(released.reshape(true_w.shape) * float(terms.quantum))
+    noisy_quanta = np.asarray(terms.mechanism.release(flat, bits=bits))
+    return np.asarray(noisy_quanta.reshape(true_w.shape) * float(terms.quantum))
 
 
 def features(values_w: Floats, terms: Terms) -> tuple[Floats, Floats]:

@@ -155,18 +155,18 @@ def _ask(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed
     return _Answers(played, test, probabilities)
 
 
-def _release(scene: Scene, rival: Rival, played: Integers, seed: int, part: int) -> Integers:
+def _release(scene: Scene, rival: Rival, point_indices: Integers, seed: int, part: int) -> Integers:
     """Release the points of all trials, (trials, m n)."""
     key = np.random.SeedSequence([seed, part]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
-    windows = scene.points[played]
+    windows = scene.points[point_indices]
     try:
         noisy = np.asarray(rival.mechanism.release(windows, bits=bits))
     except (TypeError, ValueError, IndexError) as error:
         raise Unusable(f"{rival.name}: release fails on windows of shape {windows.shape}: {error}") from error
     if noisy.shape != windows.shape:
         raise Unusable(f"{rival.name}: release must keep the shape {windows.shape}; it returns {noisy.shape}")
-    return noisy.reshape(len(played), -1)
+    return noisy.reshape(len(point_indices), -1)
 
 
 def _predict(

@@ -72,9 +72,9 @@ class Row:
         levels = [float(terms.level_per_wh * int(np.abs(home_wh).sum())) for home_wh in shifts]
         trials_each = max(2, 2 * (trials // (2 * len(shifts))))
         count = trials_each * len(shifts)
-        right = sum(_right(terms, home_wh, trials_each, seed + i) for i, home_wh in enumerate(shifts))
-        low, high = clopper_pearson(right, count, ALARM)
-        surely, _ = clopper_pearson(right, count, SURE)
+        right_count = sum(_right(terms, home_wh, trials_each, seed + i) for i, home_wh in enumerate(shifts))
+        low, high = clopper_pearson(right_count, count, ALARM)
+        surely, _ = clopper_pearson(right_count, count, SURE)
         slots = energy_wh.shape[1]
         bound = float(loads.level_in_all(terms, moved_wh, slots))
         limits = (
@@ -89,7 +89,7 @@ class Row:
             levels=float(np.mean(levels)),
             worst_levels=max(levels),
             bound=bound,
-            rate=right / count,
+            rate=right_count / count,
             low=float(low),
             high=float(high),
             limit=limit,
@@ -121,15 +121,15 @@ def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
 def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
     """Count the right answers of the likelihood-ratio test, alternately with and without the change."""
     quanta = (shift_wh[shift_wh != 0] / float(terms.quantum)).astype(np.int64)
-    bits, right = SeededBits(seed), 0
+    bits, right_count = SeededBits(seed), 0
     for first in range(0, trials, _BATCH):
         count = min(_BATCH, trials - first)
         noise = terms.mechanism.release(np.zeros((count * quanta.size, 1), np.int64), bits=bits)
         changed = (np.arange(first, first + count) % 2 == 1)[:, np.newaxis]
         values = noise.reshape(count, quanta.size) + changed * quanta
         score = (np.abs(values) - np.abs(values - quanta)).sum(axis=1)
-        right += int(np.count_nonzero((score > 0) == changed[:, 0]))
-    return right
+        right_count += int(np.count_nonzero((score > 0) == changed[:, 0]))
+    return right_count
 
 
 def table(rows: Sequence[Row], homes: str, trials: int, seed: int) -> str:

@@ -61,15 +61,15 @@ def example_5() -> Table:
 def example_6() -> Table:
     """Compute the law of randomised response on the sets of three hobbies, m + 1 = 8 values."""
     mechanism = Categorical(Categories(Subsets("abc").points), 1)
-    unchanged = mechanism.channel.rows[0][0]
-    beyond = mechanism.channel.smallest_delta(exp(1))
+    true_probability = mechanism.channel.rows[0][0]
+    smallest_delta = mechanism.channel.smallest_delta(exp(1))
     misprint = "in print < for ≤ in case 4"
     return Table(
         "HLM Example 6: sets of 3 hobbies (m = 7), each other set with probability p, ε = 1",
         [
             Line("p", mechanism.p, "1/(7+e)", "0.102899"),
-            Line("1 - 7p", unchanged, "", "0.2797"),
-            Line("δ that is needed", beyond, "0", "0", misprint),
+            Line("1 - 7p", true_probability, "", "0.2797"),
+            Line("δ that is needed", smallest_delta, "0", "0", misprint),
         ],
     )
 

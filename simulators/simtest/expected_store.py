@@ -34,13 +34,13 @@ class Message:
 class ExpectedStore:
     """The contents of a store that matter to the checks.
 
-    `marks` and `states` are by stream and meter, `spent` by meter, start of the day and stream, `rows`
+    `marks` and `states` are by stream and meter, `spending` by meter, start of the day and stream, `rows`
     by id, `prices` by stream. `every_price` has also the prices that the store no longer needs.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
     states: dict[tuple[str, str], TimelineState] = field(default_factory=dict)
-    spent: dict[tuple[str, int, str], Spending] = field(default_factory=dict)
+    spending: dict[tuple[str, int, str], Spending] = field(default_factory=dict)
     rows: dict[int, Message] = field(default_factory=dict)
     prices: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     every_price: dict[str, frozenset[Row]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class ExpectedStore:
     def copy(self) -> "ExpectedStore":
         """Return an independent copy."""
         twin = copy.copy(self)
-        twin.marks, twin.states, twin.spent = dict(self.marks), dict(self.states), dict(self.spent)
+        twin.marks, twin.states, twin.spending = dict(self.marks), dict(self.states), dict(self.spending)
         twin.prices, twin.every_price = dict(self.prices), dict(self.every_price)
         twin.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
         return twin
@@ -64,12 +64,12 @@ class ExpectedStore:
                 self.states.pop((stream, meter), None)
             else:
                 self.states[stream, meter] = state
-        for charge, opened in commit.charges.items():
-            for meter, windows in opened.items():
+        for charge, meter_windows in commit.charges.items():
+            for meter, windows in meter_windows.items():
                 key = (meter, charge.day_ms // DAY_MS * DAY_MS, stream)
-                before = self.spent.get(key, Spending(0, Fraction(0)))
-                epsilon = before.epsilon_per_w + windows * charge.epsilon_per_w
-                self.spent[key] = Spending(before.windows + windows, epsilon)
+                former_spending = self.spending.get(key, Spending(0, Fraction(0)))
+                epsilon = former_spending.epsilon_per_w + windows * charge.epsilon_per_w
+                self.spending[key] = Spending(former_spending.windows + windows, epsilon)
         if commit.prices is not None:
             self.prices[stream] = commit.prices
             self.every_price[stream] = self.every_price.get(stream, frozenset()).union(commit.prices)
@@ -103,4 +103,4 @@ class ExpectedStore:
             (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
             for line in ledger.report(store.connection)
         }
-        return "ledger" if spent != self.spent else None
+        return "ledger" if spent != self.spending else None

@@ -64,14 +64,26 @@ class InvariantChecker:
                 if (opened := self.windows.get(Key(name, meter, window.start_ms))) is not None:
                     opened.peak.resume(window.slots[0].accumulator)
 
-    def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], free: Iterable[Any]) -> None:
+    def check_feed(
+        self, model: Model, commit: Commit, tokens: Iterable[Any], model_tokens: Iterable[Any]
+    ) -> None:
         """Check that the core frees the same tokens as the model (law 7)."""
-        freed, due_tokens = Counter(map(id, tokens)), Counter(map(id, free))
-        check(not freed - due_tokens, "a reading is acknowledged twice, or before all its time is decided")
-        check(not due_tokens - freed, "a reading is not acknowledged although all its time is decided")
-        check(model.touched <= commit.states.keys(), "a meter has changed but is not written", model.touched)
+        token_counts, due_tokens = Counter(map(id, tokens)), Counter(map(id, model_tokens))
+        check(
+            not token_counts - due_tokens,
+            "a reading is acknowledged twice, or before all its time is decided",
+        )
+        check(not due_tokens - token_counts, "a reading is not acknowledged although all its time is decided")
+        check(
+            model.changed_meters <= commit.states.keys(),
+            "a meter has changed but is not written",
+            model.changed_meters,
+        )
         if not commit:
-            check(not model.opened and not model.closed, "a window or slot is due but nothing is committed")
+            check(
+                not model.opened_windows and not model.closed_slots,
+                "a window or slot is due but nothing is committed",
+            )
 
     def check_commit(self, model: Model, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
         """Check a transaction that is on disk, and apply it; an empty one only marks rows as delivered."""
@@ -92,10 +104,10 @@ class InvariantChecker:
         self.expected.apply(commit, delivered)
         self._check_outgoing(model, commit, last_id)
         self._check_meters(model, commit)
-        model.opened.clear()
+        model.opened_windows.clear()
         model.redrawn.clear()
-        model.closed.clear()
-        model.touched.clear()
+        model.closed_slots.clear()
+        model.changed_meters.clear()
 
     def _check_marks(self, model: Model, commit: Commit) -> None:
         """Check law 1: marks rise, and windows open at or after the mark."""
@@ -103,7 +115,7 @@ class InvariantChecker:
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(end_ms > before_ms, "a mark does not rise", f"{meter} of {commit.stream}")
             check(end_ms == model.marks[meter], "a mark is not the end of the last window", meter)
-        for meter, start_ms, terms in model.opened:
+        for meter, start_ms, terms in model.opened_windows:
             key = Key(commit.stream, meter, start_ms)
             before_ms = self.expected.marks.get((commit.stream, meter), 0)
             check(meter in commit.marks, "a window is opened without its mark", key)
@@ -116,7 +128,7 @@ class InvariantChecker:
     def _check_charges(model: Model, commit: Commit) -> None:
         """Check law 2: windows that open are charged in the same transaction, and nothing else is."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
-        for meter, start_ms, terms in model.opened:
+        for meter, start_ms, terms in model.opened_windows:
             charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
         for meter, _, time_ms, terms in model.redrawn:
             charges[Charge(grid.day(time_ms), terms.epsilon_per_w)][meter] += 1
@@ -241,7 +253,7 @@ class InvariantChecker:
     def _check_outgoing(self, model: Model, commit: Commit, last_id: int) -> None:
         """Check that every closed slot leaves once, as the exact mean plus its noise, when it is due."""
         closed = {}
-        for slot in model.closed:
+        for slot in model.closed_slots:
             key = Key(commit.stream, slot.meter, slot.window_ms)
             check(key in self.windows, "a slot closes without an open window", key)
             closed[self.windows[key].public_id, *time_and_band(slot)] = slot

@@ -27,9 +27,9 @@ class Killed(SystemExit):
 class _Task(asyncio.Task[Any]):
     """A task whose hash is its number, so that sets and dictionaries hold tasks in the order of creation."""
 
-    def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **named: Any) -> None:
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **keywords: Any) -> None:
         self.number = number
-        super().__init__(coroutine, **named)
+        super().__init__(coroutine, **keywords)
 
     def __hash__(self) -> int:
         return self.number

@@ -59,19 +59,19 @@ class Stretch(NamedTuple):
 class Meter:
     """One meter of one stream.
 
-    `usual` has the terms of an ordinary window; `next_ms` is the start of the next window (None if the meter
-    is forgotten), `standing_ms` the time of the newest decided reading, `idle_windows` the number of windows
-    without a reading.
+    `ordinary_terms` are those of an ordinary window; `next_ms` is the start of the next window (None if the
+    meter is forgotten), `standing_ms` the time of the newest decided reading, `idle_windows` the number of
+    windows without a reading.
     """
 
-    usual: Terms
+    ordinary_terms: Terms
     covered_ms: int
     next_ms: int | None
     standing_ms: int | None = None
     newest_ms: int | None = None
     idle_windows: int = 0
     windows: list[Open] = field(default_factory=list)
-    decided: list[Stretch] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
     readings: dict[int, Held] = field(default_factory=dict)
     book: PriceBook = field(default_factory=PriceBook)
 
@@ -79,14 +79,14 @@ class Meter:
         """Return a copy of the state that survives a crash: all but the held readings."""
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         start_ms = windows[0].start_ms if windows else self.covered_ms
-        decided = [stretch for stretch in self.decided if stretch.end_ms > start_ms]
-        return replace(self, windows=windows, decided=decided, readings={})
+        stretches = [stretch for stretch in self.stretches if stretch.end_ms > start_ms]
+        return replace(self, windows=windows, stretches=stretches, readings={})
 
     @property
     def rules(self) -> Terms:
         """The terms by which readings count: the oldest open window's, if readings still mean the same."""
-        oldest = self.windows[0].terms if self.windows else self.usual
-        return oldest if meaning(oldest) == meaning(self.usual) else self.usual
+        oldest = self.windows[0].terms if self.windows else self.ordinary_terms
+        return oldest if meaning(oldest) == meaning(self.ordinary_terms) else self.ordinary_terms
 
     def speaker(self, ms: int) -> int | None:
         """Return the time of the held reading that applies to a moment, or None in a gap."""
@@ -94,8 +94,8 @@ class Meter:
         if rules.kind is Kind.POWER:
             latest = max((t for t in self.readings if t <= ms), default=None)
             return latest if latest is not None and ms < latest + rules.hold_ms else None
-        following = min((t for t in self.readings if t > ms), default=None)
-        return following if following is not None and following - rules.interval_ms <= ms else None
+        following_ms = min((t for t in self.readings if t > ms), default=None)
+        return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
         """Return the time that decides a moment once passed by `lateness`; None if the close does."""
@@ -127,7 +127,7 @@ class Meter:
         while begin_ms < until_ms:
             edge_ms, speaker = self.edge_ms(begin_ms), self.speaker(begin_ms)
             end_ms = until_ms if edge_ms is None else min(edge_ms, until_ms)
-            self.decided.append(
+            self.stretches.append(
                 Stretch(begin_ms, end_ms, None if speaker is None else self.readings[speaker].value_u)
             )
             begin_ms = end_ms
@@ -180,7 +180,7 @@ class Meter:
         """Sum value * duration over the decided time of a slot, with its window's gap, range and prices."""
         total = 0
         for start_ms, end_ms in terms.stretches(slot_index):
-            for stretch in reversed(self.decided):
+            for stretch in reversed(self.stretches):
                 if stretch.end_ms <= window_ms + start_ms:
                     break
                 from_ms = max(stretch.start_ms, window_ms + start_ms)
@@ -200,7 +200,7 @@ def meaning(terms: Terms) -> tuple[Any, ...]:
 class Model:
     """All meters of one stream, in one process of the agent.
 
-    `opened`, `closed` and `touched` (meters whose state has changed) grow until the checker clears them.
+    `opened_windows`, `closed_slots` and `changed_meters` grow until the checker clears them.
     `exceeds` says whether the budget forbids a window of a meter, and charges it if not.
     """
 
@@ -218,22 +218,22 @@ class Model:
         self.meters = meters
         self.marks = marks
         self.outcomes: Counter[str] = Counter()
-        self.opened: list[tuple[str, int, Terms]] = []
+        self.opened_windows: list[tuple[str, int, Terms]] = []
         self.redrawn: list[tuple[str, int, int, Terms]] = []
-        self.closed: list[Closed] = []
-        self.touched: set[str] = set()
+        self.closed_slots: list[Closed] = []
+        self.changed_meters: set[str] = set()
         self._floor_ms = floor_ms
         self._exceeds = exceeds
         self._wall = stream.terms.clock is Clock.WALL
 
     def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
         """Restore a meter as its last commit left it, under the current terms."""
-        meter.usual, meter.book = self.stream.terms, self.book
+        meter.ordinary_terms, meter.book = self.stream.terms, self.book
         meter.next_ms = self._boundary(name, state.next_ms)
-        if any(meaning(window.terms) != meaning(meter.usual) for window in meter.windows):
+        if any(meaning(window.terms) != meaning(meter.ordinary_terms) for window in meter.windows):
             end_ms = max(window.start_ms + window.terms.length_ms for window in meter.windows)
             if end_ms > meter.covered_ms:
-                meter.decided.append(Stretch(meter.covered_ms, end_ms, None))
+                meter.stretches.append(Stretch(meter.covered_ms, end_ms, None))
                 meter.covered_ms = end_ms
         for window in meter.windows:
             window.resume(meter.covered_ms)
@@ -299,11 +299,11 @@ class Model:
                     before_ms = meter.covered_ms
                     yield from meter.decide(end_ms)
                     self._settle(name, meter, before_ms)
-                    self.touched.add(name)
+                    self.changed_meters.add(name)
                     energy: int | None = meter.energy(oldest.start_ms, slot_index, oldest.terms)
                     if oldest.is_peak:
                         energy = oldest.largest(meter.covered_ms, meter.energy)
-                    self.closed.append(
+                    self.closed_slots.append(
                         Closed(name, oldest.start_ms, slot_index, oldest.terms, due_ms, energy)
                     )
                     oldest.open_slots.remove(slot_index)
@@ -317,7 +317,7 @@ class Model:
         if meter.next_ms is None and not meter.windows:
             yield from (reading.token for reading in meter.readings.values())
             del self.meters[name]
-            self.touched.add(name)
+            self.changed_meters.add(name)
             self.outcomes["forgotten"] += 1
 
     def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
@@ -333,7 +333,7 @@ class Model:
                     self.redrawn.append((name, window.start_ms, time_ms, window.terms))
 
     def _open(self, name: str, meter: Meter, start_ms: int, catching_up: bool) -> None:
-        self.touched.add(name)
+        self.changed_meters.add(name)
         terms = self.stream.schedule.terms(start_ms)
         patience_ms = max(self.stream.forget_ms, _WAIT_MS) if catching_up else self.stream.forget_ms
         if self._wall and meter.idle_windows * self.stream.terms.length_ms >= patience_ms:
@@ -345,7 +345,7 @@ class Model:
             self.outcomes["over_budget"] += 1
         else:
             meter.windows.append(Open(start_ms, terms, list(range(terms.n))))
-            self.opened.append((name, start_ms, terms))
+            self.opened_windows.append((name, start_ms, terms))
 
     def _arrive(self, arrival: Arrival, arrival_ms: int, catching_up: bool) -> list[Any]:
         reason = arrival.refused or self._refusal(arrival)
@@ -356,7 +356,7 @@ class Model:
         meter = self._meter_of(arrival)
         counts, tokens = meter.take(arrival, stamped=self.stream.stamped)
         if counts or not is_present:
-            self.touched.add(arrival.meter)
+            self.changed_meters.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1
         if not counts:
             return tokens

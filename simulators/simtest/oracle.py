@@ -127,7 +127,7 @@ class Oracle:
         self.process = ProcessRecord(started_ms, counts, counts_at_open=Counter(counts))
         self.is_copy = False
         self._charges = Counter()
-        for (meter, day_ms, _), spending in expected.spent.items():
+        for (meter, day_ms, _), spending in expected.spending.items():
             self._charges[meter, day_ms] += spending.epsilon_per_w  # type: ignore[assignment]
 
     def settle(self, store: Store, streams: set[str]) -> None:
@@ -146,8 +146,8 @@ class Oracle:
         Descriptors are exempt, because they are sent on every connection, even while their rows wait.
         """
         rows = [row.outgoing for row in self.checker.expected.rows.values() if not row.delivered]
-        waiting = {MessageKey(row.topic, row.payload) for row in rows if not row.retain}
-        unmarked = waiting & self.process.confirmed if self.process.orderly else ()
+        waiting_keys = {MessageKey(row.topic, row.payload) for row in rows if not row.retain}
+        unmarked = waiting_keys & self.process.confirmed if self.process.orderly else ()
         check(not unmarked, "a record confirmed before an orderly stop is not marked", unmarked)
 
     def safe_ms(self) -> int:
@@ -217,8 +217,10 @@ class Oracle:
     ) -> None:
         """Check the effects that a core requests after a feed."""
         check(not self.is_copy, "a resumed copy continues as if nothing had left")
-        free = model.feed([self._interpret(message, model.stream) for message in batch], now_ms, closing_ms)
-        self.checker.check_feed(model, effects.commit, effects.acknowledge, free)
+        freed_tokens = model.feed(
+            [self._interpret(message, model.stream) for message in batch], now_ms, closing_ms
+        )
+        self.checker.check_feed(model, effects.commit, effects.acknowledge, freed_tokens)
         self._check_catch_up(model, now_ms)
         packet_ids = [token.token[0] for token in effects.acknowledge if token is not None]
         if effects.commit:
@@ -240,8 +242,8 @@ class Oracle:
     def _check_catch_up(self, model: Model, now_ms: int) -> None:
         """Check law 4: slots that fell due during a stop wait for `catch_up`."""
         spec, process = model.stream, self.process
-        waited = any(slot.due_ms < process.started_ms for slot in model.closed)
-        if spec.terms.clock is Clock.EVENT or not waited:
+        has_waited = any(slot.due_ms < process.started_ms for slot in model.closed_slots)
+        if spec.terms.clock is Clock.EVENT or not has_waited:
             return
         since_ms = process.subscribed_ms.get(spec.name, 2**62)
         check(

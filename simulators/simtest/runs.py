@@ -110,14 +110,14 @@ class Part(NamedTuple):
 def whole_block(seeds: Sequence[int]) -> Part:
     """Run the schedules of some seeds, also after one fails."""
     counts, violations = Counter[str](), {}
-    remaining = seeds
-    while remaining:
-        outcome = block(remaining)
+    seeds_left = seeds
+    while seeds_left:
+        outcome = block(seeds_left)
         counts += outcome.counts
         if outcome.seed is None:
             break
         violations[outcome.seed] = str(outcome.violation)
-        remaining = remaining[remaining.index(outcome.seed) + 1 :]
+        seeds_left = seeds_left[seeds_left.index(outcome.seed) + 1 :]
     return Part(seeds, counts, violations)
 
 

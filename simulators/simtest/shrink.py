@@ -103,11 +103,11 @@ def _simplify_settings(current: Callable[[], Schedule]) -> Iterator[Schedule]:
                 settings = current().configurations[number]
                 if index >= len(settings) or getattr(settings[index], field.name) == field.default:
                     continue
-                usual: dict[str, Any] = {field.name: field.default}
+                defaults: dict[str, Any] = {field.name: field.default}
                 yield _replace_configuration(
                     current(),
                     number,
-                    (*settings[:index], replace(settings[index], **usual), *settings[index + 1 :]),
+                    (*settings[:index], replace(settings[index], **defaults), *settings[index + 1 :]),
                 )
     last_number = max((event.then for event in current().events if isinstance(event, End)), default=0)
     yield replace(current(), configurations=current().configurations[: last_number + 1])

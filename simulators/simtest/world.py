@@ -127,8 +127,8 @@ class World:
         except (Killed, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - checked below
             error = raised
         failing = self.alive and isinstance(self._end, s.Fail) and is_device_failure(error)
-        stopped = isinstance(error, asyncio.CancelledError) and self._stops == 1
-        self._oracle.process.orderly = self.alive and stopped
+        is_stopped = isinstance(error, asyncio.CancelledError) and self._stops == 1
+        self._oracle.process.orderly = self.alive and is_stopped
         self.alive = False
         self._loop.end_tasks()
         for broker in self._brokers.values():

@@ -34,9 +34,9 @@ _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 class InvariantChecker:
     """The history of a world, and the checks against that history.
 
-    `released` has the intervals in records, by stream and meter; `descriptors` those on disk, by topic.
-    `queued_until_ms` is when the last row is due that waited when the core began, by stream and topic. `rows`
-    has the ids of the records in the current store.
+    `released` has the intervals in records, by stream and meter; `descriptors` those on disk, by topic;
+    `rows` the ids of records in the store. `queued_until_ms` is, by stream and topic, when the last row that
+    waited when the core began is due.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -64,26 +64,15 @@ class InvariantChecker:
                 if (opened := self.windows.get(Key(name, meter, window.start_ms))) is not None:
                     opened.peak.resume(window.slots[0].accumulator)
 
-    def check_feed(
-        self, model: Model, commit: Commit, tokens: Iterable[Any], model_tokens: Iterable[Any]
-    ) -> None:
+    def check_feed(self, model: Model, commit: Commit, tokens: Iterable[Any], freed: Iterable[Any]) -> None:
         """Check that the core frees the same tokens as the model (law 7)."""
-        token_counts, due_tokens = Counter(map(id, tokens)), Counter(map(id, model_tokens))
-        check(
-            not token_counts - due_tokens,
-            "a reading is acknowledged twice, or before all its time is decided",
-        )
-        check(not due_tokens - token_counts, "a reading is not acknowledged although all its time is decided")
-        check(
-            model.changed_meters <= commit.states.keys(),
-            "a meter has changed but is not written",
-            model.changed_meters,
-        )
+        core_tokens, model_tokens = Counter(map(id, tokens)), Counter(map(id, freed))
+        check(not core_tokens - model_tokens, "a reading is acknowledged before all its time is decided")
+        check(not model_tokens - core_tokens, "a reading is not acknowledged though its time is decided")
+        unwritten = model.changed_meters - commit.states.keys()
+        check(not unwritten, "a meter has changed but is not written", unwritten)
         if not commit:
-            check(
-                not model.opened_windows and not model.closed_slots,
-                "a window or slot is due but nothing is committed",
-            )
+            check(not (model.opened_windows or model.closed_slots), "a slot is due but nothing is committed")
 
     def check_commit(self, model: Model, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
         """Check a transaction that is on disk, and apply it; an empty one only marks rows as delivered."""
@@ -366,17 +355,15 @@ class InvariantChecker:
             for window in state.windows
         }
         for key, window in self.windows.items():
-            complete = len(window.records) == window.terms.n and self.rows.keys() >= set(
-                window.records.values()
-            )
-            window.is_lost |= key not in still_open and not complete
+            on_disk = self.rows.keys() >= set(window.records.values())
+            is_complete = len(window.records) == window.terms.n and on_disk
+            window.is_lost |= key not in still_open and not is_complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
         """Treat rows of retired streams that the store no longer has as delivered."""
         retired = {row.stream for row in self.expected.rows.values()} - streams
-        waiting = {
-            row.id for stream in retired for row in outbox.pending(store.connection, stream, 2**62, -1)
-        }
+        pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
+        waiting = {row.id for rows in pending for row in rows}
         for id_, row in self.expected.rows.items():
             row.delivered |= row.stream in retired and id_ not in waiting
         for key, window in self.windows.items():

@@ -11,9 +11,10 @@ import time
 from meteragent import mqtt
 from meteragent.config import read_secret
 from meteragent.domain.errors import ConfigError, LinkError
-from meteragent.tools.discover import Access, Listener, report
+from meteragent.tools.discover import Access, Listener, progress, report
 
 _SECONDS_MAX = 86_400
+_TELL_EVERY_S = 10
 
 
 def parse_seconds(text: str) -> int:
@@ -32,8 +33,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
-        hint = "; is --topic something that this user may read?" if "subscription" in str(error) else ""
-        return _failed(f"{error}{hint}")
+        return _failed(f"{error}{_hint(str(error))}")
     except (ConfigError, ValueError) as error:
         return _failed(str(error))
     if not listener.messages:
@@ -43,6 +43,13 @@ def run(options: argparse.Namespace) -> int:
         )
     print(report(listener, _access(options), seconds))
     return 0
+
+
+def _hint(reason: str) -> str:
+    """Return which option to look at for the reason why a broker cannot be listened to."""
+    if "subscription" in reason:
+        return "; is --topic something that this user may read?"
+    return "; is the address in --url right, and is the broker on?" if "cannot connect" in reason else ""
 
 
 def _failed(reason: str) -> int:
@@ -76,6 +83,15 @@ def _access(options: argparse.Namespace) -> Access:
     return Access(options.url, logins)
 
 
+async def _tell(listener: Listener) -> None:
+    """Write a line every few seconds on what was heard so far, if a person watches."""
+    seconds = 0
+    while sys.stderr.isatty():
+        await asyncio.sleep(_TELL_EVERY_S)
+        seconds += _TELL_EVERY_S
+        print(progress(listener, seconds), file=sys.stderr)
+
+
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
     """Listen until the time is up or Ctrl-C is pressed; return for how many seconds.
 
@@ -95,7 +111,9 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
         )
     )
     stopped = asyncio.ensure_future(stop.wait())
+    telling = asyncio.ensure_future(_tell(listener))
     await asyncio.wait({watching, stopped}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
+    telling.cancel()
     listened_s = round(loop.time() - started_s)
     if not watching.done():
         watching.cancel()

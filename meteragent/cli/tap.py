@@ -88,19 +88,30 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filter, sink_filter = stream_view.filters
     return [
-        mqtt.watch(
-            endpoint,
-            "tap",
-            [topic_filter],
-            on_message,
-            entropy=os.urandom,
-            login_hint=login_hint(side, stream),
+        _watch(
+            f"{side}.url",
+            mqtt.watch(
+                endpoint,
+                "tap",
+                [topic_filter],
+                on_message,
+                entropy=os.urandom,
+                login_hint=login_hint(side, stream),
+            ),
         )
         for side, endpoint, topic_filter, on_message in (
             ("source", source, source_filter, partial(view.raw, stream_view)),
             ("sink", sink, sink_filter, partial(view.released, stream_view)),
         )
     ]
+
+
+async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
+    """Listen; an error names the key of the broker."""
+    try:
+        await watching
+    except LinkError as error:
+        raise LinkError(f"{key}: {error}") from None
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:

@@ -6,6 +6,8 @@ from textwrap import dedent
 from typing import Any
 
 from meteragent import config
+from meteragent.decode import Decoder
+from meteragent.domain.errors import PayloadError
 from meteragent.tools.discover import Access, findings
 from meteragent.tools.discover.findings import Findings, Offer
 from meteragent.tools.discover.listener import Listener
@@ -84,12 +86,25 @@ def text_of(offer: Offer) -> str:
     return f"{' '.join(parts)} = {offer.kind} {offer.unit}{direction}"
 
 
-def accepted(result: Findings) -> None:
-    """Check that the agent accepts the configuration of every offer as it is."""
+def accepted(result: Findings, listener: Listener) -> None:
+    """Check that the agent accepts the configuration of every offer as it is, and reads its messages."""
     for proposal in result.proposals:
         for offer in proposal.offers:
             parsed = config.parse(offer.toml(ACCESS))
             assert not config.refusals(parsed)
+            source = parsed.stream[0].source
+            place, decode = config.topic_of(source), config.decoder(source)
+            logs = [log for topic, log in listener.topics.items() if place.meter(topic) is not None]
+            assert all(any(reads(decode, payload) for payload in log.payloads) for log in logs)
+            assert logs or not offer.candidate.count
+
+
+def reads(decode: Decoder, payload: bytes) -> bool:
+    """Return whether there is a reading in a payload."""
+    try:
+        return bool(decode(payload))
+    except PayloadError:
+        return False
 
 
 def scene(
@@ -120,5 +135,5 @@ def check(scene: Scene) -> Findings:
     listener = heard(scene)
     result = findings(listener)
     assert summary(result) == scene.lines
-    accepted(result)
+    accepted(result, listener)
     return result

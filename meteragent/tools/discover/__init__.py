@@ -26,6 +26,16 @@ from meteragent.tools.discover.candidate import Unplaced
 from meteragent.tools.discover.configuration import Access
 from meteragent.tools.discover.findings import Findings, Offer, Proposal, findings
 from meteragent.tools.discover.listener import Listener
-from meteragent.tools.discover.propose import report
+from meteragent.tools.discover.propose import progress, report
 
-__all__ = ["Access", "Findings", "Listener", "Offer", "Proposal", "Unplaced", "findings", "report"]
+__all__ = [
+    "Access",
+    "Findings",
+    "Listener",
+    "Offer",
+    "Proposal",
+    "Unplaced",
+    "findings",
+    "progress",
+    "report",
+]

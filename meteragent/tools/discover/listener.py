@@ -14,6 +14,9 @@ TOPICS_MAX = 5_000
 PAYLOADS_KEPT = 30
 TIMES_KEPT = 1_000
 PAYLOAD_MAX = 64 * 1024
+DESCRIPTION_MAX = 2 * 2**20
+"""The size of a description of many devices, of which only the newest is kept."""
+_DESCRIPTIONS = ("/bridge/devices", "/$description")
 KEPT_MAX = 32 * 2**20
 """The size of all payloads together, in bytes."""
 
@@ -58,7 +61,11 @@ class Listener:
         log.retained += retain
         if not retain:
             log.times_ms.append(self._now_ms())
-        if len(payload) <= min(PAYLOAD_MAX, self._room):
+        is_description = topic.endswith(_DESCRIPTIONS)
+        if is_description:
+            self._room += sum(map(len, log.payloads))
+            log.payloads.clear()
+        if len(payload) <= min(DESCRIPTION_MAX if is_description else PAYLOAD_MAX, self._room):
             self._room -= len(payload)
             if len(log.payloads) == PAYLOADS_KEPT:
                 self._room += len(log.payloads[0])

@@ -1,7 +1,7 @@
 """Meters that are read alike: topics that differ in one segment become one candidate with {meter}."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.tools.discover.candidate import Candidate
@@ -9,22 +9,29 @@ from meteragent.tools.discover.words import meaning
 
 
 def together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge candidates that are read in the same way, on topics that differ in one segment, into one each."""
-    remaining, merged = list(candidates), []
-    while remaining:
-        groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
-        for candidate in remaining:
-            parts = candidate.template.split("/")
-            for index, part in enumerate(parts):
-                if not part.startswith("{") and _may_be_a_meter(part):
-                    groups[(*_reading(candidate), index, *parts[:index], None, *parts[index + 1 :])].append(
-                        candidate
-                    )
-        largest = max(groups.values(), key=len, default=remaining[:1])
-        merged.append(_merged(largest))
-        ids = {id(candidate) for candidate in largest}
-        remaining = [candidate for candidate in remaining if id(candidate) not in ids]
-    return merged
+    """Merge candidates that are read in the same way, on topics that differ in one segment, into one each.
+
+    The largest group is merged first; a candidate belongs to one group.
+    """
+    groups: defaultdict[tuple[object, ...], dict[int, Candidate]] = defaultdict(dict)
+    for candidate in candidates:
+        for key in _keys(candidate):
+            groups[key][id(candidate)] = candidate
+    merged, grouped = [], set[int]()
+    for group in sorted(groups.values(), key=len, reverse=True):
+        members = [candidate for name, candidate in group.items() if name not in grouped]
+        if len(members) > 1:
+            grouped |= group.keys()
+            merged.append(_merged(members))
+    return merged + [candidate for candidate in candidates if id(candidate) not in grouped]
+
+
+def _keys(candidate: Candidate) -> Iterator[tuple[object, ...]]:
+    """Yield a key for each segment that may name the meter: candidates with the same key can be merged."""
+    parts, reading = candidate.template.split("/"), _reading(candidate)
+    for index, part in enumerate(parts):
+        if not part.startswith("{") and _may_be_a_meter(part):
+            yield (*reading, index, *parts[:index], None, *parts[index + 1 :])
 
 
 def _may_be_a_meter(segment: str) -> bool:
@@ -49,7 +56,7 @@ def _reading(candidate: Candidate) -> tuple[object, ...]:
         )
         for offer in (candidate, *candidate.alternatives)
     ]
-    return (candidate.rank, candidate.role, *keys)
+    return (candidate.rank, candidate.role, candidate.count > 0, *keys)
 
 
 def _merged(group: Sequence[Candidate]) -> Candidate:

@@ -38,6 +38,17 @@ def report(listener: Listener, access: Access, seconds: int) -> str:
     return "\n".join([*lines, "", *_next(outcome)])
 
 
+def progress(listener: Listener, seconds: int) -> str:
+    """Return a line on what was heard so far, without the work of a report."""
+    if not listener.messages:
+        return f"{seconds} s: nothing yet"
+    live = sum(1 for log in listener.topics.values() if log.times_ms)
+    return (
+        f"{seconds} s: {listener.messages:,} messages on {len(listener.topics):,} topics so far, {live:,} of"
+        " which are live"
+    )
+
+
 def _next(outcome: Search) -> Iterator[str]:
     """Yield what to do next."""
     if outcome.candidates:

@@ -12,6 +12,7 @@ number with such a name is never proposed.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 
 from meteragent.domain.units import Kind
@@ -159,13 +160,16 @@ def split(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
+@lru_cache(maxsize=20_000)
 def meaning(name: str) -> Meaning:
     """Return what the words of one name state."""
     parts = split(name)
     words = frozenset(parts)
     phase, channel, tariff, places = _numbered(parts)
     obis = _obis(name)
-    kind, unit = _kind(words) if obis is None else (obis[0], _kind(words)[1])
+    kind, unit = _kind(words)
+    if obis is not None:
+        kind, unit = (obis[0], unit) if unit is None or kind is obis[0] else (None, None)
     direction = obis[1] if obis is not None else _direction(parts, words)
     if obis is not None:
         tariff = tariff or obis[2]

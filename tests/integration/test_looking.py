@@ -125,7 +125,7 @@ def test_discover_finds_the_meter(runs: Scenarios) -> None:
     assert done.returncode == 0, done.stderr
     assert "only retained messages came" in done.stdout
     assert SECRET not in done.stdout + done.stderr
-    proposed = done.stdout.partition("to start with:\n")[2].partition("\n\nNext: ")[0]
+    proposed = done.stdout.partition("to start with:\n")[2].partition("\n\nHeard, ")[0]
     source = config.parse(proposed).stream[0].source
     assert (source.url, source.profile, source.phases) == (url, "shelly-gen1", ("0",))
     assert re.search(r"as meteragent-discover-\w+ \(p5, c1,", log)

@@ -16,12 +16,14 @@ from tests.support.discover_scenes import ACCESS, Message, Scene, heard, summary
 from tests.tools import (
     test_discover_described,
     test_discover_descriptions,
+    test_discover_families,
     test_discover_hard,
     test_discover_meanings,
 )
 
 SCENES: Sequence[Scene] = [
     *test_discover_hard.SCENES,
+    *test_discover_families.SCENES,
     *test_discover_described.SCENES,
     *test_discover_meanings.SCENES,
     *test_discover_descriptions.SCENES,

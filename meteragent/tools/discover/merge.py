@@ -37,7 +37,7 @@ def _keys(candidate: Candidate) -> Iterator[tuple[object, ...]]:
 def _may_be_a_meter(segment: str) -> bool:
     """Return whether a segment may be a meter's name and not a direction, a phase, a tariff or a kind."""
     stated = meaning(segment)
-    states_other = stated.direction or stated.phase or stated.tariff or stated.objection
+    states_other = stated.direction or stated.phase or stated.tariff or stated.channel or stated.objection
     return states_other is None and (stated.kind is None or bool(stated.rest))
 
 

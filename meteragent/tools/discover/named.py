@@ -1,6 +1,7 @@
 """Points that only names describe: bare numbers and JSON fields whose names state kind and unit."""
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -28,6 +29,7 @@ _KIND_UNKNOWN = "a register that only grows, or the energy of each interval? its
 
 _FELL = "its numbers fell: it is not a register that only grows"
 
+_TEXT = "its payload is a text of a number and its unit, and no profile reads that: send the number alone"
 _ONLY_DIRECTION = "its name speaks of a direction, but neither of power or energy nor of a unit"
 
 Outcome = tuple[list[Point], list[Unplaced]]
@@ -51,10 +53,9 @@ def _bare(log: TopicLog) -> Outcome:
     """Read a topic with bare numbers: its last segment that is not generic names the number."""
     numbers = numbers_at(log, None)
     if not numbers:
-        return [], []
+        return [], _with_unit(log)
     segments = log.topic.split("/")
-    named_at = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
-    leaf = named_at[-1] if named_at else len(segments) - 1
+    leaf = _leaf(segments)
     stated = meaning(segments[leaf])
     device = [segment for segment in segments[:leaf] if _names_a_device(segment)]
     context = [meaning(segment) for segment in segments[:leaf] if not _names_a_device(segment)]
@@ -81,12 +82,25 @@ def _bare(log: TopicLog) -> Outcome:
 
 
 _DIGITS = frozenset("0123456789")
+_NUMBER_AND_UNIT = re.compile(rb"\s*[+-]?\d+(?:\.\d+)?\s*[kM]?Wh?\s*")
+
+
+def _leaf(segments: Sequence[str]) -> int:
+    """Return the place of the last segment that names something."""
+    places = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
+    return places[-1] if places else len(segments) - 1
+
+
+def _with_unit(log: TopicLog) -> list[Unplaced]:
+    """List a topic whose payload is a text of a number and its unit, which no profile reads."""
+    is_text = any(_NUMBER_AND_UNIT.fullmatch(payload) for payload in log.payloads)
+    return [Unplaced(log.topic, _TEXT)] if is_text else []
 
 
 def _names_a_device(segment: str) -> bool:
     """Return whether a segment holds more than a direction, a phase, a tariff or a unit."""
     stated = meaning(segment)
-    statement = stated.direction or stated.phase or stated.tariff or stated.kind
+    statement = stated.direction or stated.phase or stated.tariff or stated.kind or stated.channel
     return statement is None or bool(stated.rest)
 
 
@@ -124,6 +138,9 @@ def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> O
 
 def _field(log: TopicLog, leaf: Leaf) -> Outcome:
     names = [str(step) for step in leaf.path]
+    if len(names) == 1 and names[0].lower() in _GENERIC:
+        segments = log.topic.split("/")
+        names = [*segments[max(0, _leaf(segments) - 1) : _leaf(segments) + 1], *names]
     stated = meaning(names[-1])
     if stated.kind is None and names[-1].lower() in _GENERIC | {"total"} and len(names) > 1:
         stated = replace(

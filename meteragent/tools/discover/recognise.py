@@ -5,16 +5,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
 
-from meteragent.decode import PayloadNumber, number
+from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
-from meteragent.domain.errors import PayloadError
-from meteragent.domain.identity import PHASE, PLACEHOLDER
+from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.rows import (
+    RETURNED,
+    Place,
+    Row,
+    is_bare,
+    named_kind,
+    place_of,
+    readings,
+    rows_of,
+    ways_of,
+)
 from meteragent.tools.discover.words import Direction, Role, meaning, split
 
 _PLAIN = (b"1", b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}')
@@ -22,9 +31,6 @@ _PLAIN = (b"1", b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time"
 _DOCUMENTS = (b"{", b"[", b"/")
 """The beginnings of distinctive payloads: JSON, and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload")
-_RETURNED = frozenset(
-    ["returned", "return", "ret", "export", "exported", "received", "produced", "production"]
-)
 _APPARENT = frozenset({"tasmota-teleinfo"})
 """Families whose devices also send VA in the fields of another family."""
 _ROLE_OF = {
@@ -37,17 +43,6 @@ _RELAY = "/relay/"
 _ONE_TARIFF = "one tariff alone: the registers of the others were not heard"
 _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured on its group_rows, and they are summed only if you choose phases"
-
-
-class Place(NamedTuple):
-    """A topic on a template: the meter and the phase that it names."""
-
-    log: TopicLog
-    meter: str | None
-    phase: str | None
-
-
-Row = tuple[Place, list[PayloadNumber]]
 
 
 def recognise(
@@ -65,7 +60,7 @@ def recognise(
     apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(PROFILES[name], log)}
     for profile in PROFILES.values():
         for template in profile.topics:
-            places = [place for log in logs if (place := _place(template, log)) is not None]
+            places = [place for log in logs if (place := place_of(template, log)) is not None]
             places = [
                 place for place in places if place.log.topic not in apparent or profile.name in _APPARENT
             ]
@@ -89,30 +84,6 @@ def _topics(candidate: Candidate) -> list[TopicLog]:
     return [log for offer in (candidate, *candidate.alternatives) for log in offer.topics]
 
 
-def _place(template: str, log: TopicLog) -> Place | None:
-    parts, names = log.topic.split("/"), dict[str, str]()
-    segments = template.split("/")
-    if len(parts) != len(segments):
-        return None
-    for part, segment in zip(parts, segments, strict=True):
-        if segment in (PLACEHOLDER, PHASE):
-            names[segment] = part
-        elif part != segment:
-            return None
-    return Place(log, names.get(PLACEHOLDER), names.get(PHASE))
-
-
-def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
-    """Read a quantity from the payloads kept for a topic."""
-    numbers: list[PayloadNumber] = []
-    for payload in log.payloads:
-        try:
-            numbers += quantity.read(payload)
-        except PayloadError:
-            continue
-    return numbers
-
-
 def _reads_any(profile: Profile, log: TopicLog) -> bool:
     return any(readings(quantity, log) for quantity in profile.quantities.values())
 
@@ -121,7 +92,7 @@ def _of_template(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Make a candidate of the meters on a template that hold the same quantities and have the same role."""
-    rows = {name: _rows(quantity, template, places) for name, quantity in profile.quantities.items()}
+    rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
         names = tuple(name for name in rows if any(place.meter == meter for place, _ in rows[name]))
@@ -153,11 +124,14 @@ def _candidate(
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []
     unplaced: list[Unplaced] = []
-    for name in by_kind:
-        offer = _offer(profile, name, template, rows[name], rank)
+    ways = [(name, *part) for name in by_kind for part in ways_of(profile.quantities[name], rows[name])]
+    for name, part, is_returned in ways:
+        offer = _offer(profile, name, template, part, rank)
         if offer is None:
-            unplaced += _without_unit(profile, name, template, rows[name])
-        elif _is_one_tariff(offer):
+            unplaced += _without_unit(profile, name, template, part)
+            continue
+        offer.direction = Direction.FED_IN if is_returned else offer.direction
+        if _is_one_tariff(offer):
             unplaced += [Unplaced(log.topic, _ONE_TARIFF) for log in offer.topics]
         elif not any(_repeats(offer, earlier) for earlier in offers):
             offers += _clamps(offer)
@@ -170,7 +144,8 @@ def _candidate(
 
 def _repeats(offer: Candidate, earlier: Candidate) -> bool:
     """Return whether an offer reads the numbers of an earlier one under another name."""
-    return (offer.kind, offer.template, offer.numbers) == (earlier.kind, earlier.template, earlier.numbers)
+    topics = [log.topic for log in offer.topics], [log.topic for log in earlier.topics]
+    return offer.kind is earlier.kind and topics[0] == topics[1] and offer.numbers == earlier.numbers
 
 
 def _is_one_tariff(offer: Candidate) -> bool:
@@ -180,7 +155,7 @@ def _is_one_tariff(offer: Candidate) -> bool:
 
 def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: int) -> Candidate | None:
     """Make the candidate of one quantity; None if its unit is unknown."""
-    quantity, rows = profile.quantities[name], _one_way(rows)
+    quantity = profile.quantities[name]
     unit = _unit(quantity, template, rows)
     if unit is None:
         return None
@@ -212,7 +187,7 @@ def _direction(name: str, template: str) -> Direction:
     words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
     if "net" in words:
         return Direction.NET
-    return Direction.FED_IN if words & _RETURNED else Direction.UNSTATED
+    return Direction.FED_IN if words & RETURNED else Direction.UNSTATED
 
 
 def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -> list[Unplaced]:
@@ -220,7 +195,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
     quantity = profile.quantities[name]
     entries = []
     for place, _ in rows:
-        kind = None if _is_bare(place.log) and _named_kind(template, place) is None else quantity.kind
+        kind = None if is_bare(place.log) and named_kind(template, place) is None else quantity.kind
         source = {"topic": place.log.topic, "profile": profile.name}
         if kind is not None:
             source["kind"] = str(kind)
@@ -259,45 +234,6 @@ def _copy(
     return replace(
         offer, topics=logs, numbers=numbers, phases=phases, doubts=[*offer.doubts], alternatives=[]
     )
-
-
-def _rows(quantity: Quantity, template: str, places: Sequence[Place]) -> list[Row]:
-    """Find the topics that hold a quantity; a bare number counts if its topic names no other kind."""
-    rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
-    return [row for row in rows if not _is_bare(row[0].log) or _may_be(quantity, template, row[0])]
-
-
-def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
-    """Return whether the topic of a bare number names the quantity's kind, or none if the unit is open."""
-    kind = _named_kind(template, place)
-    if kind is not None:
-        return kind is quantity.kind
-    stated = [meaning(name) for name in (place.meter, place.phase) if name is not None]
-    return quantity.scale is None and not any(stated_name.objection for stated_name in stated)
-
-
-def _named_kind(template: str, place: Place) -> Kind | None:
-    """Return the kind that the topic of a bare number names: in its last segment, else anywhere."""
-    topic = place.log.topic
-    if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
-        return None
-    return meaning(topic.rpartition("/")[2]).kind or meaning(template).kind or meaning(topic).kind
-
-
-def _is_bare(log: TopicLog) -> bool:
-    for payload in log.payloads:
-        try:
-            number.read(payload)
-        except PayloadError:
-            continue
-        return True
-    return False
-
-
-def _one_way(rows: list[Row]) -> list[Row]:
-    """Return the rows of consumption if phases report both directions, whose sum would have no meaning."""
-    consumed = [row for row in rows if not frozenset(split(row[0].phase or "")) & _RETURNED]
-    return consumed if consumed and any(place.phase for place, _ in rows) else rows
 
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:

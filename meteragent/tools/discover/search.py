@@ -6,6 +6,7 @@ A topic is never dropped because of its neighbours: it is part of a candidate, p
 unplaced with a reason; a topic that speaks of neither power nor energy is quiet.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from meteragent.tools.discover.points import Point, numbers_at
 from meteragent.tools.discover.recognise import recognise
 from meteragent.tools.discover.words import Role
 
+_CHANNEL = re.compile(r"[a-z]+\d?:\d+")
 _SWITCH = ("ON", "OFF")
 _ROLES = list(Role)
 _NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
@@ -198,7 +200,21 @@ def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
             offer.label = f"{offer.label} {candidate.template.rpartition('/')[2]}".strip()
             owner.alternatives.append(offer)
         candidate.alternatives = []
-    return usual + together(others)
+    return usual + together(_channels(others))
+
+
+def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Make the channels of one device, such as em1:0 and em1:1, quantities of one candidate."""
+    devices: dict[tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        device, _, channel = candidate.template.rpartition("/")
+        key = (candidate.profile, device if _CHANNEL.fullmatch(channel) else candidate.template)
+        first = devices.setdefault(key, candidate)
+        if first is not candidate:
+            candidate.label = f"{candidate.label} {channel}".strip()
+            first.alternatives += [candidate, *candidate.alternatives]
+            candidate.alternatives = []
+    return list(devices.values())
 
 
 def _owns(main: Candidate, candidate: Candidate) -> bool:

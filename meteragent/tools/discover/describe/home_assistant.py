@@ -70,6 +70,7 @@ def _sensor(fields: Mapping[str, Any], root: Mapping[str, Any], key: str, place:
     if topic is None:
         return
     value, problem = path_of(text_in(fields, "value_template"))
+    place = topic if value is not None else topic.rpartition("/")[0] or place
     device = root.get("device")
     device = (
         {_DEVICE_NAMES.get(name, name): part for name, part in device.items()}

@@ -5,7 +5,9 @@ import re
 from meteragent.tools.discover.points import Path, expression
 
 _OUTER = re.compile(r"\s*\{\{-?\s*(?P<inside>[^{}]*?)\s*-?\}\}\s*", re.DOTALL)
-_FILTER = re.compile(r"\s*(?:float|int|round|default|d|is_defined)\s*(?:\(\s*[^()|]*\s*\))?\s*")
+_CONSTANT = r"""(?:\w+\s*=\s*)?(?:-?[\d.]+|'[^'|]*'|"[^"|]*"|[Nn]one|true|false)"""
+_ARGUMENTS = rf"\(\s*(?:{_CONSTANT}(?:\s*,\s*{_CONSTANT})*)?\s*\)"
+_FILTER = re.compile(rf"\s*(?:float|int|round|default|d|is_defined)\s*(?:{_ARGUMENTS})?\s*")
 _STEP = re.compile(
     r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)"|(?P<index>\d{1,4}))\s*\]"""
 )

@@ -1,0 +1,127 @@
+"""Rows: the topics of a template that hold a quantity, with the numbers that were heard there."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from meteragent.decode import PayloadNumber, number
+from meteragent.decode.profile import Profile, Quantity
+from meteragent.domain.errors import PayloadError
+from meteragent.domain.identity import PHASE, PLACEHOLDER
+from meteragent.domain.units import Kind
+from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.words import Direction, meaning, split
+
+RETURNED = frozenset(
+    ["returned", "return", "ret", "export", "exported", "received", "produced", "production"]
+)
+_AMPERES = frozenset({"current"})
+
+
+class Place(NamedTuple):
+    """A topic on a template: the meter and the phase that it names."""
+
+    log: TopicLog
+    meter: str | None
+    phase: str | None
+
+
+Row = tuple[Place, list[PayloadNumber]]
+
+
+def place_of(template: str, log: TopicLog) -> Place | None:
+    """Return the meter and the phase that a topic names; None if the template does not match."""
+    parts, names = log.topic.split("/"), dict[str, str]()
+    segments = template.split("/")
+    if len(parts) != len(segments):
+        return None
+    for part, segment in zip(parts, segments, strict=True):
+        if segment in (PLACEHOLDER, PHASE):
+            names[segment] = part
+        elif part != segment:
+            return None
+    return Place(log, names.get(PLACEHOLDER), names.get(PHASE))
+
+
+def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
+    """Read a quantity from the payloads kept for a topic."""
+    numbers: list[PayloadNumber] = []
+    for payload in log.payloads:
+        try:
+            numbers += quantity.read(payload)
+        except PayloadError:
+            continue
+    return numbers
+
+
+def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
+    """Find the topics that hold a quantity; a bare number counts if its topic names no other quantity."""
+    quantity, names = profile.quantities[name], _names(profile, template)
+    rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
+    if names:
+        return [row for row in rows if name in names or not is_bare(row[0].log)]
+    return [row for row in rows if not is_bare(row[0].log) or _may_be(quantity, template, row[0])]
+
+
+def _names(profile: Profile, template: str) -> frozenset[str]:
+    """Return the names of the quantities that the end of a template can mean; none if it does not say."""
+    end = template.rpartition("/")[2]
+    if end in profile.quantities:
+        return frozenset({end})
+    words, stated = frozenset(split(end)), meaning(end)
+    is_returned = bool(words & RETURNED) or stated.direction is Direction.FED_IN
+    names = {name: frozenset(split(name)) for name in profile.quantities}
+    named = {name for name, parts in names.items() if parts <= words}
+    if not named and stated.kind is not None:
+        named = {name for name in names if profile.quantities[name].kind is stated.kind}
+    return frozenset(name for name in named if bool(names[name] & RETURNED) == is_returned)
+
+
+def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
+    """Return whether the topic of a bare number names the quantity's kind, or none if the unit is open."""
+    kind = named_kind(template, place)
+    if kind is not None:
+        return kind is quantity.kind
+    stated = [meaning(name) for name in (place.meter, place.phase) if name is not None]
+    return quantity.scale is None and not any(stated_name.objection for stated_name in stated)
+
+
+def named_kind(template: str, place: Place) -> Kind | None:
+    """Return the kind that the topic of a bare number names: in its last segment, else anywhere."""
+    topic = place.log.topic
+    if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
+        return None
+    return meaning(topic.rpartition("/")[2]).kind or meaning(template).kind or meaning(topic).kind
+
+
+def is_bare(log: TopicLog) -> bool:
+    """Return whether a topic has bare numbers."""
+    for payload in log.payloads:
+        try:
+            number.read(payload)
+        except PayloadError:
+            continue
+        return True
+    return False
+
+
+def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]:
+    """Split the rows of topics that are named by direction, tariff and phase; True: what is fed in.
+
+    Only tariffs of a register, or all three phases of a power, have a sum with a meaning.
+    """
+    if not any(place.phase and not place.phase.isdecimal() for place, _ in rows):
+        return [(rows, False)]
+    ways = []
+    for is_returned in (False, True):
+        part = [row for row in rows if bool(_words(row) & RETURNED) is is_returned]
+        phases = [meaning(row[0].phase or "").phase for row in part if not _words(row) & _AMPERES]
+        if quantity.kind is Kind.POWER:
+            part = [row for row in part if meaning(row[0].phase or "").phase and not _words(row) & _AMPERES]
+            part = part if sorted(filter(None, phases)) == ["1", "2", "3"] else []
+        if part:
+            ways.append((part, is_returned))
+    return ways
+
+
+def _words(row: Row) -> frozenset[str]:
+    return frozenset(split(row[0].phase or ""))

@@ -1,10 +1,17 @@
-"""The command `discover`: its options, its refusals, and what it leaves behind."""
+"""The command `discover`: its options, its refusals, its progress, and what it leaves behind."""
 
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from meteragent.cli import main
+from meteragent import mqtt
+from meteragent.cli import discover, main
+from meteragent.tools.discover import Listener
 from tests.support.broker import free_port
 
 
@@ -12,6 +19,8 @@ from tests.support.broker import free_port
     ("arguments", "why"),
     [
         (["--url", f"mqtt://127.0.0.1:{free_port()}"], "cannot connect"),
+        (["--url", f"mqtt://127.0.0.1:{free_port()}"], "is the address in --url right"),
+        (["--url", "mqtt://no-such-host.invalid"], "is the address in --url right"),
         (["--url", "http://127.0.0.1"], "--url: found an address that does not begin with mqtt://"),
         (["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", "/none"], "--password-file"),
     ],
@@ -50,3 +59,25 @@ def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     main(["discover", "--url", f"mqtt://127.0.0.1:{free_port()}", "--seconds", "1"])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+async def test_progress_is_written_for_a_person(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it listens, a line every few seconds says what was heard so far, on a terminal only."""
+
+    async def watch(_: object, __: str, ___: object, on_message: Callable[..., None], **____: Any) -> None:
+        on_message("a/b", b"5", False)
+        on_message("a/c", b"5", True)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(mqtt, "watch", watch)
+    monkeypatch.setattr(discover, "_TELL_EVERY_S", 0.001)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    options = argparse.Namespace(topic="#", seconds=0.1)
+    listener = Listener(lambda: 0)
+    endpoint = mqtt.Endpoint.parse("mqtt://127.0.0.1")
+    await discover._listen(endpoint, options, listener)
+    told = capsys.readouterr().err
+    assert ("2 messages on 2 topics so far, 1 of which are live" in told) is is_terminal

@@ -88,10 +88,11 @@ def _topic(candidate: Candidate) -> str:
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_toml_value(value)}" for key, value in table.items()]
+    return [f"{key} = {toml_value(value)}" for key, value in table.items()]
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Write the value of a key as TOML."""
     if isinstance(value, Fraction):
         return str(value.numerator) if value.denominator == 1 else str(value.numerator / value.denominator)
     return json.dumps(value, ensure_ascii=False)

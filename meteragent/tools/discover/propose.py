@@ -1,10 +1,11 @@
 """The report: proposals with their configurations, what was not proposed and why, what to do next."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from meteragent.tools.discover.candidate import Candidate, Unplaced
-from meteragent.tools.discover.configuration import Access, toml
+from meteragent.tools.discover.configuration import Access, source_keys, toml, toml_value
 from meteragent.tools.discover.doubts import doubts, rough
 from meteragent.tools.discover.listener import Listener, cadence_ms
 from meteragent.tools.discover.search import Search, search
@@ -26,7 +27,7 @@ def report(listener: Listener, access: Access, seconds: int) -> str:
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
-        lines += ["", "None of them looks like a meter. Listen longer (--seconds 600): some send rarely."]
+        lines += ["", *_nothing(outcome)]
     lines += _not_proposed(outcome)
     if len(meters) > 1 or any(len(candidate.meters) > 1 for candidate in meters):
         lines += [
@@ -36,6 +37,13 @@ def report(listener: Listener, access: Access, seconds: int) -> str:
             "privacy spent. Start with one: the main meter.",
         ]
     return "\n".join([*lines, "", *_next(outcome)])
+
+
+def _nothing(outcome: Search) -> list[str]:
+    """Return why nothing is proposed."""
+    if outcome.unplaced:
+        return ["Nothing can be proposed with certainty."]
+    return ["None of them looks like a meter. Listen longer (--seconds 600): some send rarely."]
 
 
 def progress(listener: Listener, seconds: int) -> str:
@@ -67,7 +75,7 @@ def _next(outcome: Search) -> Iterator[str]:
 
 def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     yield from _wrapped(f"{place}. ", f"{candidate.title} ({candidate.certainty}): {candidate.quantity_text}")
-    others = [offer.quantity_text for offer in candidate.alternatives] + candidate.also
+    others = [_instead(candidate, offer) for offer in candidate.alternatives] + candidate.also
     facts = {
         "topic": candidate.template,
         "role": "" if candidate.role is Role.UNKNOWN else str(candidate.role),
@@ -75,11 +83,13 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
         "phases": ", ".join(candidate.phases),
         "ids": _some([f"{name} ({count})" for name, count in candidate.ids.most_common()]),
         "heard": _heard_text(candidate),
-        "also": others and f"{_some(others)}: the same secret; each one adds to the privacy spent",
     }
     for name, text in facts.items():
         if text:
             yield from _wrapped(f"   {name:<9}", text)
+    if others:
+        yield "   also (each quantity that you release adds to the privacy spent)"
+        yield from (line for text in others for line in _wrapped("   - ", text))
     traps = candidate.device.traps if candidate.device else ()
     for name, texts in (("assumed or uncertain", doubts(candidate)), ("good to know", traps)):
         if texts:
@@ -91,6 +101,17 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
         f"       {line}".rstrip()
         for line in toml(candidate, access, "home" if place == 1 else f"meter-{place}").splitlines()
     )
+
+
+def _instead(candidate: Candidate, offer: Candidate) -> str:
+    """Return another quantity of a meter, with the keys of [source] that read it instead."""
+    known = source_keys(candidate)
+    keys = {key: value for key, value in source_keys(offer).items() if known.get(key) != value}
+    return f"{offer.quantity_text}: {_keys_text(keys)}"
+
+
+def _keys_text(keys: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {toml_value(value)}" for key, value in keys.items())
 
 
 def _not_proposed(outcome: Search) -> Iterator[str]:
@@ -113,7 +134,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
 def _known(entry: Unplaced) -> Iterator[str]:
     """Yield the keys of [source] that are known, and those that are missing."""
     if entry.missing:
-        keys = ", ".join(f"{key} = {value!r}" for key, value in entry.source.items() if key != "topic")
+        keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
         yield from _wrapped("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")
 
 

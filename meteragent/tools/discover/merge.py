@@ -17,13 +17,13 @@ def together(candidates: Sequence[Candidate]) -> list[Candidate]:
     for candidate in candidates:
         for key in _keys(candidate):
             groups[key][id(candidate)] = candidate
-    merged, grouped = [], set[int]()
+    merged, merged_ids = [], set[int]()
     for group in sorted(groups.values(), key=len, reverse=True):
-        members = [candidate for name, candidate in group.items() if name not in grouped]
+        members = [candidate for name, candidate in group.items() if name not in merged_ids]
         if len(members) > 1:
-            grouped |= group.keys()
+            merged_ids |= group.keys()
             merged.append(_merged(members))
-    return merged + [candidate for candidate in candidates if id(candidate) not in grouped]
+    return merged + [candidate for candidate in candidates if id(candidate) not in merged_ids]
 
 
 def _keys(candidate: Candidate) -> Iterator[tuple[object, ...]]:

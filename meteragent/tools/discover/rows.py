@@ -65,6 +65,9 @@ def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place])
 def _names(profile: Profile, template: str) -> frozenset[str]:
     """Return the names of the quantities that the end of a template can mean; none if it does not say."""
     end = template.rpartition("/")[2]
+    exact = frozenset(name for name, quantity in profile.quantities.items() if quantity.topic == end)
+    if exact:
+        return exact
     if end in profile.quantities:
         return frozenset({end})
     words, stated = frozenset(split(end)), meaning(end)

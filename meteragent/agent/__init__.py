@@ -299,8 +299,8 @@ class Agent:
         await keep_connected(
             unit.links.sink,
             unit.sink_id,
-            unit.watch.wrap_serve("sink", unit.listener.alongside(sink.serve)),
-            on_message=unit.listener.in_front_of(sink.on_message),
+            unit.watch.wrap_serve("sink", unit.listener.wrap_serve(sink.serve)),
+            on_message=unit.listener.wrap_on_message(sink.on_message),
             on_delivered=sink.on_delivered,
             on_refused=sink.on_refused,
             will=sink.presence.will,

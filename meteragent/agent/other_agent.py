@@ -117,7 +117,7 @@ class Listener:
             self._stream,
         )
 
-    def alongside(self, serve: Serve) -> Serve:
+    def wrap_serve(self, serve: Serve) -> Serve:
         """Return a `serve` that also listens, on the same connection."""
 
         async def serve_and_listen(session: Session) -> None:
@@ -132,15 +132,15 @@ class Listener:
 
         return serve_and_listen
 
-    def in_front_of(self, on_message: OnMessage) -> OnMessage:
+    def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
         """Return an `on_message` that hands each message to this listener first."""
 
-        def hear_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+        def pass_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
             """Pass a message to the listener, then to `on_message`."""
             self.hear(topic, payload)
             on_message(topic, payload, qos, retain, token)
 
-        return hear_first
+        return pass_first
 
     async def _serve(self, session: Session) -> None:
         """Subscribe to the topics in question; on a new connection, to all of them again."""

@@ -1,4 +1,4 @@
-"""The log of a connection that fails repeatedly: a first warning, a summary each minute, and its return."""
+"""The log of a connection that fails repeatedly: a first warning, a summary each minute, and its recovery."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger("meteragent.mqtt.reconnect")
 
 
 class ConnectionLog:
-    """What is logged about the attempts to keep one connection.
+    """The log of the attempts to keep one connection.
 
     The first failure after an established connection is logged at once, and so is a new reason. Further
     failures are counted, and logged once in SUMMARY_S. While failures are counted, a new connection is logged

@@ -104,7 +104,7 @@ class InflightLimitProbe:
         if self._test_s is None:
             return
         if now_s - self._test_s > PROMPT_S:
-            self._end_without_answer()
+            self._note_no_answer()
             return
         self._test_s = None
         self._answer_counts.append(self._test_count)
@@ -118,7 +118,7 @@ class InflightLimitProbe:
     def begin_test(self, count: int, now_s: float) -> bool:
         """Begin a test if one is due; return whether to acknowledge one of the held messages."""
         if self._test_s is not None and now_s - self._test_s > PROMPT_S:
-            self._end_without_answer()
+            self._note_no_answer()
         if self.limit is not None or self._test_s is not None or count <= HELD_UNTESTED:
             return False
         if 2 * count <= self._peak:
@@ -129,7 +129,7 @@ class InflightLimitProbe:
         self._test_s, self._test_count = now_s, count
         return True
 
-    def _end_without_answer(self) -> None:
+    def _note_no_answer(self) -> None:
         self._test_s = None
         self._answer_counts.clear()
         self._silence_s = min(2 * self._silence_s, SILENCE_MAX_S)

@@ -266,16 +266,18 @@ class _Release:
         groups = self._order.groups
 
         def part(first: int) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
-            return lambda progress: self._ordered(range(first, min(first + PART_BATCHES, groups)), progress)
+            return lambda progress: self._row_groups(
+                range(first, min(first + PART_BATCHES, groups)), progress
+            )
 
         count = -(-groups // PART_BATCHES)
         rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
         return [(rows[index], part(index * PART_BATCHES)) for index in range(count)]
 
-    def _ordered(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
+    def _row_groups(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield row groups of the wide layout."""
-        waiting = sorted(self._folder.glob("*.arrow"))
-        for batch in row_groups(waiting, groups, release_schema(self.policy)):
+        paths = sorted(self._folder.glob("*.arrow"))
+        for batch in row_groups(paths, groups, release_schema(self.policy)):
             yield batch
             progress(batch.num_rows)
 
@@ -294,13 +296,13 @@ class _Release:
         """Return the parts of the long layout, a number of rows and a function for each job."""
 
         def part(job: Job) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
-            return lambda progress: self._long(job, progress)
+            return lambda progress: self._release_long(job, progress)
 
         groups = self.source.groups
         rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
         return [(count, part(job)) for count, job in zip(rows, self._jobs, strict=True)]
 
-    def _long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
+    def _release_long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield the releases of a job of the long layout, by their meter's public name and by time."""
         names: dict[str, int] = {}
         readings = self._readings(job, names, progress)

@@ -54,8 +54,8 @@ class Line:
 
     def describe(self, topic: str, id_: str, payload: bytes | None = None) -> None:
         """Keep a descriptor."""
-        one = Descriptor(topic, id_, id_.encode() if payload is None else payload)
-        persist(self.store, Commit("main", NOW_MS, descriptors=[one]))
+        item = Descriptor(topic, id_, id_.encode() if payload is None else payload)
+        persist(self.store, Commit("main", NOW_MS, descriptors=[item]))
 
     def answer(self, session: FakeSession, *publications: Publication) -> None:
         """The broker confirms publications."""

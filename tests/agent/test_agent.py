@@ -51,7 +51,7 @@ async def test_records_leave_in_the_format_of_the_sink(world: World) -> None:
         await world.until(lambda: world.agent.counts["opened"] == 1)
         world.now_ms = START_MS + STEP_MS
         *descriptors, record = [await world.sides["sink"].session.next() for _ in range(3)]
-    assert {one.retain for one in descriptors} == {True}
+    assert {item.retain for item in descriptors} == {True}
     [value, duration, _, terms] = json.loads(record.payload)
     assert value == {"bn": "m/", "bt": START_MS // 1000, "n": "power", "u": "W", "v": 100}
     assert (duration["v"], terms["vs"]) == (1, json.loads(descriptors[0].payload)["id"])
@@ -158,8 +158,8 @@ async def test_the_next_start_sends_what_is_left(world: World) -> None:
         world.now_ms += STEP_MS
         first += await world.sides["sink"].session.take(1)
     async with world.running():
-        again = await world.sides["sink"].session.take(5)  # the connection's own descriptors first
-    assert [(p.topic, p.payload, p.retain) for p in again[2:]] == [
+        second = await world.sides["sink"].session.take(5)  # the connection's own descriptors first
+    assert [(p.topic, p.payload, p.retain) for p in second[2:]] == [
         (p.topic, p.payload, p.retain) for p in first
     ]
 

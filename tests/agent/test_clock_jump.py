@@ -219,7 +219,7 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
         assert START_MS + 1000 * seconds >= jumped_ms
         assert watts == 700
         assert world.agent.counts["clock_jumped"] == 1
-        assert [one.code for one in world.agent.alarms.active] == ["clock_jumped"]
+        assert [item.code for item in world.agent.alarms.active] == ["clock_jumped"]
     assert any("the clock jumped 1 h ahead" in text for text in caplog.messages)
     with read_only(world.store) as connection:
         assert ledger.unknown_before_ms(connection) == jumped_ms
@@ -235,8 +235,8 @@ async def test_what_was_undelivered_leaves_as_it_was(world: World) -> None:
         before = world.sides["source"]
         jump(world, HOUR_MS)
         await connected_again(world, before)
-        again = await take(world, 5)
-    assert [p.payload for p in sent if not p.retain] == [p.payload for p in again if not p.retain]
+        second = await take(world, 5)
+    assert [p.payload for p in sent if not p.retain] == [p.payload for p in second if not p.retain]
 
 
 async def take(world: World, number: int) -> list[Publication]:
@@ -331,9 +331,9 @@ async def test_no_interval_leaves_twice_from_a_copy_of_the_memory(
         world.sides["source"].send(700, time_ms=world.now_ms)
         await world.turn()
         world.now_ms += 3 * WINDOW_MS
-        again = await released(world, 2 if noticed else len(first))
+        second = await released(world, 2 if noticed else len(first))
     assert len(first) >= APART_MS // WINDOW_MS - 1
-    twice = first.keys() & again.keys()
+    twice = first.keys() & second.keys()
     assert twice == set() if noticed else len(twice) >= len(first) - 1
 
 
@@ -352,17 +352,17 @@ def went_on(core: Pipeline, from_ms: int, path: Path) -> dict[str, float]:
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    found: dict[str, float] = json.loads(path.read_text())
-    return found
+    actual: dict[str, float] = json.loads(path.read_text())
+    return actual
 
 
 async def released(world: World, number: int) -> dict[str, float]:
     """The next records: the start of each slot and its value."""
-    found: dict[str, float] = {}
-    while len(found) < number:
+    actual: dict[str, float] = {}
+    while len(actual) < number:
         sent = await world.sides["sink"].session.next()
         world.sides["sink"].confirm(sent)
         if not sent.retain:
             record = json.loads(sent.payload)
-            found[record["t"]] = record["value"]
-    return found
+            actual[record["t"]] = record["value"]
+    return actual

@@ -58,23 +58,23 @@ def waiting(world: World, records_: int) -> bool:
 
 async def sent(world: World, sides: tuple[str, ...] = ("sink",)) -> dict[str, list[Publication]]:
     """All that leaves until every slot that has passed is out and confirmed, by connection."""
-    found: dict[str, list[Publication]] = {side: [] for side in sides}
+    actual: dict[str, list[Publication]] = {side: [] for side in sides}
     passed = (world.now_ms - START_MS) // STEP_MS * len(sides)
     async with asyncio.timeout(LIMIT_S):
         while waiting(world, passed):
             for side in sides:
-                found[side] += take(world, side)
+                actual[side] += take(world, side)
             await world.turn(1)
-    return found
+    return actual
 
 
 def take(world: World, side: str) -> list[Publication]:
     """What has left by now, confirmed."""
-    session, found = world.sides[side].session, []
+    session, actual = world.sides[side].session, []
     while not session.published.empty():
-        found.append(session.published.get_nowait())
-        world.sides[side].confirm(found[-1])
-    return found
+        actual.append(session.published.get_nowait())
+        world.sides[side].confirm(actual[-1])
+    return actual
 
 
 async def slots(world: World, *watts: int | None) -> None:
@@ -90,8 +90,8 @@ async def slots(world: World, *watts: int | None) -> None:
 
 def records(publications: list[Publication]) -> list[tuple[str, int]]:
     """The label and the start (s after START_MS) of each record."""
-    found = [(p.topic, json.loads(p.payload)) for p in publications if not p.retain]
-    return [(topic, (parse_time(record["t"]) - START_MS) // STEP_MS) for topic, record in found]
+    actual = [(p.topic, json.loads(p.payload)) for p in publications if not p.retain]
+    return [(topic, (parse_time(record["t"]) - START_MS) // STEP_MS) for topic, record in actual]
 
 
 def charged(world: World) -> dict[str, int]:
@@ -106,21 +106,21 @@ async def test_a_new_key_releases_no_interval_twice(world: World, tmp_path: Path
     The window that is open finishes under the name it opened with; the next has the new one, and its
     descriptor before it.
     """
-    found: list[Publication] = []
+    actual: list[Publication] = []
     for key in ("first", "second"):
         async with world.running(STREAM.format("", "") + keyed(tmp_path, key)):
             await slots(world, 100, 100, 100, *[None] * 5)  # catch_up
-            found += (await sent(world))["sink"]
-    starts = sorted({start for _, start in records(found)})
-    labels = list(dict.fromkeys(topic for topic, _ in records(found)))
+            actual += (await sent(world))["sink"]
+    starts = sorted({start for _, start in records(actual)})
+    labels = list(dict.fromkeys(topic for topic, _ in records(actual)))
     assert len(labels) == 2
-    by_slot = {start: {topic for topic, at in records(found) if at == start} for start in starts}
+    by_slot = {start: {topic for topic, at in records(actual) if at == start} for start in starts}
     assert all(len(topics) == 1 for topics in by_slot.values())
     assert starts == list(range(len(starts)))
     assert charged(world) == {METER: len(starts) + 1}
-    first_new = next(i for i, p in enumerate(found) if p.topic.startswith(labels[1]))
-    assert found[first_new].topic == f"{labels[1]}/privacy"
-    assert found[first_new].retain
+    first_new = next(i for i, p in enumerate(actual) if p.topic.startswith(labels[1]))
+    assert actual[first_new].topic == f"{labels[1]}/privacy"
+    assert actual[first_new].retain
 
 
 @pytest.mark.parametrize("key", [None, b"one", b"another"])
@@ -149,11 +149,11 @@ async def test_two_receivers_cannot_tell_that_a_meter_is_the_same(world: World, 
         await world.until(lambda: world.agent.counts["opened"] == 2)
         world.now_ms += STEP_MS
         of_one, of_two = (await sent(world, ("sink-one", "sink-two"))).values()
-    labels = [{json.loads(p.payload)["meter"] for p in found} for found in (of_one, of_two)]
+    labels = [{json.loads(p.payload)["meter"] for p in actual} for actual in (of_one, of_two)]
     assert [len(names) for names in labels] == [1, 1]
     assert labels[0] != labels[1]
-    for found, (other,) in ((of_one, labels[1]), (of_two, labels[0])):
-        text = "".join(p.topic + p.payload.decode() for p in found)
+    for actual, (other,) in ((of_one, labels[1]), (of_two, labels[0])):
+        text = "".join(p.topic + p.payload.decode() for p in actual)
         assert METER not in text
         assert other not in text
 
@@ -165,11 +165,11 @@ def outside(publications: list[Publication]) -> list[tuple[str, bytes, bool]]:
 
 def form(publications: list[Publication]) -> list[tuple[str, bool, list[str], int | None]]:
     """What of each message does not depend on data: topic, retain flag, fields, and which slot it is of."""
-    found = []
+    actual = []
     for p in publications:
         facts = json.loads(p.payload)
-        found.append((p.topic, p.retain, list(facts), parse_time(facts["t"]) if "for" in facts else None))
-    return found
+        actual.append((p.topic, p.retain, list(facts), parse_time(facts["t"]) if "for" in facts else None))
+    return actual
 
 
 @pytest.fixture
@@ -183,11 +183,11 @@ def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
         monkeypatch.setattr(module, "keep_connected", own.keep_connected)
         async with own.running(STREAM.format("", "") + HOME):
             await slots(own, *watts)
-            found = (await sent(own))["sink"]
+            actual = (await sent(own))["sink"]
             side = own.sides["sink"]
             side.session.send(side, b"online", "homeassistant/status")
             await own.until(lambda: not side.session.published.empty())
-            return found + take(own, "sink")
+            return actual + take(own, "sink")
 
     return made
 

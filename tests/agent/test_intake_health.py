@@ -32,12 +32,12 @@ async def problems(world: World) -> list[Problem]:
     """What the running agent says is wrong, but for records that wait: this sink confirms none."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
-    return [one for one in metrics.from_json(answer).problems if one.code != "messages_wait"]
+    return [item for item in metrics.from_json(answer).problems if item.code != "messages_wait"]
 
 
 async def codes(world: World) -> list[str]:
     """The codes of what is wrong."""
-    return [one.code for one in await problems(world)]
+    return [item.code for item in await problems(world)]
 
 
 async def every_ten_seconds(world: World, seconds: int, payload: Callable[[], bytes]) -> None:
@@ -72,10 +72,10 @@ async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: by
         assert await codes(world) == []
         await every_ten_seconds(world, 10, lambda: payload)
         await quiet(world, 1)
-        [found] = await problems(world)
-        assert (found.code, found.stream) == ("wrong_profile", "main")
-        assert found.cause == f"none of 6 messages holds a reading: {reason}"
-        assert "source.profile" in found.cure
+        [actual] = await problems(world)
+        assert (actual.code, actual.stream) == ("wrong_profile", "main")
+        assert actual.cause == f"none of 6 messages holds a reading: {reason}"
+        assert "source.profile" in actual.cure
 
 
 async def test_a_wrong_profile_is_over_with_the_first_reading(world: World) -> None:
@@ -93,9 +93,9 @@ async def test_a_clock_that_is_slow_is_told(world: World) -> None:
     """Where this machine's clock is two hours slow, every reading is from the future."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 80, lambda: reading(100, world.now_ms + 2 * HOUR_MS))
-        [found] = await problems(world)
-        assert found.code == "clock_behind"
-        assert found.cause == "all 8 readings are ahead of this machine's clock"
+        [actual] = await problems(world)
+        assert actual.code == "clock_behind"
+        assert actual.cause == "all 8 readings are ahead of this machine's clock"
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         assert await codes(world) == []
 
@@ -112,9 +112,9 @@ async def test_a_meter_of_another_time_zone_is_told(world: World) -> None:
     text = "\n".join(line for line in text.splitlines() if not line.startswith(("time", "value")))
     async with world.running(text.replace('profile = "json"', "")):
         await every_ten_seconds(world, 130, finnish)
-        [found] = await problems(world)
-        assert found.code == "wrong_zone"
-        assert "source.timezone" in found.cure
+        [actual] = await problems(world)
+        assert actual.code == "wrong_zone"
+        assert "source.timezone" in actual.cure
     async with world.running(
         text.replace('profile = "json"', "").replace("[source]", '[source]\ntimezone = "Europe/Helsinki"')
     ):
@@ -128,8 +128,8 @@ async def test_a_meter_whose_clock_is_slow_is_told(world: World) -> None:
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         await quiet(world, 35)
         await every_ten_seconds(world, 80, lambda: reading(100, world.now_ms - 2 * HOUR_MS))
-        [found] = await problems(world)
-        assert (found.code, found.cause) == ("all_late", "all 8 readings came too late to count")
+        [actual] = await problems(world)
+        assert (actual.code, actual.cause) == ("all_late", "all 8 readings came too late to count")
 
 
 async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
@@ -138,9 +138,9 @@ async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
         await every_ten_seconds(world, 50, lambda: reading(312, world.now_ms))
         assert await codes(world) == []
         await every_ten_seconds(world, 20, lambda: reading(312, world.now_ms))
-        [found] = await problems(world)
-        assert found.code == "all_clamped"
-        assert found.cause == "all of the last 7 readings were outside window.range"
+        [actual] = await problems(world)
+        assert actual.code == "all_clamped"
+        assert actual.cause == "all of the last 7 readings were outside window.range"
         await every_ten_seconds(world, 10, lambda: reading(1, world.now_ms))
         assert await codes(world) == []
 
@@ -152,14 +152,14 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
         await quiet(world, 59)
         assert await codes(world) == []
         await quiet(world, 2)
-        [found] = await problems(world)
-        assert (found.code, found.stream) == ("no_readings", "main")
-        assert found.cause == "no reading has been accepted for more than 1 h; nothing was received"
+        [actual] = await problems(world)
+        assert (actual.code, actual.stream) == ("no_readings", "main")
+        assert actual.cause == "no reading has been accepted for more than 1 h; nothing was received"
         source = world.sides["source"]
         source.on_message("meters/m/power", reading(1, world.now_ms), 0, True, None)
         await world.until(lambda: world.agent.counts["retained"] == 1)
-        [found] = await problems(world)
-        assert found.cause.endswith("; received instead: retained 1")
+        [actual] = await problems(world)
+        assert actual.cause.endswith("; received instead: retained 1")
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         assert await codes(world) == []
 
@@ -183,13 +183,13 @@ async def test_one_stream_does_not_speak_for_another(world: World) -> None:
     text = two.replace("{0}", "one", 1).replace("{0}", "two", 1)
     async with world.running(text):
         for _ in range(8):
-            one, other = world.sides["source-one"], world.sides["source-two"]
-            one.session.send(one, reading(5, world.now_ms), "one/m/power")
+            item, other = world.sides["source-one"], world.sides["source-two"]
+            item.session.send(item, reading(5, world.now_ms), "one/m/power")
             other.session.send(other, b"{}", "two/m/power")
             await world.settle()
             world.now_ms += 10_000
             await world.settle()
-        assert [(one.code, one.stream) for one in await problems(world)] == [("wrong_profile", "two")]
+        assert [(item.code, item.stream) for item in await problems(world)] == [("wrong_profile", "two")]
         assert world.agent.counts["received"] == 16
 
 
@@ -209,7 +209,7 @@ def heard(*steps: dict[str, int], every_ms: int = 10_000, silence: int | None = 
 
 def told(listening: IntakeHealth) -> list[str]:
     """The codes of what is wrong."""
-    return [one.code for one in listening.problems("main")]
+    return [item.code for item in listening.problems("main")]
 
 
 @pytest.mark.parametrize(
@@ -282,6 +282,6 @@ def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
 
 def test_what_is_told_holds_counts_and_nothing_else() -> None:
     """Reasons are names of counters; nothing of a message, a meter or a time of arrival is told."""
-    [found] = heard(*[{"refused_json": 2, "refused_missing": 1}] * 7).problems("main")
-    assert found.cause == "none of 21 messages holds a reading: refused_json 14, refused_missing 7"
+    [actual] = heard(*[{"refused_json": 2, "refused_missing": 1}] * 7).problems("main")
+    assert actual.cause == "none of 21 messages holds a reading: refused_json 14, refused_missing 7"
     assert set(intake_health._NO_READING) | set(intake_health._READ) <= set(COUNTERS)

@@ -72,7 +72,7 @@ async def codes(world: World) -> list[str]:
     """The codes of what the agent says is wrong, but for records that wait: nobody confirms any."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
-    return [one.code for one in metrics.from_json(answer).problems if one.code != "messages_wait"]
+    return [item.code for item in metrics.from_json(answer).problems if item.code != "messages_wait"]
 
 
 def sent(world: World) -> list[Publication]:
@@ -123,11 +123,11 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
         clock.now_s += 11
         await seconds(world, 5)
         assert world.agent.counts["released"] >= 2
-        assert {one.topic.split("/")[1] for one in [await published(world), *sent(world)]} == {"n"}
+        assert {item.topic.split("/")[1] for item in [await published(world), *sent(world)]} == {"n"}
         assert await codes(world) == ["other_agent"]
-        [found] = world.agent.alarms.active
-        assert found.text.startswith("stream main: another agent releases 1 of the meters")
-        assert "--restored-at now" in found.cure
+        [actual] = world.agent.alarms.active
+        assert actual.text.startswith("stream main: another agent releases 1 of the meters")
+        assert "--restored-at now" in actual.cure
     with read_only(world.store) as connection:
         assert {row.meter for row in ledger.report(connection)} == {"n"}
 
@@ -206,7 +206,7 @@ async def test_a_store_takes_over_what_was_announced_before(world: World, clock:
             await asked(world, meter)
             hear(world, meter, store="0123456789abcdef", valid_from=iso_time(valid_ms))
         await seconds(world, 2)
-        assert {one.topic.split("/")[1] for one in [await published(world), *sent(world)]} == {"m"}
+        assert {item.topic.split("/")[1] for item in [await published(world), *sent(world)]} == {"m"}
         assert await codes(world) == ["other_agent"]
 
 

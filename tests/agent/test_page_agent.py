@@ -189,8 +189,8 @@ def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
         descriptor = sending(0, payload=b"descriptor")
         descriptor.outgoing = [row._replace(retain=True) for row in descriptor.outgoing]
         persist(store, descriptor)
-        found = outbox.latest(store.connection, "main", "private/m", 3)
-        assert found == [b"record 2", b"record 3", b"record 4"]
+        actual = outbox.latest(store.connection, "main", "private/m", 3)
+        assert actual == [b"record 2", b"record 3", b"record 4"]
         assert outbox.latest(store.connection, "main", "private/none", 3) == []
         assert outbox.last_delivered(store.connection, "main") is None
 

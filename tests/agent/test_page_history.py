@@ -170,8 +170,8 @@ async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -
     commit.outgoing = [Outgoing(name, message, 0, True) for name in names]
     commit.outgoing += [Outgoing(topic, record, NOW_MS, False) for record in world.history]
     persist(store, commit)
-    found = outbox.descriptors_of(store.connection, "main", topic, names[0])
-    assert found == [message, message]
+    actual = outbox.descriptors_of(store.connection, "main", topic, names[0])
+    assert actual == [message, message]
     assert await look.view.history("main", "house") == history(world)
     await thread.close()
 

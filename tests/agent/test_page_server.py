@@ -222,9 +222,9 @@ async def test_pages_open_at_once_are_bounded(world: PageWorld, port: int) -> No
     """One page more than may be open is told so."""
     async with world.serving(port=port), AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(line(port)) for _ in range(VIEWERS + 1)]
-        for one in opened[:-1]:
-            await one.ask("/events")
-            await one.event("start")
+        for item in opened[:-1]:
+            await item.ask("/events")
+            await item.event("start")
         await opened[-1].ask("/events")
         assert await opened[-1].event("full") == {}
 

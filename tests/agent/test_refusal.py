@@ -214,11 +214,11 @@ async def _closing(line: Line, refuses: set[str]) -> list[bytes]:
                 await line.looked()
             if session.published.empty():
                 return took
-            one = session.published.get_nowait()
-            if one.topic in refuses:
+            item = session.published.get_nowait()
+            if item.topic in refuses:
                 return took
-            took.append(one.payload)
-            line.answer(session, one)
+            took.append(item.payload)
+            line.answer(session, item)
 
 
 async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> None:

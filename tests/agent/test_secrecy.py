@@ -48,8 +48,8 @@ def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_no_dump_is_made(tmp_path: Path) -> None:
     """The kernel is told that the process is not dumpable: that holds where cores are piped to a program."""
     assert python(DUMPABLE, tmp_path).stdout == "1\n"
-    done = python(FORBID + DUMPABLE, tmp_path)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    result = python(FORBID + DUMPABLE, tmp_path)
+    assert (result.stdout, result.stderr) == ("0\n", "")
     died = python(FORBID + "import os; os.kill(os.getpid(), 11)", tmp_path)
     assert died.returncode == -signal.SIGSEGV
     assert not list(tmp_path.iterdir())
@@ -61,15 +61,15 @@ def test_health_is_answered_by_a_process_that_nobody_may_dump(tmp_path: Path) ->
         if folder != Path("/") and folder.stat().st_uid == os.geteuid():
             folder.chmod(folder.stat().st_mode | 0o111)
     tmp_path.chmod(0o777)
-    done = python(ASK, tmp_path)
-    assert (done.stdout, done.stderr) == ("0\nwell\n", "")
+    result = python(ASK, tmp_path)
+    assert (result.stdout, result.stderr) == ("0\nwell\n", "")
 
 
 def test_where_the_system_knows_no_such_flag_the_limit_stands(tmp_path: Path) -> None:
     """It works on: the size of a core file is nothing in any case."""
     code = "import ctypes; ctypes.CDLL = lambda _: (_ for _ in ()).throw(OSError())\n" + FORBID
-    done = python(code + "import resource; print(resource.getrlimit(resource.RLIMIT_CORE))", tmp_path)
-    assert (done.stdout, done.stderr) == ("(0, 0)\n", "")
+    result = python(code + "import resource; print(resource.getrlimit(resource.RLIMIT_CORE))", tmp_path)
+    assert (result.stdout, result.stderr) == ("(0, 0)\n", "")
 
 
 async def test_hourly_totals_are_no_history_of_a_meter(

@@ -321,8 +321,8 @@ async def test_an_answer_reads_nothing_again(line: Line, monkeypatch: pytest.Mon
     async with line.connected() as session:
         first, second, third = await session.take(3)
         await line.looked()
-        for one in (first, second):
-            line.answer(session, one)
+        for item in (first, second):
+            line.answer(session, item)
             await turns(5)
         assert line.reads.locked()
         line.answer(session, third)

@@ -51,8 +51,8 @@ def running(line: Line, *labels: str) -> None:
 
 def devices(publications: list[Publication]) -> list[str]:
     """The names of the devices that were announced."""
-    found = [json.loads(p.payload) for p in publications if p.topic.startswith("homeassistant/device/")]
-    return [document["device"]["name"] for document in found]
+    actual = [json.loads(p.payload) for p in publications if p.topic.startswith("homeassistant/device/")]
+    return [document["device"]["name"] for document in actual]
 
 
 async def pause(session: FakeSession) -> list[Publication]:

@@ -39,19 +39,19 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
     known, waiting, left, now_ms, last = SendQueue(), list[WaitingRow](), list[WaitingRow](), 0, 0
 
     def read() -> None:
-        until_ms, found = now_ms + 3, sorted(waiting, key=lambda one: (one.due_ms, one.id))
-        rows = [one for one in found if one.due_ms <= until_ms][:page]
+        until_ms, actual = now_ms + 3, sorted(waiting, key=lambda item: (item.due_ms, item.id))
+        rows = [item for item in actual if item.due_ms <= until_ms][:page]
         end = (rows[-1].due_ms, rows[-1].id) if len(rows) == page else (until_ms, EVER)
         known.merge(rows, end)
 
     def leave() -> None:
         rows = known.pop_due(now_ms)
-        assert rows == sorted(waiting, key=lambda one: (one.due_ms, one.id))[: len(rows)]
-        assert all(one.due_ms <= now_ms for one in rows)
-        for one in rows:
-            waiting.remove(one)
+        assert rows == sorted(waiting, key=lambda item: (item.due_ms, item.id))[: len(rows)]
+        assert all(item.due_ms <= now_ms for item in rows)
+        for item in rows:
+            waiting.remove(item)
         left.extend(rows)
-        assert not [one for one in waiting if (one.due_ms, one.id) <= min(known.end, (now_ms, EVER))]
+        assert not [item for item in waiting if (item.due_ms, item.id) <= min(known.end, (now_ms, EVER))]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sink, "FETCH", page)
@@ -72,7 +72,7 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
             read()
             leave()
     assert not waiting
-    assert len({one.id for one in left}) == last
+    assert len({item.id for item in left}) == last
 
 
 async def test_what_a_commit_hands_over_leaves_without_a_look(
@@ -89,7 +89,7 @@ async def test_what_a_commit_hands_over_leaves_without_a_look(
                 with store.transaction() as tx:
                     line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=rows)))
             sent = await session.take(3)
-            assert [one.payload for one in sent] == [b"%d" % due for due in (NOW_MS - 5, NOW_MS, NOW_MS)]
+            assert [item.payload for item in sent] == [b"%d" % due for due in (NOW_MS - 5, NOW_MS, NOW_MS)]
             line.answer(session, *sent)
             async with asyncio.timeout(LIMIT_S):
                 await line.sink.idle.wait()
@@ -120,11 +120,11 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
                 if not answered:
                     line.unseen.add(rows[0].id)
                 line.gate.set()
-                one = await session.next()
-                assert one.payload == b"new"
+                item = await session.next()
+                assert item.payload == b"new"
                 await line.looked()
                 assert session.published.empty()
-                line.answer(session, one)
+                line.answer(session, item)
                 await turns(1)
 
 
@@ -147,4 +147,4 @@ async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
                 outgoing = [Outgoing("private/m", payload, NOW_MS, False) for payload in payloads]
                 line.sink.take(outbox.append(tx, Commit("main", NOW_MS, outgoing=outgoing)))
             line.gate.set()
-            assert [one.payload for one in await session.take(5)] == payloads
+            assert [item.payload for item in await session.take(5)] == payloads

@@ -284,7 +284,7 @@ def test_acknowledged_means_done_with_or_counted(steps: list[str], inflight: int
         await line.connect(version)
         kept: list[tuple[bytes, Token]] = []
         acknowledged: list[bytes] = []
-        done: set[bytes] = set()
+        result: set[bytes] = set()
         for number, step in enumerate(steps):
             if step == "send":
                 line.send(b"%d" % number)
@@ -292,7 +292,7 @@ def test_acknowledged_means_done_with_or_counted(steps: list[str], inflight: int
                 kept += [(m.payload, m.token) for m in line.source.batch(NOW_MS)]
             elif step == "finish":
                 finished, kept = kept[::2], kept[1::2]
-                done |= {payload for payload, _ in finished}
+                result |= {payload for payload, _ in finished}
                 line.take()
                 line.source.acknowledge(token for _, token in finished)
                 assert line.session.unacknowledged <= inflight
@@ -302,6 +302,6 @@ def test_acknowledged_means_done_with_or_counted(steps: list[str], inflight: int
                 await line.connect(version)
                 line.send(*left)
         acknowledged += line.session.acknowledged
-        assert len(set(acknowledged) - done) <= line.counts["acked_open"]
+        assert len(set(acknowledged) - result) <= line.counts["acked_open"]
 
     asyncio.run(run())

@@ -67,9 +67,9 @@ def test_refused_topics_are_told_by_their_number() -> None:
     """How many there are is a problem of the stream and a figure; which ones is not told."""
     [stream] = WELL.streams
     vitals = replace(WELL, streams=(replace(stream, refused_topics=2),))
-    [found] = vitals.problems
-    assert (found.code, found.stream) == ("topic_refused", "main")
-    assert "refuses 2 topics" in found.text
+    [actual] = vitals.problems
+    assert (actual.code, actual.stream) == ("topic_refused", "main")
+    assert "refuses 2 topics" in actual.text
     assert families(vitals)["meteragent_refused_topics"] == {("main",): 2}
     assert from_json(as_json(vitals)) == vitals
 
@@ -77,7 +77,7 @@ def test_refused_topics_are_told_by_their_number() -> None:
 def test_a_full_store_has_a_code_of_its_own() -> None:
     """What stands for want of room is not told as what stands for want of a clock."""
     full = replace(WELL, stands="no room in the store")
-    assert [(one.code, one.text) for one in full.problems] == [
+    assert [(item.code, item.text) for item in full.problems] == [
         ("store_full", "processing paused: no room in the store")
     ]
 
@@ -90,14 +90,14 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     alarms.raise_("sink_down", "other")
     alarms.clear("source_down", "main")
     raised = replace(WELL, raised=alarms.active)
-    texts = [one.text for one in raised.problems]
+    texts = [item.text for item in raised.problems]
     assert texts == [
         "stream main: 3 messages wait, the first for 3min",
         "stream other: no connection to the broker of the sink",
     ]
     assert from_json(as_json(raised)) == raised
     alarms.clear("messages_wait", "main")
-    assert [one.code for one in alarms.active] == ["sink_down"]
+    assert [item.code for item in alarms.active] == ["sink_down"]
 
 
 def test_every_problem_says_what_to_do() -> None:
@@ -123,31 +123,31 @@ def test_words_name_the_counters_that_counted() -> None:
 
 def test_prometheus_reads_every_figure() -> None:
     """Every counter is there, also at zero, and every gauge with its labels."""
-    found = families(WELL)
-    assert {f"meteragent_{name}" for name in COUNTERS} < found.keys()
-    assert (found["meteragent_received"], found["meteragent_shed"]) == ({(): 7}, {(): 0})
-    assert found["meteragent_connected"] == {("main", "source"): 1, ("main", "sink"): 1}
-    assert found["meteragent_spent_per_watt"] == {
+    actual = families(WELL)
+    assert {f"meteragent_{name}" for name in COUNTERS} < actual.keys()
+    assert (actual["meteragent_received"], actual["meteragent_shed"]) == ({(): 7}, {(): 0})
+    assert actual["meteragent_connected"] == {("main", "source"): 1, ("main", "sink"): 1}
+    assert actual["meteragent_spent_per_watt"] == {
         ("main", "a"): 0.004545454545,
         ("main", "b"): 0.009090909091,
     }
-    assert found["meteragent_waiting_messages"] == {("main",): 2}
-    assert found["meteragent_lag_seconds"] == {("main",): 0.5}
-    assert found["meteragent_store_bytes"] == {(): 4096}
+    assert actual["meteragent_waiting_messages"] == {("main",): 2}
+    assert actual["meteragent_lag_seconds"] == {("main",): 0.5}
+    assert actual["meteragent_store_bytes"] == {(): 4096}
 
 
 @given(st.text(min_size=1, max_size=20))
 def test_any_name_can_be_a_label(name: str) -> None:
     """A meter's name may hold whatever a topic may: it comes back as it was."""
-    found = families(replace(WELL, streams=(replace(MAIN, spent_per_w={name: Fraction(1)}),)))
-    assert found["meteragent_spent_per_watt"] == {("main", name): 1}
+    actual = families(replace(WELL, streams=(replace(MAIN, spent_per_w={name: Fraction(1)}),)))
+    assert actual["meteragent_spent_per_watt"] == {("main", name): 1}
 
 
 def test_json_is_exact() -> None:
     """As JSON the epsilon spent is an exact fraction, and `healthy` says whether there is a problem."""
-    found = json.loads(as_json(WELL))
-    assert found["healthy"] is True
-    assert found["streams"][0]["spent_per_w"] == {"a": "1/220", "b": "1/110"}
-    assert found["counts"] == {"received": 7, "late": 2}
+    actual = json.loads(as_json(WELL))
+    assert actual["healthy"] is True
+    assert actual["streams"][0]["spent_per_w"] == {"a": "1/220", "b": "1/110"}
+    assert actual["counts"] == {"received": 7, "late": 2}
     for vitals in (WELL, *STATES.values()):
         assert from_json(as_json(vitals)) == vitals

@@ -48,12 +48,12 @@ async def asked(world: World) -> Vitals:
 
 def texts(found: Vitals) -> list[str]:
     """The problems as a person reads them."""
-    return [one.text for one in found.problems]
+    return [item.text for item in found.problems]
 
 
 def codes(found: Vitals) -> list[str]:
     """Their codes."""
-    return [one.code for one in found.problems]
+    return [item.code for item in found.problems]
 
 
 async def until_told(world: World, wanted: list[str]) -> None:
@@ -80,14 +80,14 @@ async def test_who_asks_is_told_how_the_agent_is(world: World) -> None:
         await world.until(lambda: world.agent.counts["opened"] == 1)
         world.now_ms += 3 * STEP_MS
         await world.until(lambda: world.agent.counts["released"] == 3)
-        found = await asked(world)
+        actual = await asked(world)
         answer = await asyncio.to_thread(watch.ask, world.store)
-    (one,) = found.streams
-    assert (one.name, one.source_up, one.sink_up, one.meters) == ("main", True, True, 1)
-    assert one.waiting == 5  # three records and the descriptor in its two places: nobody confirmed any
-    assert one.lag_s == 3
-    (label,) = one.spent_per_w
-    assert one.spent_per_w[label] == 400  # four windows were opened, at level 1000 and 10 W
+    (item,) = actual.streams
+    assert (item.name, item.source_up, item.sink_up, item.meters) == ("main", True, True, 1)
+    assert item.waiting == 5  # three records and the descriptor in its two places: nobody confirmed any
+    assert item.lag_s == 3
+    (label,) = item.spent_per_w
+    assert item.spent_per_w[label] == 400  # four windows were opened, at level 1000 and 10 W
     assert answer is not None
     assert "canary" not in answer
     assert "4321" not in answer
@@ -107,8 +107,8 @@ async def test_what_is_delivered_does_not_wait(world: World) -> None:
         await world.until(lambda: world.agent.counts["opened"] == 1)
         sent = [await world.sides["sink"].session.next() for _ in range(2)]
         assert (await asked(world)).streams[0].waiting == 2
-        for one in sent:
-            world.sides["sink"].confirm(one)
+        for item in sent:
+            world.sides["sink"].confirm(item)
         assert (await asked(world)).streams[0].waiting == 0
 
 

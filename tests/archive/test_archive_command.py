@@ -184,10 +184,10 @@ def test_a_missing_extra_is_named(
 ) -> None:
     """Without pyarrow or pyspark: which extra to install."""
     for module, engine, extra in (("pyarrow", "local", "archive"), ("pyspark", "spark", "spark")):
-        found = importlib.util.find_spec
+        actual = importlib.util.find_spec
         with monkeypatch.context() as patch:
             patch.setattr(
-                importlib.util, "find_spec", lambda name, m=module, f=found: None if name == m else f(name)
+                importlib.util, "find_spec", lambda name, m=module, f=actual: None if name == m else f(name)
             )
             assert sanitise(place, "--engine", engine) == 1
         assert f"needs {module}: pip install '.[{extra}]' in a clone" in capsys.readouterr().err
@@ -199,8 +199,8 @@ def test_the_agents_path_loads_no_arrow() -> None:
         "import sys, meteragent.agent, meteragent.cli, meteragent.consume, meteragent.cli.sanitise\n"
         "print([m for m in ('pyarrow', 'cryptography', 'tqdm', 'pyspark', 'pandas') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 def within(one: Estimate, truth: float) -> bool:
@@ -219,12 +219,12 @@ def test_consume_reads_an_output(place: Place, form: str) -> None:
         rows = [row | {"value": 700.0} for row in long_rows(3, 4, first_ms=DAY)]
         place.sanitise(save(place.folder / "in.parquet", rows, LONG), source="hold = '1h'")
         truth = 0.7 * 96
-    found = read_archive(place.folder / "out.parquet", ["m1"])
-    assert list(found) == ["m1"]
-    assert within(found["m1"].energy(DAY, DAY + 4 * DAY_MS), truth)
+    actual = read_archive(place.folder / "out.parquet", ["m1"])
+    assert list(actual) == ["m1"]
+    assert within(actual["m1"].energy(DAY, DAY + 4 * DAY_MS), truth)
     assert len(read_archive(place.folder / "out.parquet")) == 3
-    assert found["m1"].terms(found["m1"].records[0]).facts["noise"] == "prf"
-    assert np.unique(found["m1"].window_ms).size == 4
+    assert actual["m1"].terms(actual["m1"].records[0]).facts["noise"] == "prf"
+    assert np.unique(actual["m1"].window_ms).size == 4
 
 
 def test_consume_reads_bands_and_decimals(place: Place) -> None:

@@ -51,8 +51,8 @@ def test_times_that_python_does_not_have_are_left(place: Place) -> None:
 def test_what_leaves_is_in_the_ledger(place: Place, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """In order of time too, where a job's first windows are the last of a row group."""
     monkeypatch.setattr(run, "WINDOWS", limit)
-    done = place.sanitise(save(place.folder / "in.parquet", in_order_of_time(), group=6))
-    assert done.account.released_windows == sum(row["windows"] for row in place.ledger()) == 48
+    result = place.sanitise(save(place.folder / "in.parquet", in_order_of_time(), group=6))
+    assert result.account.released_windows == sum(row["windows"] for row in place.ledger()) == 48
     assert place.released().num_rows == 48
 
 
@@ -64,8 +64,8 @@ def test_statistics_that_are_not_of_the_rows_are_refused(
 
     def ends(column: Any, kind: type[Any]) -> Any:
         """The last is said to be the first."""
-        found = honest(column, kind)
-        return None if found is None else (found[0], found[0])
+        actual = honest(column, kind)
+        return None if actual is None else (actual[0], actual[0])
 
     monkeypatch.setattr(source, "_ends", ends)
     monkeypatch.setattr(run, "WINDOWS", 6)
@@ -104,9 +104,9 @@ def test_a_folder_is_read_whole_or_not_at_all(place: Place) -> None:
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in OTHERS.items() for kind in kinds])
 def test_types_may_differ_from_file_to_file(tmp_path: Path, name: str, kind: pa.DataType) -> None:
     """A folder that several hands wrote is released as if one had."""
-    found: list[pa.Table] = []
+    actual: list[pa.Table] = []
     for other in (WIDE.field(name).type, kind):
-        place = Place.make(tmp_path / str(len(found)))
+        place = Place.make(tmp_path / str(len(actual)))
         (place.folder / "in").mkdir()
         rows = wide_rows(3, 4)
         save(place.folder / "in" / "1.parquet", rows[:5])
@@ -115,9 +115,9 @@ def test_types_may_differ_from_file_to_file(tmp_path: Path, name: str, kind: pa.
         columns = columns.set_column(at, name, columns.column(name).cast(other))
         pq.write_table(columns, place.folder / "in" / "2.parquet")
         place.sanitise(place.folder / "in")
-        found.append(place.released())
-    assert found[0].num_rows == 12
-    assert found[0].equals(found[1])
+        actual.append(place.released())
+    assert actual[0].num_rows == 12
+    assert actual[0].equals(actual[1])
 
 
 @pytest.mark.parametrize("schema", [WIDE, LONG])
@@ -159,7 +159,7 @@ def test_windows_without_numbers_do_not_move_row_groups(
 ) -> None:
     """How many lists are missing is not told by where row groups end."""
     monkeypatch.setattr(run, "VALUES", 96 * 6)
-    found = []
+    actual = []
     for missing in (0, 10, 30, 48):
         place = Place.make(tmp_path / str(missing))
         rows = wide_rows(4, 12)
@@ -168,8 +168,8 @@ def test_windows_without_numbers_do_not_move_row_groups(
         place.sanitise(save(place.folder / "in.parquet", rows))
         (part,) = (place.folder / "out.parquet").glob("part-*.parquet")
         footer = pq.read_metadata(part)
-        found.append([footer.row_group(at).num_rows for at in range(footer.num_row_groups)])
-    assert found == [[8, 4] * 4] * 4
+        actual.append([footer.row_group(at).num_rows for at in range(footer.num_row_groups)])
+    assert actual == [[8, 4] * 4] * 4
 
 
 def test_names_do_not_order_pseudonyms(place: Place) -> None:
@@ -187,13 +187,13 @@ def test_parts_do_not_tell_of_names(place: Place) -> None:
     """Under pseudonyms no range or hash of meters' own names says in which part of the output they are."""
     path = save(place.folder / "in.parquet", long_rows(12, 1), LONG, group=48)
     plain = job.jobs(Source.open(path, place.policy()), 200)
-    assert any(one.names != ("", None) for one in plain)
+    assert any(item.names != ("", None) for item in plain)
     policy = place.policy(sink=f"pseudonym_key_file = '{place.folder}/archive.key'")
     hidden = job.jobs(Source.open(path, policy), 200)
-    assert {one.names for one in hidden} == {("", None)}
-    assert max(one.parts for one in hidden) > 1
+    assert {item.names for item in hidden} == {("", None)}
+    assert max(item.parts for item in hidden) > 1
     for name in (f"m{meter}" for meter in range(12)):
-        parts = [one.part for one in hidden if one.has(name, policy)]
+        parts = [item.part for item in hidden if item.has(name, policy)]
         assert parts == [zlib.crc32(policy.public_id(name).encode()) % hidden[0].parts]
 
 
@@ -201,6 +201,6 @@ def test_parts_do_not_tell_of_names(place: Place) -> None:
 @pytest.mark.parametrize("kind", ["int", "uint"])
 def test_integers_of_any_width_are_exact(place: Place, kind: str, width: int) -> None:
     """They are counted in 64 bits with a sign, whatever the column had."""
-    found = number.micro(pa.array([0, 100], f"{kind}{width}"), place.policy())
-    assert found.values_u.dtype == np.int64
-    assert found.values_u.tolist() == [0, 100_000_000]
+    actual = number.micro(pa.array([0, 100], f"{kind}{width}"), place.policy())
+    assert actual.values_u.dtype == np.int64
+    assert actual.values_u.tolist() == [0, 100_000_000]

@@ -132,19 +132,19 @@ def test_what_is_kept_makes_the_same_keys(first: int, kept: int, asked: int) -> 
 
 def test_the_order_of_asking_is_nothing() -> None:
     """Epochs asked for backwards, or again, have the keys that they have forwards."""
-    one, other = (Key("acme", "day", 0, SECRET) for _ in range(2))
-    forwards = [one.epoch(epoch) for epoch in range(50)]
+    item, other = (Key("acme", "day", 0, SECRET) for _ in range(2))
+    forwards = [item.epoch(epoch) for epoch in range(50)]
     assert [other.epoch(epoch) for epoch in reversed(range(50))] == forwards[::-1]
-    assert [one.epoch(epoch) for epoch in range(50)] == forwards
+    assert [item.epoch(epoch) for epoch in range(50)] == forwards
 
 
 def test_threads_that_ask_at_once_get_the_same_keys() -> None:
     """Eight threads that ask one key for many epochs at once get what one gets alone."""
-    one, start, before = Key("acme", "day", 0, SECRET), Barrier(8), sys.getswitchinterval()
+    item, start, before = Key("acme", "day", 0, SECRET), Barrier(8), sys.getswitchinterval()
 
     def ask(thread: int) -> list[EpochKey]:
         start.wait()
-        return [one.epoch(epoch) for epoch in range(thread % 3, 300)]
+        return [item.epoch(epoch) for epoch in range(thread % 3, 300)]
 
     sys.setswitchinterval(1e-6)
     try:

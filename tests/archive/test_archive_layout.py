@@ -45,8 +45,8 @@ def wide(
         pa.array(values, pa.list_(pa.int32() if kind is None else kind)),
     ]
     batch = pa.record_batch(columns, names=["meter", "time", "value"])
-    found: list[list[int]] = layout.read_wide(batch, under)[0].column("quanta").to_pylist()
-    return found
+    actual: list[list[int]] = layout.read_wide(batch, under)[0].column("quanta").to_pylist()
+    return actual
 
 
 def schema(**other: pa.DataType) -> pa.Schema:
@@ -148,9 +148,9 @@ SCALES = ("1", "1000", "0.1", "1/3", "0.000001")
 def test_integers_are_exact(scale: str, numbers: list[int]) -> None:
     """Any integer times the scale, floor(x + 1/2) in millionths, clamped."""
     under = policy(window=QUARTERS, source=f"scale = '{scale}'")
-    found = micro(pa.array(numbers, pa.int64()), under)
-    assert found.values_u.tolist() == [expected(Fraction(number), under) for number in numbers]
-    assert found.clamped_count == sum(outside(Fraction(number), under) for number in numbers)
+    actual = micro(pa.array(numbers, pa.int64()), under)
+    assert actual.values_u.tolist() == [expected(Fraction(number), under) for number in numbers]
+    assert actual.clamped_count == sum(outside(Fraction(number), under) for number in numbers)
 
 
 @pytest.mark.parametrize("scale", ["1", "0.5", "3", "0.001"])
@@ -161,12 +161,12 @@ def test_whole_quanta_need_no_rounding(scale: str, quantum: str, numbers: list[i
     window = "length = '1d'\nstep = '15min'\nrange = [-10, 100]"
     under = policy(source=f"scale = '{scale}'", window=window, privacy=f"quantum = '{quantum}'")
     column, usual = pa.array(numbers, pa.int32()), under.usual
-    found = micro(column, under)
+    actual = micro(column, under)
     made = whole_quanta(column, under)
     simple = Fraction(scale) / Fraction(quantum) == Fraction(scale) // Fraction(quantum)
-    assert (made is not None) == (bool(numbers) and simple and not found.clamped_count)
+    assert (made is not None) == (bool(numbers) and simple and not actual.clamped_count)
     if made is not None:
-        expected = (2 * found.values_u + usual.quantum_u) // (2 * usual.quantum_u)
+        expected = (2 * actual.values_u + usual.quantum_u) // (2 * usual.quantum_u)
         assert made.dtype == np.dtype(np.int64)
         assert made.tolist() == expected.tolist()
     for other in (pa.array([*numbers, None], pa.int32()), pa.array([1.0])):
@@ -178,9 +178,9 @@ def test_decimals_are_exact(scale: str, numbers: list[Decimal]) -> None:
     """As integers, whatever their digits; also of as many as Spark gives them."""
     under = policy(window=QUARTERS, source=f"scale = '{scale}'")
     for kind in (pa.decimal128(20, 7), pa.decimal128(38, 18)):
-        found = micro(pa.array([*numbers, None], kind), under)
-        assert found.values_u.tolist()[:-1] == [expected(Fraction(number), under) for number in numbers]
-        assert found.valid.tolist() == [True] * len(numbers) + [False]
+        actual = micro(pa.array([*numbers, None], kind), under)
+        assert actual.values_u.tolist()[:-1] == [expected(Fraction(number), under) for number in numbers]
+        assert actual.valid.tolist() == [True] * len(numbers) + [False]
 
 
 def test_unsigned_and_small_integers_are_exact() -> None:
@@ -191,18 +191,18 @@ def test_unsigned_and_small_integers_are_exact() -> None:
         (pa.int8(), 127),
         (pa.uint32(), 2**32 - 1),
     ):
-        found = micro(pa.array([0, 100, most, None], kind), DAY)
-        assert found.values_u.tolist() == [0, 10**8, min(most * 10**6, 2 * 10**10), 0]
-        assert found.valid.tolist() == [True, True, True, False]
+        actual = micro(pa.array([0, 100, most, None], kind), DAY)
+        assert actual.values_u.tolist() == [0, 10**8, min(most * 10**6, 2 * 10**10), 0]
+        assert actual.valid.tolist() == [True, True, True, False]
 
 
 @given(st.lists(st.floats(), min_size=1))
 def test_floats_are_rounded(numbers: list[float]) -> None:
     """floor(x * 10^6 + 1/2) in double precision; a number that is not finite is not a value."""
-    found = micro(pa.array(numbers, pa.float64(), from_pandas=False), DAY)
+    actual = micro(pa.array(numbers, pa.float64(), from_pandas=False), DAY)
     finite = [math.isfinite(number) for number in numbers]
-    assert found.valid.tolist() == finite
-    for number, value_u in zip(numbers, found.values_u.tolist(), strict=True):
+    assert actual.valid.tolist() == finite
+    for number, value_u in zip(numbers, actual.values_u.tolist(), strict=True):
         if math.isfinite(number):
             assert abs(value_u - expected(Fraction(number), DAY)) <= 1
 
@@ -262,11 +262,11 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
             min_size=1,
         )
     )
-    one = readings([(meter, at, None if w is None else w * 10**6) for meter, at, w in rows])
-    opened = archive.opened_windows(one.meter, one.time_ms, under)
+    item = readings([(meter, at, None if w is None else w * 10**6) for meter, at, w in rows])
+    opened = archive.opened_windows(item.meter, item.time_ms, under)
     direct = {
         (int(m), int(s)): q
-        for some, ragged in archive.slots(one, opened, under, 1000)
+        for some, ragged in archive.slots(item, opened, under, 1000)
         for m, s, q in zip(some.meter, some.start_ms, ragged.numbers.tolist(), strict=True)
     }
     touched: dict[tuple[str, int], list[tuple[int, int | None]]] = {}
@@ -279,11 +279,11 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
     names, starts = ([key[i] for key in touched] for i in (0, 1))
     columns = [pa.array(names), pa.array(starts, TIME), pa.array([*touched.values()], kind)]
     batch = pa.record_batch(columns, names=["meter", "start", "readings"])
-    found = layout.read_grouped(batch, under)
-    starts_ms = np.array(found.column("start").cast(pa.int64()))
-    quanta = [one for (one,) in found.column("quanta").to_pylist()]
+    actual = layout.read_grouped(batch, under)
+    starts_ms = np.array(actual.column("start").cast(pa.int64()))
+    quanta = [item for (item,) in actual.column("quanta").to_pylist()]
     keys = [
-        (int(name), int(at)) for name, at in zip(found.column("meter").to_pylist(), starts_ms, strict=True)
+        (int(name), int(at)) for name, at in zip(actual.column("meter").to_pylist(), starts_ms, strict=True)
     ]
     assert dict(zip(keys, quanta, strict=True)) == direct
 
@@ -291,5 +291,5 @@ def test_what_engines_gather_is_the_same(data: st.DataObject) -> None:
 def test_floats_are_rounded_half_up() -> None:
     """To the nearest millionth, the middle upwards, below zero too."""
     under = policy(window=f"{QUARTERS}\nrange = [-1, 1]")
-    found = micro(pa.array([1.5e-6, 2.4e-6, 2.6e-6, -1.5e-6, -2.6e-6, 0.0]), under)
-    assert found.values_u.tolist() == [2, 2, 3, -1, -3, 0]
+    actual = micro(pa.array([1.5e-6, 2.4e-6, 2.6e-6, -1.5e-6, -2.6e-6, 0.0]), under)
+    assert actual.values_u.tolist() == [2, 2, 3, -1, -3, 0]

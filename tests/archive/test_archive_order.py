@@ -66,7 +66,7 @@ def test_the_order_of_the_input_is_not_in_the_output(
 def test_values_do_not_move_rows(missing: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other values, and lists that are missing: the same rows at the same places of the same row groups."""
     monkeypatch.setattr(run, "VALUES", 96 * 5)
-    found = []
+    actual = []
     for seed in range(2):
         place, rng = Place.make(tmp_path / str(seed)), random.Random(seed)
         rows = wide_rows(7, 6, seed=seed)
@@ -77,8 +77,8 @@ def test_values_do_not_move_rows(missing: float, tmp_path: Path, monkeypatch: py
         footers = [pq.read_metadata(path) for path in paths]
         sizes = [footer.row_group(at).num_rows for footer in footers for at in range(footer.num_row_groups)]
         table = pq.read_table(place.folder / "out.parquet", columns=["meter", "start", "end"])
-        found.append((len(paths), sizes, table.to_pydict()))
-    assert found[0] == found[1]
+        actual.append((len(paths), sizes, table.to_pydict()))
+    assert actual[0] == actual[1]
 
 
 def uses(homes: int) -> tuple[list[str], list[float]]:

@@ -35,11 +35,11 @@ def place(tmp_path: Path) -> Place:
 
 def listing(place: Place) -> dict[str, tuple[int, int, bytes]]:
     """All there is below a folder, hidden files too: modes, times of change, contents."""
-    found = {}
+    actual = {}
     for path in (place.folder, *place.folder.rglob("*")):
-        one = path.stat()
-        found[str(path)] = (one.st_mode, one.st_mtime_ns, path.read_bytes() if path.is_file() else b"")
-    return found
+        item = path.stat()
+        actual[str(path)] = (item.st_mode, item.st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+    return actual
 
 
 def looked(place: Place, path: Path, out: str = "out.parquet", **keys: str) -> Preview:
@@ -72,25 +72,28 @@ def test_it_finds_what_the_run_then_does(
         rows[1]["value"][:3] = [None, -5, 10**6]
     path = save(place.folder / "in.parquet", rows, *([] if form == "wide" else [LONG]), group=7)
     keys = {"window": QUARTERS if form == "wide" else f"{HALF_HOURS}\nrange = [0, 1500]"}
-    found = looked(place, path, **keys)
-    done = place.sanitise(path, **keys)
-    assert found.account == done.account
-    assert found.counts.numbers == (12 * 96 if form == "wide" else len(rows))
-    assert found.counts == done.counts or (form, cut) == ("long", "several jobs")  # the run reads ends twice
-    assert found.account.released_windows == (12 if form == "wide" else len(place.released()))
-    assert found.counts.gap > 0 < found.counts.clamped
-    assert not found.is_debited
-    assert not found.complete
+    actual = looked(place, path, **keys)
+    result = place.sanitise(path, **keys)
+    assert actual.account == result.account
+    assert actual.counts.numbers == (12 * 96 if form == "wide" else len(rows))
+    assert actual.counts == result.counts or (form, cut) == (
+        "long",
+        "several jobs",
+    )  # the run reads ends twice
+    assert actual.account.released_windows == (12 if form == "wide" else len(place.released()))
+    assert actual.counts.gap > 0 < actual.counts.clamped
+    assert not actual.is_debited
+    assert not actual.complete
 
 
 def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
     """The same again is complete; into another place it is in the ledger; under another promise refused."""
     path = save(place.folder / "in.parquet", wide_rows(2, 3))
-    done = place.sanitise(path)
-    again = looked(place, path)
-    assert (again.account, again.counts, again.is_debited, again.complete) == (
-        done.account,
-        done.counts,
+    result = place.sanitise(path)
+    second = looked(place, path)
+    assert (second.account, second.counts, second.is_debited, second.complete) == (
+        result.account,
+        result.counts,
         True,
         True,
     )
@@ -107,12 +110,12 @@ def test_afterwards_the_run_is_done_and_all_else_refused(place: Place) -> None:
 def test_what_a_run_has_begun_is_left_alone(place: Place) -> None:
     """A half-made ledger, and an output without its end, stay as they are."""
     path = save(place.folder / "in.parquet", wide_rows(2, 3))
-    done = place.sanitise(path)
-    (done.ledger / ".run=1").mkdir()
-    manifest = done.out / "_manifest.json"
+    result = place.sanitise(path)
+    (result.ledger / ".run=1").mkdir()
+    manifest = result.out / "_manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
-    found = looked(place, path)
-    assert (found.is_debited, found.complete) == (True, False)
+    actual = looked(place, path)
+    assert (actual.is_debited, actual.complete) == (True, False)
 
 
 def test_a_run_that_holds_the_ledger_is_not_disturbed(place: Place) -> None:
@@ -233,9 +236,9 @@ def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.Captur
     assert command(place, window=QUARTERS) == 0
     assert "nothing was released" not in capsys.readouterr().out
     assert command(place, window=QUARTERS) == 0
-    again = capsys.readouterr().out
-    assert "the output was complete, with 1 parts" in again
-    assert " read:" not in again
+    second = capsys.readouterr().out
+    assert "the output was complete, with 1 parts" in second
+    assert " read:" not in second
     (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
     assert command(place, window=QUARTERS, privacy="level = 0.5") == 0
     last = capsys.readouterr().out.splitlines()[-1]
@@ -262,8 +265,8 @@ def test_gaps_are_not_small(place: Place) -> None:
     rows = [
         {"meter": "m", "time": DAY + at * 60_000, "value": None if at % 2 else 9.0 * at} for at in range(9)
     ]
-    found = looked(place, save(place.folder / "in.parquet", rows, LONG), window=HALF_HOURS)
-    assert (found.counts.numbers, found.counts.gap, found.small_count) == (9, 4, 2)
+    actual = looked(place, save(place.folder / "in.parquet", rows, LONG), window=HALF_HOURS)
+    assert (actual.counts.numbers, actual.counts.gap, actual.small_count) == (9, 4, 2)
 
 
 def test_readings_of_refused_windows_cover_them(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,8 +82,8 @@ def test_a_key_has_one_ledger_by_whatever_name(place: Place) -> None:
     place.sanitise(path)
     (place.folder / "link.key").symlink_to("archive.key")
     linked = policy(place.folder / "link.key", window=QUARTERS, privacy="preset = 'street'")
-    done = sanitise_archive(linked, path, place.folder / "other.parquet", silent)
-    assert (done.account.released_windows, done.account.refused_windows) == (0, 6)
+    result = sanitise_archive(linked, path, place.folder / "other.parquet", silent)
+    assert (result.account.released_windows, result.account.refused_windows) == (0, 6)
     other = f"ledger = '{place.folder / 'other'}'"
     with pytest.raises(ConfigError, match="the key has its ledger there"):
         place.policy(archive=other)

@@ -58,15 +58,15 @@ def windows(rows: list[dict[str, Any]]) -> int:
 def test_each_window_leaves_with_noise_and_is_debited(place: Place) -> None:
     """Wide: a row for each window, exact values in the unit; the ledger has each once, in a row per month."""
     rows = wide_rows(3, 40)
-    done = place.sanitise(save(place.folder / "in.parquet", rows))
+    result = place.sanitise(save(place.folder / "in.parquet", rows))
     table = place.released()
-    assert (done.account.released_windows, done.account.refused_windows, table.num_rows) == (120, 0, 120)
+    assert (result.account.released_windows, result.account.refused_windows, table.num_rows) == (120, 0, 120)
     noise = np.array(table["values"].to_pylist()) - np.array([row["value"] for row in rows])
-    assert 0.3 < np.std(noise) / done.policy.usual.sd < 3
+    assert 0.3 < np.std(noise) / result.policy.usual.sd < 3
     assert (noise != 0).mean() > 0.99
     ledger = place.ledger()
     assert (windows(ledger), len(ledger)) == (120, 9)  # March, April, May
-    assert {row["epsilon"] for row in ledger} == {str(done.policy.usual.epsilon)}
+    assert {row["epsilon"] for row in ledger} == {str(result.policy.usual.epsilon)}
     assert {row["d"] for row in ledger} == set(table["d"].to_pylist())
     assert {row["key"] for row in ledger} == set(table["key"].to_pylist())
     beside = pq.read_table(place.folder / "out.ledger.parquet").to_pylist()
@@ -76,9 +76,9 @@ def test_each_window_leaves_with_noise_and_is_debited(place: Place) -> None:
 def test_readings_leave_as_slots(place: Place) -> None:
     """Long: a row for each slot; numbers are decimals where the quantum is not whole."""
     path = save(place.folder / "in.parquet", long_rows(3, 2), LONG)
-    done = place.sanitise(path, window="length = '1h'\nstep = '30min'", privacy="quantum = '0.25'")
+    result = place.sanitise(path, window="length = '1h'\nstep = '30min'", privacy="quantum = '0.25'")
     table = place.released()
-    assert table.num_rows == 2 * done.account.released_windows == 2 * windows(place.ledger()) > 280
+    assert table.num_rows == 2 * result.account.released_windows == 2 * windows(place.ledger()) > 280
     assert table.schema.field("value").type == pa.decimal128(18, 2)
     steps = {
         end - start for start, end in zip(*(table[c].to_pylist() for c in ("start", "end")), strict=True)
@@ -88,8 +88,8 @@ def test_readings_leave_as_slots(place: Place) -> None:
 
 def test_energies_and_bands_leave_in_both_forms(place: Place) -> None:
     """Interval energies in lists; a mean day's bands by name in the long form."""
-    done = place.sanitise(save(place.folder / "in.parquet", wide_rows(2, 3)), "one.parquet", source=ENERGY)
-    assert done.account.released_windows == 6
+    result = place.sanitise(save(place.folder / "in.parquet", wide_rows(2, 3)), "one.parquet", source=ENERGY)
+    assert result.account.released_windows == 6
     bands = "length = '1mo'\ntimezone = 'Europe/Amsterdam'\nbands = ['00-07', '07-24']"
     late = long_rows(2, 3, first_ms=SPRING_MS + 90 * DAY_MS)
     path = save(place.folder / "late.parquet", late, LONG)
@@ -145,14 +145,14 @@ def test_jobs_have_each_window_once(place: Place, order: str, monkeypatch: pytes
     path = save(place.folder / "in.parquet", rows, LONG, group=48)
     monkeypatch.setattr(run, "ROWS", 600)
     source = Source.open(path, place.policy(**HALF_HOURS))
-    found = job.jobs(source, 600)
-    read = sum(source.groups[at].rows for one in found for at in one.groups)
-    assert len(found) >= 3
-    assert read == len(rows) * len(found) if order == "in no order" else read < 1.5 * len(rows)
-    done = place.sanitise(path, **HALF_HOURS)
+    actual = job.jobs(source, 600)
+    read = sum(source.groups[at].rows for item in actual for at in item.groups)
+    assert len(actual) >= 3
+    assert read == len(rows) * len(actual) if order == "in no order" else read < 1.5 * len(rows)
+    result = place.sanitise(path, **HALF_HOURS)
     starts = {(row["meter"], row["time"] // 1_800_000) for row in rows}
     table = place.released()
-    assert table.num_rows == len(starts) == done.account.released_windows == windows(place.ledger())
+    assert table.num_rows == len(starts) == result.account.released_windows == windows(place.ledger())
     assert len(set(zip(table["meter"].to_pylist(), table["start"].to_pylist(), strict=True))) == len(starts)
 
 
@@ -177,8 +177,8 @@ def test_an_interval_that_was_released_is_refused(place: Place, what: str) -> No
         shift = -(SPRING_MS // DAY_MS) % 2 * DAY_MS
         rows = [row | {"time": row["time"] + shift} for row in rows]
     keys = {name: text.format(folder=place.folder) for name, text in keys.items()}
-    done = place.sanitise(save(place.folder / "other.parquet", rows), "other.out", **keys)
-    assert (done.account.released_windows, done.account.refused_windows) == (0, len(rows))
+    result = place.sanitise(save(place.folder / "other.parquet", rows), "other.out", **keys)
+    assert (result.account.released_windows, result.account.refused_windows) == (0, len(rows))
     assert place.released("other.out").num_rows == 0
     assert place.ledger() == before
 
@@ -186,19 +186,19 @@ def test_an_interval_that_was_released_is_refused(place: Place, what: str) -> No
 def test_only_what_is_new_is_released(place: Place) -> None:
     """Everything again, corrected, with days that are new: these leave, the rest is refused and counted."""
     for shape, schema in (("wide", WIDE), ("long", LONG)):
-        one = Place.make(place.folder / shape)
+        item = Place.make(place.folder / shape)
         make = wide_rows if shape == "wide" else long_rows
         keys = {} if shape == "wide" else {"window": "length = '1d'\nstep = '1h'"}
         first_ms = SPRING_MS // DAY_MS * DAY_MS
-        one.sanitise(save(one.folder / "in.parquet", make(3, 4, first_ms=first_ms), schema), **keys)
-        again = make(3, 6, seed=1, first_ms=first_ms)
-        done = one.sanitise(save(one.folder / "again.parquet", again, schema), "again.out", **keys)
-        assert (done.account.released_windows, done.account.refused_windows) == (6, 12)
+        item.sanitise(save(item.folder / "in.parquet", make(3, 4, first_ms=first_ms), schema), **keys)
+        second = make(3, 6, seed=1, first_ms=first_ms)
+        result = item.sanitise(save(item.folder / "again.parquet", second, schema), "again.out", **keys)
+        assert (result.account.released_windows, result.account.refused_windows) == (6, 12)
         starts = {
-            start.timestamp() * 1000 // DAY_MS for start in one.released("again.out")["start"].to_pylist()
+            start.timestamp() * 1000 // DAY_MS for start in item.released("again.out")["start"].to_pylist()
         }
         assert starts == {first_ms // DAY_MS + day for day in (4, 5)}
-        assert windows(one.ledger()) == 18
+        assert windows(item.ledger()) == 18
 
 
 def test_again_is_the_same(place: Place) -> None:
@@ -206,8 +206,8 @@ def test_again_is_the_same(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(2, 4))
     place.sanitise(path)
     before = place.files()
-    again = place.sanitise(path)
-    assert (again.new_parts, again.existing_parts, again.account.released_windows) == (0, 1, 8)
+    second = place.sanitise(path)
+    assert (second.new_parts, second.existing_parts, second.account.released_windows) == (0, 1, 8)
     assert place.files() == before
     place.sanitise(path, "copy.parquet")
     names = ("part-00000.parquet", "_manifest.json")
@@ -229,17 +229,17 @@ def test_what_is_refused_stays_refused_when_made_again(place: Place) -> None:
 
 def test_nothing_beside_the_noise_tells_of_readings(tmp_path: Path) -> None:
     """Two inputs that differ in one value: manifest and rows of the ledger differ in a run's id alone."""
-    found = []
+    actual = []
     for value in (1, SECRET):
         place = Place.make(tmp_path / str(value))
         rows = wide_rows(1, 3)
         rows[1]["value"][5] = value
-        done = place.sanitise(save(place.folder / "in.parquet", rows))
+        result = place.sanitise(save(place.folder / "in.parquet", rows))
         facts = json.loads((place.folder / "out.parquet" / "_manifest.json").read_text())
-        assert facts.pop("run") == done.account.run
+        assert facts.pop("run") == result.account.run
         assert str(SECRET) not in json.dumps(facts)
-        found.append((facts, place.ledger()))
-    assert found[0] == found[1]
+        actual.append((facts, place.ledger()))
+    assert actual[0] == actual[1]
 
 
 def test_the_ledger_is_private_and_so_is_what_it_says(place: Place) -> None:
@@ -253,7 +253,7 @@ def test_the_ledger_is_private_and_so_is_what_it_says(place: Place) -> None:
 
 def test_times_of_96_bits_are_utc(tmp_path: Path) -> None:
     """Spark's default for timestamps is read as what it means."""
-    found = []
+    actual = []
     for old in (False, True):
         place = Place.make(tmp_path / str(old))
         path, rows = place.folder / "in.parquet", wide_rows(2, 3)
@@ -262,8 +262,8 @@ def test_times_of_96_bits_are_utc(tmp_path: Path) -> None:
             pa.table(columns, schema=WIDE), path, use_deprecated_int96_timestamps=old, store_schema=False
         )
         place.sanitise(path)
-        found.append(place.released())
-    assert found[0].equals(found[1])
+        actual.append(place.released())
+    assert actual[0].equals(actual[1])
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -273,11 +273,11 @@ def test_noise_is_packed_and_all_else_compressed(place: Place, *, wide: bool) ->
     place.sanitise(save(place.folder / "in.parquet", rows, schema))
     group = pq.read_metadata(place.folder / "out.parquet" / "part-00000.parquet").row_group(0)
     columns = [group.column(at) for at in range(group.num_columns)]
-    for one in columns:
-        number = one.path_in_schema.startswith("value")
-        assert one.compression == ("UNCOMPRESSED" if number else "ZSTD")
-        assert one.is_stats_set != number
-        assert ("DELTA_BINARY_PACKED" in one.encodings) == number
+    for item in columns:
+        number = item.path_in_schema.startswith("value")
+        assert item.compression == ("UNCOMPRESSED" if number else "ZSTD")
+        assert item.is_stats_set != number
+        assert ("DELTA_BINARY_PACKED" in item.encodings) == number
 
 
 def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,8 +297,8 @@ def test_statistics_that_python_cannot_tell_are_left(place: Place, monkeypatch: 
     monkeypatch.setattr(source, "_ends", lambda *_: None)
     monkeypatch.setattr(run, "ROWS", 300)
     path = save(place.folder / "in.parquet", long_rows(4, 1), LONG, group=100)
-    done = place.sanitise(path, **HALF_HOURS)
-    assert place.released().num_rows == done.account.released_windows == windows(place.ledger()) == 4 * 48
+    result = place.sanitise(path, **HALF_HOURS)
+    assert place.released().num_rows == result.account.released_windows == windows(place.ledger()) == 4 * 48
 
 
 def test_integers_name_meters_too(place: Place) -> None:
@@ -323,15 +323,15 @@ def test_missing_and_clamped_numbers_are_counted(place: Place) -> None:
     """In what is told to whoever runs it: numbers, gaps, clamped."""
     rows = wide_rows(1, 2)
     rows[0]["value"][:3] = [None, -5, 10**6]
-    done = place.sanitise(save(place.folder / "in.parquet", rows))
-    assert done.counts is not None
-    assert (done.counts.numbers, done.counts.gap, done.counts.clamped) == (192, 1, 2)
+    result = place.sanitise(save(place.folder / "in.parquet", rows))
+    assert result.counts is not None
+    assert (result.counts.numbers, result.counts.gap, result.counts.clamped) == (192, 1, 2)
     path = save(place.folder / "long.parquet", long_rows(1, 1, first_ms=SPRING_MS + 90 * DAY_MS), LONG)
-    done = place.sanitise(path, "long.out", window="length = '1h'\nrange = [0, 1500]")
-    assert done.counts is not None
-    assert done.counts.numbers == 144
-    assert 5 < done.counts.gap < 30
-    assert 40 < done.counts.clamped < 90
+    result = place.sanitise(path, "long.out", window="length = '1h'\nrange = [0, 1500]")
+    assert result.counts is not None
+    assert result.counts.numbers == 144
+    assert 5 < result.counts.gap < 30
+    assert 40 < result.counts.clamped < 90
 
 
 def test_progress_is_shown(place: Place) -> None:
@@ -353,10 +353,10 @@ def test_an_input_beside_time(place: Place) -> None:
     """A column that is called otherwise is found by its name."""
     schema = pa.schema([("id", pa.string()), ("day", TIME), ("kwh", pa.list_(pa.int32()))])
     rows = [dict(zip(("id", "day", "kwh"), row.values(), strict=True)) for row in wide_rows(1, 2)]
-    done = place.sanitise(
+    result = place.sanitise(
         save(place.folder / "in.parquet", rows, schema), archive="meter = 'id'\ntime = 'day'\nvalue = 'kwh'"
     )
-    assert done.account.released_windows == 2
+    assert result.account.released_windows == 2
 
 
 def test_what_was_not_there_is_not_debited(place: Place) -> None:
@@ -365,8 +365,8 @@ def test_what_was_not_there_is_not_debited(place: Place) -> None:
     holes = [row for at, row in enumerate(rows) if at % 5 != 2]
     place.sanitise(save(place.folder / "in.parquet", holes))
     assert [row["windows"] for row in place.ledger()] == [2, 2, 2, 2]
-    done = place.sanitise(save(place.folder / "all.parquet", rows), "all.out")
-    assert (done.account.released_windows, done.account.refused_windows) == (2, 8)
+    result = place.sanitise(save(place.folder / "all.parquet", rows), "all.out")
+    assert (result.account.released_windows, result.account.refused_windows) == (2, 8)
     assert {int(start.timestamp()) * 1000 for start in place.released("all.out")["start"].to_pylist()} == {
         rows[2]["time"]
     }

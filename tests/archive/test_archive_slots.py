@@ -45,7 +45,7 @@ SPAN_MS = {"months": 40 * DAY_MS, "hours of mean days": 40 * DAY_MS, "a typical 
 
 def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -> dict[int, list[int]]:
     """What the agent's windows hold of one meter, without noise; all windows from the first to the last."""
-    schedule, found = under.schedule, {}
+    schedule, actual = under.schedule, {}
     timeline, start_ms = Timeline(under.usual, starts_ms[0]), starts_ms[0]
     while start_ms <= starts_ms[-1]:
         terms = schedule.terms(start_ms)
@@ -58,24 +58,24 @@ def of_the_agent(rows: Sequence[Row], under: Policy, starts_ms: Sequence[int]) -
         timeline.accept(Pending(time_ms, value_u or 0, None))
     timeline.integrate_until(start_ms)
     for window in timeline.windows:
-        found[window.start_ms] = [window.close(place) for place in range(window.terms.n)]
-    return found
+        actual[window.start_ms] = [window.close(place) for place in range(window.terms.n)]
+    return actual
 
 
 def of_the_archive(
     rows: Sequence[Row], under: Policy, at_once: int = 1000
 ) -> dict[tuple[int, int], list[int]]:
     """What the archive's windows hold, by meter and start."""
-    one = readings(list(rows))
-    opened, found = archive.opened_windows(one.meter, one.time_ms, under), {}
+    item = readings(list(rows))
+    opened, actual = archive.opened_windows(item.meter, item.time_ms, under), {}
     low, high = under.usual.low_u, under.usual.high_u
-    clamped = archive.Readings(one.meter, one.time_ms, np.clip(one.value_u, low, high), one.valid)
+    clamped = archive.Readings(item.meter, item.time_ms, np.clip(item.value_u, low, high), item.valid)
     for some, ragged in archive.slots(clamped, opened, under, at_once):
         ends = np.cumsum(ragged.lengths)
         for place in range(some.meter.size):
             own = ragged.numbers[ends[place] - ragged.lengths[place] : ends[place]]
-            found[int(some.meter[place]), int(some.start_ms[place])] = own.tolist()
-    return found
+            actual[int(some.meter[place]), int(some.start_ms[place])] = own.tolist()
+    return actual
 
 
 def rows_of(span_ms: int) -> st.SearchStrategy[list[Row]]:
@@ -92,11 +92,11 @@ def test_windows_hold_what_the_agents_do(name: str, data: st.DataObject) -> None
     """Same readings, same quanta: holds and intervals across windows, short and long days, months, bands."""
     under, first_ms = POLICIES[name], data.draw(st.sampled_from([SPRING_MS, AUTUMN_MS])) - DAY_MS // 2
     rows = [(m, first_ms + t, v) for m, t, v in data.draw(rows_of(SPAN_MS.get(name, 2 * DAY_MS)))]
-    found = of_the_archive(rows, under)
+    actual = of_the_archive(rows, under)
     for meter in {row[0] for row in rows}:
-        starts_ms = sorted(start_ms for one, start_ms in found if one == meter)
+        starts_ms = sorted(start_ms for item, start_ms in actual if item == meter)
         expected = of_the_agent([row for row in rows if row[0] == meter], under, starts_ms)
-        assert {start_ms: found[meter, start_ms] for start_ms in starts_ms} == {
+        assert {start_ms: actual[meter, start_ms] for start_ms in starts_ms} == {
             start_ms: expected[start_ms] for start_ms in starts_ms
         }
 
@@ -123,16 +123,16 @@ def test_a_window_is_there_if_a_reading_begins_in_it(rows: list[Row]) -> None:
 def test_what_stands_at_the_end_opens_no_window() -> None:
     """The last reading of a year is held into the next one, and opens nothing there."""
     under = POLICIES["power that stands for hours"]
-    found = of_the_archive([(0, SPRING_MS - 60_000, 10**6)], under)
-    assert list(found) == [(0, SPRING_MS - 1_800_000)]
+    actual = of_the_archive([(0, SPRING_MS - 60_000, 10**6)], under)
+    assert list(actual) == [(0, SPRING_MS - 1_800_000)]
 
 
 def test_a_window_is_given_what_stands_at_its_beginning() -> None:
     """A reading counts in the next window too, as long as it is held and no other comes."""
     under, half_ms = POLICIES["power that stands for hours"], 1_800_000
     rows: list[Row] = [(0, SPRING_MS, 10**9), (0, SPRING_MS + 3 * half_ms + half_ms // 2, 2 * 10**9)]
-    found = of_the_archive(rows, under)
-    assert found == {(0, SPRING_MS): [1000], (0, SPRING_MS + 3 * half_ms): [1500]}
+    actual = of_the_archive(rows, under)
+    assert actual == {(0, SPRING_MS): [1000], (0, SPRING_MS + 3 * half_ms): [1500]}
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=20))
@@ -154,7 +154,9 @@ def test_days_of_23_and_25_hours_have_terms_of_their_own() -> None:
     places, terms = under.terms(starts)
     lengths = [terms[place].length_ms // 3_600_000 for place in places]
     assert lengths == [24, 23, 25]
-    assert all(one.epsilon < other.epsilon for one, other in pairwise(sorted(terms, key=lambda t: t.epsilon)))
+    assert all(
+        item.epsilon < other.epsilon for item, other in pairwise(sorted(terms, key=lambda t: t.epsilon))
+    )
 
 
 def test_what_stands_for_a_moment_counts() -> None:

@@ -36,9 +36,9 @@ def test_of_one_number_about_two_values_are_left() -> None:
     for window, load in enumerate(np.linspace(3000, 17_000, 20).astype(np.int64).tolist()):
         start_ms = START_MS + window * HALF_HOUR_MS
         (left,) = released(mechanism, np.array([[load]]), start_ms)[0].tolist()
-        found = np.flatnonzero(released(mechanism, every, start_ms)[:, 0] == left)
-        assert load in found
-        fit.append(found.size)
+        actual = np.flatnonzero(released(mechanism, every, start_ms)[:, 0] == left)
+        assert load in actual
+        fit.append(actual.size)
     assert 3 <= sum(fit) - 20 <= 44
 
 

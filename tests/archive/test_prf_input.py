@@ -242,6 +242,6 @@ def test_a_shape_is_what_of_its_terms_the_noise_depends_on() -> None:
         banded,
     ]
     shapes = [Shape.of(terms) for terms in changed]
-    assert all(one != other for one, other in combinations(shapes, 2))
+    assert all(item != other for item, other in combinations(shapes, 2))
     assert [shape.n for shape in shapes] == [terms.n for terms in changed]
     assert Shape.of(banded).bands == (((0, 5),), ((5, 9), (10, 11)))

@@ -45,8 +45,8 @@ def series(terms: Terms, quanta: Sequence[int], meter: str = "m1") -> Series:
 
 def test_a_series_is_sorted_and_complete() -> None:
     """Records come in any order, more than once, before their descriptor, mixed with other meters'."""
-    one, other = recorded(TERMS, [5, -3, 8, 0]), recorded(TERMS, [1, 2], "m2")
-    messages = [*one, *other, described(TERMS), described(TERMS, "m2")]
+    item, other = recorded(TERMS, [5, -3, 8, 0]), recorded(TERMS, [1, 2], "m2")
+    messages = [*item, *other, described(TERMS), described(TERMS, "m2")]
     meters = collect(messages[::-1] + messages[:3])
     assert sorted(meters) == ["m1", "m2"]
     home = meters["m1"]
@@ -120,10 +120,10 @@ def test_slots_do_not_overlap() -> None:
 def test_a_series_is_of_one_meter_and_unit() -> None:
     """Records of two meters or two units, and an empty list, do not form a series."""
     known = {d.id: d for d in map(Descriptor.parse, (described(TERMS), described(KILO)))}
-    one = Record.parse(recorded(TERMS, [5])[0])
+    item = Record.parse(recorded(TERMS, [5])[0])
     for other in (recorded(TERMS, [5], "m2", first=1), recorded(KILO, [5], first=1)):
         with pytest.raises(RecordError, match="exactly one meter"):
-            Series.of([one, Record.parse(other[0])], known)
+            Series.of([item, Record.parse(other[0])], known)
     with pytest.raises(RecordError, match="exactly one meter"):
         Series.of([], known)
     assert collect([described(TERMS)]) == {}
@@ -151,57 +151,57 @@ def test_a_number_has_the_error_of_its_descriptor(terms: Terms) -> None:
 def test_energy_is_in_kwh_whatever_was_sent(terms: Terms, kwh: float) -> None:
     """Power is multiplied by the slot's hours, energy added; W, kW, Wh and kWh become kWh."""
     quanta = [512, -100, 300, 40, 7, 1, 900]
-    found = series(terms, quanta).energy(NOON_MS, NOON_MS + 7 * terms.step_ms)
-    assert found.value == pytest.approx(sum(quanta) * kwh)  # the quantum is 1 W, 1 Wh or a thousandth
-    assert found.unit == "kWh"
+    actual = series(terms, quanta).energy(NOON_MS, NOON_MS + 7 * terms.step_ms)
+    assert actual.value == pytest.approx(sum(quanta) * kwh)  # the quantum is 1 W, 1 Wh or a thousandth
+    assert actual.unit == "kWh"
     noise = terms.mechanism
     scale = kwh / float(terms.quantum)
-    assert found.sd == pytest.approx(scale * sd_of_sum(noise, 7))
+    assert actual.sd == pytest.approx(scale * sd_of_sum(noise, 7))
     parts = [Part(noise, 1, 7)] if terms.n == 1 else [Part(noise, 6), Part(noise, 1)]
-    assert found.high - found.value == pytest.approx(scale * half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(scale * half_width_of_total(parts), rel=1e-9)
 
 
 def test_slots_count_by_their_windows() -> None:
     """Slots of one window share its radius, also where a total takes some of it; the rest do not."""
     home, noise = series(HOURLY, range(18)), HOURLY.mechanism
-    found = home.energy(NOON_MS + 4 * TEN_MIN_MS, NOON_MS + 15 * TEN_MIN_MS, coverage=0.99)
+    actual = home.energy(NOON_MS + 4 * TEN_MIN_MS, NOON_MS + 15 * TEN_MIN_MS, coverage=0.99)
     expected = half_width_of_total([Part(noise, 2), Part(noise, 6), Part(noise, 3)], 0.99) / 6000
-    assert found.high - found.value == pytest.approx(expected, rel=1e-9)
-    assert found.value == pytest.approx(sum(range(4, 15)) / 6000)
+    assert actual.high - actual.value == pytest.approx(expected, rel=1e-9)
+    assert actual.value == pytest.approx(sum(range(4, 15)) / 6000)
 
 
 def test_a_total_goes_on_under_other_terms() -> None:
     """A total over a change of terms takes each slot by its own duration and noise."""
     finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
-    found = collect(sent)["m1"].energy(NOON_MS, NOON_MS + HALF_HOUR_MS + 2 * TEN_MIN_MS)
-    assert found.value == pytest.approx(0.030 + 0.003)
+    actual = collect(sent)["m1"].energy(NOON_MS, NOON_MS + HALF_HOUR_MS + 2 * TEN_MIN_MS)
+    assert actual.value == pytest.approx(0.030 + 0.003)
     wide, narrow = TERMS.mechanism, finer.mechanism
     parts = [Part(wide, 1, 1, 0.0005), Part(narrow, 1, 2, 0.001 / 6)]
-    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
 
 def test_the_mean_of_meters() -> None:
     """Meters count alike, whatever the noise of each; their errors are independent."""
     finer = replace(TERMS, radius=Fraction(40))
     homes = [series(TERMS, [100, 7], "m1"), series(finer, [40, 5], "m2"), series(TERMS, [-50, 3], "m3")]
-    found = mean_value(homes, NOON_MS)
+    actual = mean_value(homes, NOON_MS)
     wide, narrow = TERMS.mechanism, finer.mechanism
-    assert found.value == pytest.approx(30)
-    assert found.sd == pytest.approx((2 * sd(wide) ** 2 + sd(narrow) ** 2) ** 0.5 / 3)
+    assert actual.value == pytest.approx(30)
+    assert actual.sd == pytest.approx((2 * sd(wide) ** 2 + sd(narrow) ** 2) ** 0.5 / 3)
     parts = [Part(wide, 1, 2, 1 / 3), Part(narrow, 1, 1, 1 / 3)]
-    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
     energy = mean_energy(homes, NOON_MS, NOON_MS + 2 * HALF_HOUR_MS)
     assert energy.value == pytest.approx((100 + 40 - 50 + 7 + 5 + 3) * 0.0005 / 3)
-    assert energy.sd == pytest.approx(2**0.5 * found.sd * 0.0005)
+    assert energy.sd == pytest.approx(2**0.5 * actual.sd * 0.0005)
 
 
 def test_one_home_s_mean_is_its_own() -> None:
     """The mean of one is its value, with the exact interval of a number."""
     home = series(TERMS, [100])
-    found = mean_value(iter([home]), NOON_MS, coverage=0.8)
-    assert found == home.value(NOON_MS, 0.8)
-    assert found.high - found.value == pytest.approx(half_width(TERMS.mechanism, 0.8))
+    actual = mean_value(iter([home]), NOON_MS, coverage=0.8)
+    assert actual == home.value(NOON_MS, 0.8)
+    assert actual.high - actual.value == pytest.approx(half_width(TERMS.mechanism, 0.8))
 
 
 def test_what_has_no_mean_is_refused() -> None:
@@ -251,11 +251,11 @@ def test_energy_is_where_it_is_said_to_be(terms: Terms, slots: int) -> None:
     """Of 10,000 totals over a window of three or three windows of one, 70 % lie in their 70 % interval."""
     loads, released = noisy(terms, slots * COUNT, seed=slots)
     home, stretch_ms = series(terms, released.tolist()), slots * terms.step_ms
-    found = [home.energy(t, t + stretch_ms, COVERAGE) for t in home.time_ms[::slots].tolist()]
+    actual = [home.energy(t, t + stretch_ms, COVERAGE) for t in home.time_ms[::slots].tolist()]
     kwh = float(Descriptor.parse(described(terms)).kwh_per_unit() * terms.quantum)
     truth = kwh * loads.reshape(-1, slots).sum(axis=1)
-    (half,) = {round(one.high - one.value, 9) for one in found}
-    assert_covered(np.array([one.value for one in found]) - truth, half)
+    (half,) = {round(item.high - item.value, 9) for item in actual}
+    assert_covered(np.array([item.value for item in actual]) - truth, half)
 
 
 @pytest.mark.statistical
@@ -263,7 +263,7 @@ def test_the_mean_of_homes_is_where_it_is_said_to_be() -> None:
     """Of 10,000 means over three homes, 70 % lie in their 70 % interval, and they are right on average."""
     drawn = [noisy(TERMS, COUNT, seed) for seed in range(3)]
     homes = [series(TERMS, released.tolist(), f"m{i}") for i, (_, released) in enumerate(drawn)]
-    found = [mean_value(homes, t, COVERAGE) for t in homes[0].time_ms.tolist()]
-    errors = np.array([one.value for one in found]) - np.mean([loads for loads, _ in drawn], axis=0)
-    assert_covered(errors, found[0].high - found[0].value)
-    assert abs(errors.mean()) < 5 * found[0].sd / COUNT**0.5
+    actual = [mean_value(homes, t, COVERAGE) for t in homes[0].time_ms.tolist()]
+    errors = np.array([item.value for item in actual]) - np.mean([loads for loads, _ in drawn], axis=0)
+    assert_covered(errors, actual[0].high - actual[0].value)
+    assert abs(errors.mean()) < 5 * actual[0].sd / COUNT**0.5

@@ -26,23 +26,23 @@ def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
 
 def test_the_peak_of_one_slot_is_its_value() -> None:
     """With a single number there is no bias, and the interval is that of the number."""
-    found = peak([series(TERMS, [500])], NOON_MS, NOON_MS + HALF_HOUR_MS, 0.9)
+    actual = peak([series(TERMS, [500])], NOON_MS, NOON_MS + HALF_HOUR_MS, 0.9)
     half = half_width(TERMS.mechanism, 0.9)
-    assert (found.highest, found.time_ms, found.unit, found.coverage) == (500, NOON_MS, "W", 0.9)
-    assert found.value == pytest.approx(500, abs=1)
-    assert (found.low, found.high) == pytest.approx((500 - half, 500 + half))
+    assert (actual.highest, actual.time_ms, actual.unit, actual.coverage) == (500, NOON_MS, "W", 0.9)
+    assert actual.value == pytest.approx(500, abs=1)
+    assert (actual.low, actual.high) == pytest.approx((500 - half, 500 + half))
 
 
 def test_the_interval_is_that_of_theory() -> None:
     """The upper end is a number's, the lower that of all slots at once, each by its own noise."""
     finer = replace(TERMS, radius=Fraction(40))
     homes = [series(TERMS, [100, 800, 300], "m1"), series(finer, [300, 1000, 500], "m2")]
-    found = peak(homes, NOON_MS, NOON_MS + 3 * HALF_HOUR_MS)
+    actual = peak(homes, NOON_MS, NOON_MS + 3 * HALF_HOUR_MS)
     parts = [Part(terms.mechanism, 1, 1, 0.5) for terms in (TERMS, finer)]
-    assert (found.highest, found.time_ms) == (900, NOON_MS + HALF_HOUR_MS)
-    assert found.high == pytest.approx(900 + half_width_of_total(parts, 0.95))
-    assert found.low == pytest.approx(900 - half_width_of_total(parts, 2 * 0.975 ** (1 / 3) - 1))
-    assert found.low < found.value < found.highest
+    assert (actual.highest, actual.time_ms) == (900, NOON_MS + HALF_HOUR_MS)
+    assert actual.high == pytest.approx(900 + half_width_of_total(parts, 0.95))
+    assert actual.low == pytest.approx(900 - half_width_of_total(parts, 2 * 0.975 ** (1 / 3) - 1))
+    assert actual.low < actual.value < actual.highest
 
 
 def test_the_bias_of_even_slots_is_that_of_pure_noise() -> None:
@@ -54,15 +54,15 @@ def test_the_bias_of_even_slots_is_that_of_pure_noise() -> None:
     law = stats.laplace.cdf(x) ** SLOTS
     largest = integrate.trapezoid(np.where(x > 0, 1 - law, -law), x)
     for slots, scales in ((2, 0.75), (SLOTS, largest)):
-        found = peak([series(TERMS, [400] * slots)], NOON_MS, NOON_MS + slots * HALF_HOUR_MS)
-        assert found.value == pytest.approx(400 - 220 * scales, abs=1)
+        actual = peak([series(TERMS, [400] * slots)], NOON_MS, NOON_MS + slots * HALF_HOUR_MS)
+        assert actual.value == pytest.approx(400 - 220 * scales, abs=1)
 
 
 def test_a_peak_that_stands_out_keeps_its_value() -> None:
     """Far above the noise there is nothing to correct."""
-    found = peak([series(TERMS, [0] * 40 + [100_000] + [0] * 7)], NOON_MS, END_MS)
-    assert found.value == pytest.approx(100_000, abs=40)
-    assert found.time_ms == NOON_MS + 40 * HALF_HOUR_MS
+    actual = peak([series(TERMS, [0] * 40 + [100_000] + [0] * 7)], NOON_MS, END_MS)
+    assert actual.value == pytest.approx(100_000, abs=40)
+    assert actual.time_ms == NOON_MS + 40 * HALF_HOUR_MS
 
 
 def test_what_has_no_peak_is_refused() -> None:
@@ -98,12 +98,12 @@ def peaks(loads: NDArray[np.float64], homes: int, seed: int) -> list[Peak]:
     noise = TERMS.mechanism
     quanta = np.rint(loads).astype(np.int64)
     drawn = discrete_laplace(TIMES * homes * SLOTS, noise.a, SeededBits(seed)).reshape(TIMES, homes, SLOTS)
-    one = series(TERMS, quanta.tolist())
-    found = []
+    item = series(TERMS, quanta.tolist())
+    actual = []
     for noisy in quanta + drawn:
-        meters = [_with(one, row.tolist()) for row in noisy]
-        found.append(peak(meters, NOON_MS, END_MS, 0.8))
-    return found
+        meters = [_with(item, row.tolist()) for row in noisy]
+        actual.append(peak(meters, NOON_MS, END_MS, 0.8))
+    return actual
 
 
 @pytest.mark.statistical
@@ -116,12 +116,12 @@ def test_slots_that_share_a_radius_have_a_peak_too() -> None:
     drawn = noise.release(np.zeros((TIMES * slots // 6, 6), np.int64), bits=SeededBits(4)).reshape(
         TIMES, slots
     )
-    one = series(HOURLY, [0] * slots)
-    end_ms = int(one.end_ms[-1])
-    found = [peak([_with(one, row)], NOON_MS, end_ms, 0.8) for row in (400 + drawn).tolist()]
-    assert np.mean([each.low <= 400 <= each.high for each in found]) > 0.8 - 0.18
+    item = series(HOURLY, [0] * slots)
+    end_ms = int(item.end_ms[-1])
+    actual = [peak([_with(item, row)], NOON_MS, end_ms, 0.8) for row in (400 + drawn).tolist()]
+    assert np.mean([each.low <= 400 <= each.high for each in actual]) > 0.8 - 0.18
     error, largest = (
-        np.array([getattr(each, name) for each in found]) - 400 for name in ("value", "highest")
+        np.array([getattr(each, name) for each in actual]) - 400 for name in ("value", "highest")
     )
     assert abs(error.mean()) < 0.5 * largest.mean()
 
@@ -129,7 +129,7 @@ def test_slots_that_share_a_radius_have_a_peak_too() -> None:
 def _with(home: Series, quanta: list[int]) -> Series:
     """The same slots with other values."""
     pairs = zip(home.records, quanta, strict=True)
-    return replace(home, records=tuple(replace(one, value=Fraction(z)) for one, z in pairs))
+    return replace(home, records=tuple(replace(item, value=Fraction(z)) for item, z in pairs))
 
 
 @pytest.mark.statistical
@@ -146,11 +146,11 @@ def test_the_peak_is_where_it_is_said_to_be(shape: str, homes: int) -> None:
     Measured on 250 feeders, the bias left is 0.06 to 0.3 of the largest mean's, and 0.57 for two hills.
     """
     loads = SHAPES[shape]
-    found = peaks(loads, homes, seed=homes)
+    actual = peaks(loads, homes, seed=homes)
     truth = float(np.rint(loads).max())
-    assert np.mean([one.low <= truth <= one.high for one in found]) > 0.8 - 0.18
-    largest = np.array([one.highest for one in found]) - truth
-    error = np.array([one.value for one in found]) - truth
+    assert np.mean([item.low <= truth <= item.high for item in actual]) > 0.8 - 0.18
+    largest = np.array([item.highest for item in actual]) - truth
+    error = np.array([item.value for item in actual]) - truth
     slack = 5 * error.std() / TIMES**0.5
     assert abs(error.mean()) < 0.7 * max(largest.mean(), 0) + slack
     if shape == "flat":

@@ -60,16 +60,16 @@ def test_no_other_guess_costs_less(terms: Terms, rounding: Rounding, loss: Loss)
     terms = replace(terms, rounding=rounding)
     grid = np.arange(-20, 161) / 8
     for y in (-4, 0, 1, 3, 6, 30):
-        found = guess_under_prior(home(terms, [y, 0]), NOON_MS, PRIOR, loss)
-        assert (found.loss, found.unit) == (loss, "W")
+        actual = guess_under_prior(home(terms, [y, 0]), NOON_MS, PRIOR, loss)
+        assert (actual.loss, actual.unit) == (loss, "W")
         weights = {x: weight * likelihood(terms, y, x) for x, weight in PRIOR.items()}
         posterior = {x: weight / sum(weights.values()) for x, weight in weights.items()}
         least = min(expected_loss(posterior, float(guess), loss) for guess in grid)
-        own = expected_loss(posterior, found.guess, loss)
+        own = expected_loss(posterior, actual.guess, loss)
         assert own <= least + 1e-9
         assert own >= least - 0.005  # half a step of the grid, squared
         if loss == "squared":
-            assert found.guess == pytest.approx(sum(float(x) * p for x, p in posterior.items()), rel=1e-9)
+            assert actual.guess == pytest.approx(sum(float(x) * p for x, p in posterior.items()), rel=1e-9)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
@@ -119,11 +119,11 @@ def test_values_beyond_a_known_range_are_clamped() -> None:
     prior = {-5: 1.0, 0: 1.0, 4: 2.0, 70: 3.0, 100: 4.0}
     clamped = {0: 2.0, 4: 2.0, 10: 7.0}
     for y in (-3, 2, 5, 8, 30):
-        one = home(COARSE, [y])
+        item = home(COARSE, [y])
         for loss in LOSSES:
-            found = guess_under_prior(one, NOON_MS, prior, loss, within=(0, 10))
-            assert found == guess_under_prior(one, NOON_MS, clamped, loss)
-            assert 0 <= found.guess <= 10
+            actual = guess_under_prior(item, NOON_MS, prior, loss, within=(0, 10))
+            assert actual == guess_under_prior(item, NOON_MS, clamped, loss)
+            assert 0 <= actual.guess <= 10
     with pytest.raises(ValueError, match="low end of the range is above"):
         guess_under_prior(home(COARSE, [1]), NOON_MS, prior, within=(10, 0))
 
@@ -135,20 +135,20 @@ def test_values_beyond_a_known_range_are_clamped() -> None:
 )
 def test_a_guess_lies_among_what_is_expected(prior: dict[int, float], y: int) -> None:
     """However far the record is; the scale of the weights says nothing, and values of no weight neither."""
-    one = home(HOURLY, [y] * 6)
+    item = home(HOURLY, [y] * 6)
     for loss in LOSSES:
-        found = guess_under_prior(one, NOON_MS + TEN_MIN_MS, prior, loss).guess
-        assert min(prior) - 1e-9 <= found <= max(prior) + 1e-9
+        actual = guess_under_prior(item, NOON_MS + TEN_MIN_MS, prior, loss).guess
+        assert min(prior) - 1e-9 <= actual <= max(prior) + 1e-9
         doubled = {x: 2 * weight for x, weight in prior.items()} | {-1: 0.0}
-        again = guess_under_prior(one, NOON_MS + TEN_MIN_MS, doubled, loss).guess
-        assert again == pytest.approx(found, rel=1e-9)
+        second = guess_under_prior(item, NOON_MS + TEN_MIN_MS, doubled, loss).guess
+        assert second == pytest.approx(actual, rel=1e-9)
 
 
 def test_a_band_of_a_mean_day_is_guessed() -> None:
     """The slot is named as everywhere else: its time, and its band where slots are bands."""
     month = received(schedule(PROFILE, BANDS), JUNE, [[10, 20, 40, 30]])
-    found = guess_under_prior(month, JUNE_MS, {100.0: 1.0, 300.0: 1.0}, band="06:00/17:00")
-    assert found.guess in (100, 300)
+    actual = guess_under_prior(month, JUNE_MS, {100.0: 1.0, 300.0: 1.0}, band="06:00/17:00")
+    assert actual.guess in (100, 300)
     with pytest.raises(ValueError, match="no record of a slot"):
         guess_under_prior(month, JUNE_MS, {100.0: 1.0})
 

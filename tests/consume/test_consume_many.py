@@ -65,7 +65,7 @@ def shuffled(slots: Slots, seed: int) -> Slots:
 
 def released(homes: Sequence[Series]) -> tuple[pa.Table, list[Descriptor]]:
     """The same homes, as an archive's releases hold them, a row a window; and their descriptors."""
-    terms = {one.id: one for home in homes for one in home.descriptors.values()}
+    terms = {item.id: item for home in homes for item in home.descriptors.values()}
     windows = [home.of_window(ms) for home in homes for ms in np.unique(home.window_ms).tolist()]
     values = [[record.value for record in window.records] for window in windows]
     whole = all(value.denominator == 1 for row in values for value in row)
@@ -118,15 +118,15 @@ quanta = st.lists(st.lists(st.integers(-9999, 9999), min_size=6, max_size=6), mi
 def test_a_cell_is_the_mean_of_its_homes(homes: list[list[int]], terms: Terms) -> None:
     """Value, deviation and interval are those of `mean_value`; the total is the exact sum."""
     meters = [series(terms, values, f"m{number}") for number, values in enumerate(homes)]
-    found = by_feeder(Slots.of(meters), coverage=0.9)
-    assert found.shown.all()
-    assert found.start_ms.tolist() == meters[0].time_ms.tolist()
-    for place, time_ms in enumerate(found.start_ms.tolist()):
-        one = mean_value(meters, time_ms, 0.9)
-        numbers = (found.mean[place], found.sd[place], found.low[place], found.high[place])
-        assert numbers == pytest.approx((one.value, one.sd, one.low, one.high), rel=1e-12, abs=1e-9)
-        assert found.total[place] == float(sum(home.records[place].value for home in meters))
-        assert (found.homes[place], found.unit) == (len(meters), one.unit)
+    actual = by_feeder(Slots.of(meters), coverage=0.9)
+    assert actual.shown.all()
+    assert actual.start_ms.tolist() == meters[0].time_ms.tolist()
+    for place, time_ms in enumerate(actual.start_ms.tolist()):
+        item = mean_value(meters, time_ms, 0.9)
+        numbers = (actual.mean[place], actual.sd[place], actual.low[place], actual.high[place])
+        assert numbers == pytest.approx((item.value, item.sd, item.low, item.high), rel=1e-12, abs=1e-9)
+        assert actual.total[place] == float(sum(home.records[place].value for home in meters))
+        assert (actual.homes[place], actual.unit) == (len(meters), item.unit)
 
 
 @given(homes=quanta, seed=st.integers(0, 99), terms=st.sampled_from([TERMS, SPLIT, KILO]))
@@ -136,58 +136,58 @@ def test_order_and_origin_mean_nothing(homes: list[list[int]], seed: int, terms:
     meters = [series(terms, values, f"m{number}") for number, values in enumerate(homes)]
     slots = Slots.of(meters)
     feeders = {series.meter: f"f{number % 2}" for number, series in enumerate(meters)}
-    found = by_feeder(slots, feeders)
-    assert same(found, by_feeder(shuffled(slots, seed), feeders))
+    actual = by_feeder(slots, feeders)
+    assert same(actual, by_feeder(shuffled(slots, seed), feeders))
     wide, terms_known = released(meters)
     for table in (wide, long(meters)):
         read = Slots.released(table, terms_known)
-        assert same(found, by_feeder(read, feeders))
+        assert same(actual, by_feeder(read, feeders))
         assert sorted(read.window_ms.tolist()) == sorted(slots.window_ms.tolist())
 
 
 def test_homes_under_several_terms_have_one_mean() -> None:
     """Each counts with its own noise, and only where it has a record."""
-    one, other, late = (
+    item, other, late = (
         series(TERMS, [100, 200], "a"),
         series(FINE, [1000, 2000], "b"),
         series(TERMS, [7], "c", 1),
     )
-    found = by_feeder(Slots.of([one, other, late]))
-    assert found.homes.tolist() == [2, 3]
-    assert found.mean.tolist() == pytest.approx([55, 227 / 3])
+    actual = by_feeder(Slots.of([item, other, late]))
+    assert actual.homes.tolist() == [2, 3]
+    assert actual.mean.tolist() == pytest.approx([55, 227 / 3])
     counts = ((1, 1), (2, 1))
     for place, (coarse, fine) in enumerate(counts):
         homes = coarse + fine
         parts = [Part(TERMS.mechanism, 1, coarse, 1 / homes)]
         parts += [Part(FINE.mechanism, 1, fine, 1 / homes)]
         half = half_width_of_total(parts)
-        assert found.high[place] - found.mean[place] == pytest.approx(half)
-        assert found.mean[place] - found.low[place] == pytest.approx(half)
-    for homes_in_order in ([one, other, late], [other, late, one]):
+        assert actual.high[place] - actual.mean[place] == pytest.approx(half)
+        assert actual.mean[place] - actual.low[place] == pytest.approx(half)
+    for homes_in_order in ([item, other, late], [other, late, item]):
         table, known = released(homes_in_order)
-        assert same(found, by_feeder(Slots.released(table, known)))
+        assert same(actual, by_feeder(Slots.released(table, known)))
 
 
 def test_slots_of_other_lengths_are_other_cells() -> None:
     """In order of their start, then their end."""
     short = replace(TERMS, length_ms=HALF_HOUR_MS // 3, step_ms=HALF_HOUR_MS // 3)
-    found = by_feeder(Slots.of([series(TERMS, [5, 6], "a"), series(short, [1, 2, 3], "b")]))
+    actual = by_feeder(Slots.of([series(TERMS, [5, 6], "a"), series(short, [1, 2, 3], "b")]))
     minutes = [
         ((start - NOON_MS) // 60_000, (end - NOON_MS) // 60_000)
-        for start, end in zip(found.start_ms.tolist(), found.end_ms.tolist(), strict=True)
+        for start, end in zip(actual.start_ms.tolist(), actual.end_ms.tolist(), strict=True)
     ]
     assert minutes == [(0, 10), (0, 30), (10, 20), (20, 30), (30, 60)]
-    assert found.total.tolist() == [1, 5, 2, 3, 6]
+    assert actual.total.tolist() == [1, 5, 2, 3, 6]
 
 
 def test_feeders_are_told_apart() -> None:
     """In order of their names, each with its own homes; columns are of one length."""
     slots = matrix(np.array([[1, 2], [30, 40], [500, 600]]))
-    found = by_feeder(slots, {"m0": "west", "m1": "east", "m2": "west"})
-    assert found.feeder.tolist() == ["east", "east", "west", "west"]
-    assert found.total.tolist() == [30, 40, 501, 602]
-    assert found.mean.tolist() == [30, 40, 250.5, 301]
-    columns = found.columns()
+    actual = by_feeder(slots, {"m0": "west", "m1": "east", "m2": "west"})
+    assert actual.feeder.tolist() == ["east", "east", "west", "west"]
+    assert actual.total.tolist() == [30, 40, 501, 602]
+    assert actual.mean.tolist() == [30, 40, 250.5, 301]
+    columns = actual.columns()
     assert pa.table(columns).num_rows == 4
     assert columns["start"][0] == np.datetime64(NOON_MS, "ms")
 
@@ -244,8 +244,8 @@ def noisy(truth: NDArray[np.int64], terms: Terms, seed: int) -> NDArray[np.int64
     """What leaves of true quanta, meters by slots, in windows of n."""
     mechanism = terms.mechanism
     windows = truth.reshape(-1, terms.n)
-    found = mechanism.release(windows, bits=SeededBits(seed))
-    return np.asarray(found, np.int64).reshape(truth.shape)
+    actual = mechanism.release(windows, bits=SeededBits(seed))
+    return np.asarray(actual, np.int64).reshape(truth.shape)
 
 
 @pytest.mark.statistical
@@ -256,8 +256,8 @@ def test_intervals_hold_as_often_as_they_say(homes: int) -> None:
     A right program fails with a chance of 1e-6, one that is 8 % off passes with one below 1e-4.
     """
     truth = np.random.default_rng(1).integers(0, 3000, (homes, 20_000))
-    found = by_feeder(matrix(noisy(truth, TERMS, homes)), coverage=0.8)
-    off, half = np.abs(found.mean - truth.mean(axis=0)), (found.high - found.low) / 2
+    actual = by_feeder(matrix(noisy(truth, TERMS, homes)), coverage=0.8)
+    off, half = np.abs(actual.mean - truth.mean(axis=0)), (actual.high - actual.low) / 2
     holds = [int((off <= half * scale).sum()) for scale in (1, 0.92, 1.08)]
     passes = [stats.binomtest(count, 20_000, 0.8).pvalue > ALARM for count in holds]
     assert passes == [True, False, False]
@@ -267,10 +267,10 @@ def test_intervals_hold_as_often_as_they_say(homes: int) -> None:
 def test_means_are_right_on_average() -> None:
     """The mean error of 21,000 means is no more than 5 of its deviations; rounding has no bias."""
     truth = np.random.default_rng(2).integers(0, 3000, (4, 21_000))
-    found = by_feeder(matrix(noisy(truth, SPLIT, 3), SPLIT))
-    error = found.mean - truth.mean(axis=0)
-    assert abs(error.mean()) <= 5 * found.sd[0] * (SPLIT.n / error.size) ** 0.5
-    assert error.std() == pytest.approx(found.sd[0], rel=0.05)
+    actual = by_feeder(matrix(noisy(truth, SPLIT, 3), SPLIT))
+    error = actual.mean - truth.mean(axis=0)
+    assert abs(error.mean()) <= 5 * actual.sd[0] * (SPLIT.n / error.size) ** 0.5
+    assert error.std() == pytest.approx(actual.sd[0], rel=0.05)
 
 
 # --- rules --------------------------------------------------------------------------------------------
@@ -279,11 +279,11 @@ def test_means_are_right_on_average() -> None:
 def test_small_groups_are_withheld() -> None:
     """Cells of fewer homes have no number, and say how many homes they have."""
     whole = Slots.of([series(TERMS, [1, 2], "a"), series(TERMS, [3, 4], "b"), series(TERMS, [5], "c", 1)])
-    found = by_feeder(whole, rules=Rules(at_least=3))
-    assert found.shown.tolist() == [False, True]
-    assert found.homes.tolist() == [2, 3]
+    actual = by_feeder(whole, rules=Rules(at_least=3))
+    assert actual.shown.tolist() == [False, True]
+    assert actual.homes.tolist() == [2, 3]
     for name in ("total", "mean", "sd", "low", "high"):
-        numbers = getattr(found, name)
+        numbers = getattr(actual, name)
         assert np.isnan(numbers[0])
         assert numbers[1] == getattr(by_feeder(whole), name)[1]
 
@@ -328,8 +328,8 @@ def days(shares: Sequence[float], seed: int, feeders: int, terms: Terms) -> tupl
     """A day of many feeders alike, whose homes have these parts of its total."""
     homes, slots = len(shares), 48 * HALF_HOUR_MS // terms.step_ms
     truth = np.tile(np.round(330 * homes * np.array(shares)).astype(np.int64), feeders)
-    found = noisy(np.repeat(truth[:, np.newaxis], slots, axis=1), terms, seed)
-    return matrix(found, terms), {f"m{k}": f"f{k // homes:04d}" for k in range(homes * feeders)}
+    actual = noisy(np.repeat(truth[:, np.newaxis], slots, axis=1), terms, seed)
+    return matrix(actual, terms), {f"m{k}": f"f{k // homes:04d}" for k in range(homes * feeders)}
 
 
 @pytest.mark.parametrize("terms", [TERMS, HOURLY])
@@ -348,8 +348,8 @@ def test_a_feeder_is_told_where_its_bound_says(terms: Terms) -> None:
     for watts, told in ((math.floor(edge_w) - 1, True), (math.ceil(edge_w) + 1, False)):
         quanta = np.full((homes, slots), even_w)
         quanta[3] = watts
-        found = by_feeder(matrix(quanta, terms), rules=Rules(share=share, error=0.1))
-        assert set(found.shown.tolist()) == {told}
+        actual = by_feeder(matrix(quanta, terms), rules=Rules(share=share, error=0.1))
+        assert set(actual.shown.tolist()) == {told}
 
 
 @pytest.mark.statistical
@@ -363,9 +363,9 @@ def test_a_feeder_that_is_dominated_is_told_as_seldom_as_is_said(terms: Terms) -
     rest = (1 - 0.2001) / 19
     slots, feeder_of = days([0.2001] + [rest] * 19, 5, feeders, terms)
     rules = [Rules(share=0.2, error=error) for error in (0.2, 0.26, 0.15)]
-    told = [by_feeder(slots, feeder_of, one).shown.reshape(feeders, -1) for one in rules]
-    assert all((one == one[:, :1]).all() for one in told)
-    counts = [int(one[:, 0].sum()) for one in told]
+    told = [by_feeder(slots, feeder_of, item).shown.reshape(feeders, -1) for item in rules]
+    assert all((item == item[:, :1]).all() for item in told)
+    counts = [int(item[:, 0].sum()) for item in told]
     passes = [stats.binomtest(count, feeders, 0.2).pvalue > ALARM for count in counts]
     assert passes[0]
     assert stats.binomtest(counts[1], feeders, 0.2, alternative="greater").pvalue < 1e-3

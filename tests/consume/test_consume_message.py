@@ -25,18 +25,22 @@ from tests.support.stores import TERMS
 @pytest.mark.parametrize("terms", ALL_TERMS)
 def test_a_descriptor_says_the_terms(terms: Terms) -> None:
     """What an agent describes is read back exactly, whatever the kind, unit and number of slots."""
-    found = Descriptor.parse(described(terms))
-    assert (found.kind, found.unit, found.level, found.radius) == (
+    actual = Descriptor.parse(described(terms))
+    assert (actual.kind, actual.unit, actual.level, actual.radius) == (
         terms.kind,
         terms.unit,
         terms.level,
         terms.radius,
     )
-    assert (found.length_ms, found.step_ms, found.valid_from_ms) == (terms.length_ms, terms.step_ms, NOON_MS)
-    assert found.mechanism == terms.mechanism
-    assert found.id == describe(terms).id
-    assert found.facts["ci95"] == describe(terms).facts["ci95"]
-    assert found.rounding == terms.rounding
+    assert (actual.length_ms, actual.step_ms, actual.valid_from_ms) == (
+        terms.length_ms,
+        terms.step_ms,
+        NOON_MS,
+    )
+    assert actual.mechanism == terms.mechanism
+    assert actual.id == describe(terms).id
+    assert actual.facts["ci95"] == describe(terms).facts["ci95"]
+    assert actual.rounding == terms.rounding
 
 
 def test_the_descriptor_of_the_contract() -> None:
@@ -46,20 +50,20 @@ def test_the_descriptor_of_the_contract() -> None:
         b'"level":"1","mechanism":"linf-laplace","meter":"m1","metric":"linf","n":1,"quantum":"1",'
         b'"radius":"220","sd":311.1,"step":"PT30M","unit":"W","v":1,"valid_from":"2026-11-20T12:00:00Z"}'
     )
-    found = Descriptor.parse(sent % b"c4c5d00c")
-    assert found.mechanism.epsilon == Fraction(1, 220)
-    assert found.valid_from_ms == NOON_MS
+    actual = Descriptor.parse(sent % b"c4c5d00c")
+    assert actual.mechanism.epsilon == Fraction(1, 220)
+    assert actual.valid_from_ms == NOON_MS
 
 
 @pytest.mark.parametrize("terms", ALL_TERMS)
 @given(quanta=st.integers(-(10**9), 10**9), slot=st.integers(-(10**5), 10**5))
 def test_a_record_says_its_value(terms: Terms, quanta: int, slot: int) -> None:
     """A record's value is an exact multiple of the quantum, at the start of its slot."""
-    found = Record.parse(recorded(terms, [quanta], "Müller", first=slot)[0])
-    assert found.value == quanta * terms.quantum
-    assert (found.meter, found.unit) == ("Müller", terms.unit)
-    assert (found.time_ms, found.step_ms) == (NOON_MS + slot * terms.step_ms, terms.step_ms)
-    assert found.descriptor == describe(terms).id
+    actual = Record.parse(recorded(terms, [quanta], "Müller", first=slot)[0])
+    assert actual.value == quanta * terms.quantum
+    assert (actual.meter, actual.unit) == ("Müller", terms.unit)
+    assert (actual.time_ms, actual.step_ms) == (NOON_MS + slot * terms.step_ms, terms.step_ms)
+    assert actual.descriptor == describe(terms).id
 
 
 @pytest.mark.parametrize("form", [bytes, bytes.decode, json.loads])
@@ -124,8 +128,8 @@ def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
 def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
     """Where a quantum is as large as the noise, a figure of the other rounding is refused."""
     coarse = replace(TERMS, radius=Fraction(1))
-    both = {one: describe(replace(coarse, rounding=one)).facts[figure] for one in get_args(Rounding)}
-    other = next(value for one, value in both.items() if one != said)
+    both = {item: describe(replace(coarse, rounding=item)).facts[figure] for item in get_args(Rounding)}
+    other = next(value for item, value in both.items() if item != said)
     sent = described(replace(coarse, rounding=said))
     assert Descriptor.parse(changed(sent, sealed=True, **{figure: both[said]})).rounding == said
     with pytest.raises(RecordError, match=f"'{figure}' contradicts"):
@@ -152,7 +156,7 @@ def test_the_meter_and_the_time_are_not() -> None:
 )
 def test_what_is_no_json_object_is_refused(message: bytes) -> None:
     """Rubbish is a RecordError, of the sender's fault, and the error does not hold it."""
-    for parse in (Record.parse, Descriptor.parse, lambda one: collect([one])):
+    for parse in (Record.parse, Descriptor.parse, lambda item: collect([item])):
         with pytest.raises(RecordError) as caught:
             parse(message)
         assert isinstance(caught.value, MeteragentError)
@@ -172,7 +176,7 @@ def test_no_message_is_an_accident(rubbish: Any, name: str, sealed: bool) -> Non
     messages = [changed(described(TERMS), sealed=sealed, **{name: rubbish})]
     messages += [changed(recorded(TERMS, [5])[0], **{name: rubbish})]
     for message in messages:
-        for parse in (Record.parse, Descriptor.parse, lambda one: collect([one])):
+        for parse in (Record.parse, Descriptor.parse, lambda item: collect([item])):
             for form in (message, json.loads(message)):
                 with suppress(RecordError):
                     parse(form)

@@ -38,31 +38,31 @@ def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
 def test_a_register_is_the_sum_of_what_left(terms: Terms) -> None:
     """At each slot's end it shows the energy from the start until then, with that total's own error."""
     home = series(terms, [512, -100, 300, 40, 7, 1, 900, -50])
-    found = total(home)
-    assert found.start_ms == NOON_MS
-    assert found.time_ms.tolist() == home.end_ms.tolist()
-    for i, end_ms in enumerate(found.time_ms.tolist()):
+    actual = total(home)
+    assert actual.start_ms == NOON_MS
+    assert actual.time_ms.tolist() == home.end_ms.tolist()
+    for i, end_ms in enumerate(actual.time_ms.tolist()):
         exact = home.energy(NOON_MS, end_ms)
-        assert found.kwh[i] == pytest.approx(exact.value)
-        assert found.sd[i] == pytest.approx(exact.sd)
+        assert actual.kwh[i] == pytest.approx(exact.value)
+        assert actual.sd[i] == pytest.approx(exact.sd)
         half, slack = exact.high - exact.value, 1e-4
-        assert half * (1 - slack) <= found.high[i] - found.kwh[i] <= half * 1.03
-        assert found.kwh[i] - found.low[i] == pytest.approx(found.high[i] - found.kwh[i])
+        assert half * (1 - slack) <= actual.high[i] - actual.kwh[i] <= half * 1.03
+        assert actual.kwh[i] - actual.low[i] == pytest.approx(actual.high[i] - actual.kwh[i])
     last = home.energy(NOON_MS, int(home.end_ms[-1]))
-    assert (found.low[-1], found.high[-1]) == pytest.approx((last.low, last.high), rel=1e-9)
+    assert (actual.low[-1], actual.high[-1]) == pytest.approx((last.low, last.high), rel=1e-9)
 
 
 def test_a_month_s_register_has_honest_intervals() -> None:
     """Over 1,440 slots no interval is narrower than its total's, none 3 % wider; they only grow."""
-    found = total(series(TERMS, [100] * 1440), coverage=0.8)
-    half = found.high - found.kwh
+    actual = total(series(TERMS, [100] * 1440), coverage=0.8)
+    half = actual.high - actual.kwh
     assert (np.diff(half) > -1e-4 * half[:-1]).all()
-    assert (np.diff(found.sd) > 0).all()
+    assert (np.diff(actual.sd) > 0).all()
     noise = TERMS.mechanism
     for i in (0, 1, 2, 3, 10, 100, 719, 1438, 1439):
         exact = half_width_of_total([Part(noise, 1, i + 1, 0.0005)], 0.8)
         assert exact * (1 - 1e-4) <= half[i] <= exact * 1.03
-    assert found.sd[-1] == pytest.approx(found.sd[0] * 1440**0.5)
+    assert actual.sd[-1] == pytest.approx(actual.sd[0] * 1440**0.5)
 
 
 def test_a_register_can_go_down_and_start_anywhere() -> None:
@@ -90,11 +90,11 @@ def test_a_register_goes_on_under_other_terms() -> None:
     """A change of terms changes how fast the error grows, not the sum."""
     finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
-    found = total(collect(sent)["m1"])
-    assert found.kwh == pytest.approx([0.03, 0.031, 0.033])
-    wide, narrow = (one.mechanism for one in (TERMS, finer))
+    actual = total(collect(sent)["m1"])
+    assert actual.kwh == pytest.approx([0.03, 0.031, 0.033])
+    wide, narrow = (item.mechanism for item in (TERMS, finer))
     half = half_width_of_total([Part(wide, 1, 1, 0.0005), Part(narrow, 1, 2, 0.001 / 6)])
-    assert found.high[-1] - found.kwh[-1] == pytest.approx(half, rel=1e-9)
+    assert actual.high[-1] - actual.kwh[-1] == pytest.approx(half, rel=1e-9)
 
 
 @pytest.mark.statistical
@@ -108,8 +108,8 @@ def test_a_register_holds_the_measured_one() -> None:
     noise = TERMS.mechanism
     drawn = discrete_laplace(count * slots, noise.a, SeededBits(9))
     sums = 0.0005 * drawn.reshape(count, slots).cumsum(axis=1)
-    found = total(series(TERMS, [0] * slots), coverage=0.7)
-    half = found.high - found.kwh
+    actual = total(series(TERMS, [0] * slots), coverage=0.7)
+    half = actual.high - actual.kwh
     share = (np.abs(sums) <= half).mean(axis=0)
     assert (np.abs(share - 0.71) < 0.01 + 0.016).all()
     assert abs(share[-1] - 0.7) < 0.016
@@ -126,31 +126,31 @@ def test_what_is_cut_has_no_total_unless_one_says_how() -> None:
     start_ms, end_ms = NOON_MS + HALF_HOUR_MS // 2, NOON_MS + 2 * HALF_HOUR_MS + HALF_HOUR_MS // 10
     with pytest.raises(ValueError, match="whole slots"):
         home.energy(start_ms, end_ms)
-    found = home.energy(start_ms, end_ms, cut="even")
-    assert found.value == pytest.approx(0.0005 * (100 / 2 + 200 + 300 / 10))
+    actual = home.energy(start_ms, end_ms, cut="even")
+    assert actual.value == pytest.approx(0.0005 * (100 / 2 + 200 + 300 / 10))
     noise = TERMS.mechanism
     parts = [Part(noise, 1, 1, share * 0.0005) for share in (0.5, 1.0, 0.1)]
-    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
 
 def test_slots_of_a_window_that_is_cut_share_its_radius() -> None:
     """The cut slot and the whole ones of one window are in one part, each with its weight."""
     home, noise = series(HOURLY, [10, 20, 30, 40, 50, 60]), HOURLY.mechanism
-    found = home.energy(NOON_MS + TEN_MIN_MS // 2, NOON_MS + 3 * TEN_MIN_MS, 0.9, cut="even")
+    actual = home.energy(NOON_MS + TEN_MIN_MS // 2, NOON_MS + 3 * TEN_MIN_MS, 0.9, cut="even")
     weights = tuple(share / 6000 for share in (0.5, 1.0, 1.0))
     half = half_width_of_total([Weighted(noise, weights)], 0.9)
-    assert found.value == pytest.approx((5 + 20 + 30) / 6000)
-    assert found.high - found.value == pytest.approx(half, rel=1e-9)
+    assert actual.value == pytest.approx((5 + 20 + 30) / 6000)
+    assert actual.high - actual.value == pytest.approx(half, rel=1e-9)
 
 
 def test_a_time_within_one_slot_has_its_share() -> None:
     """A tenth of a slot has a tenth of its energy and of its error; homes are averaged as always."""
     homes = [series(TERMS, [100], "m1"), series(TERMS, [300], "m2")]
     start_ms = NOON_MS + HALF_HOUR_MS // 5
-    found = mean_energy(homes, start_ms, start_ms + HALF_HOUR_MS // 10, cut="even")
+    actual = mean_energy(homes, start_ms, start_ms + HALF_HOUR_MS // 10, cut="even")
     whole = mean_energy(homes, NOON_MS, NOON_MS + HALF_HOUR_MS)
-    assert found.value == pytest.approx(whole.value / 10)
-    assert found.high - found.value == pytest.approx((whole.high - whole.value) / 10)
+    assert actual.value == pytest.approx(whole.value / 10)
+    assert actual.high - actual.value == pytest.approx((whole.high - whole.value) / 10)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (1, 0), (-0.5, 1), (0, 2.5), (5, 6), (-1, 0), (-2, -1)])

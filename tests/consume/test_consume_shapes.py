@@ -86,7 +86,7 @@ def test_a_mean_day_is_read_back() -> None:
         "21:00/24:00": 90 * HOUR_MS,
     }
     assert [record.band for record in home.records] == list(terms.bands)
-    assert {(one.time_ms, one.step_ms) for one in home.records} == {(JUNE_MS, 30 * DAY_MS)}
+    assert {(item.time_ms, item.step_ms) for item in home.records} == {(JUNE_MS, 30 * DAY_MS)}
     assert home.value(JUNE_MS, band="17:00/21:00").value == pytest.approx(0.4)
     assert home.gaps == ()
 
@@ -94,13 +94,13 @@ def test_a_mean_day_is_read_back() -> None:
 def test_the_energy_of_a_month_is_that_of_its_bands() -> None:
     """Each band counts by its own hours, and all share the month's radius."""
     home = received(schedule(PROFILE, BANDS), JUNE, [[10_000, 20_000, 40_000, 30_000]])
-    found = home.energy(JUNE_MS, JULY_MS)
+    actual = home.energy(JUNE_MS, JULY_MS)
     hours = np.array([180, 330, 120, 90])
-    assert found.value == pytest.approx(float(hours @ [100, 200, 400, 300]) / 1000)
+    assert actual.value == pytest.approx(float(hours @ [100, 200, 400, 300]) / 1000)
     (terms,) = home.descriptors.values()
-    assert found.sd == pytest.approx(sd(terms.mechanism, "dithered") * float(np.linalg.norm(hours)) / 1000)
+    assert actual.sd == pytest.approx(sd(terms.mechanism, "dithered") * float(np.linalg.norm(hours)) / 1000)
     half = half_width_of_total([Weighted(terms.mechanism, tuple(hours / 1000), 1, "dithered")])
-    assert found.high - found.value == pytest.approx(half, rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half, rel=1e-9)
 
 
 def test_two_months_add() -> None:
@@ -108,12 +108,12 @@ def test_two_months_add() -> None:
     known = schedule(PROFILE, BANDS)
     homes = [received(known, JUNE, [[100] * 4, [300] * 4], f"m{i}") for i in range(2)]
     august_ms = parse_time("2026-07-31T22:00:00Z")
-    found = mean_energy(homes, JUNE_MS, august_ms)
-    assert found.value == pytest.approx(0.72 + 3 * 0.744)
+    actual = mean_energy(homes, JUNE_MS, august_ms)
+    assert actual.value == pytest.approx(0.72 + 3 * 0.744)
     laws = [homes[0].terms(homes[0].records[i]).mechanism for i in (0, -1)]
     hours = np.array([[180, 330, 120, 90], [186, 341, 124, 93]]) / 2000
     parts = [Weighted(law, tuple(row), 2, "dithered") for law, row in zip(laws, hours, strict=True)]
-    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
     assert mean_value(homes, JULY_MS, band="00:00/06:00").value == pytest.approx(3)
 
 
@@ -177,14 +177,14 @@ def test_days_of_23_and_25_hours_add() -> None:
     """A week over the change of the clock: each day's hours, each day's own noise."""
     home = received(schedule("preset = 'day'"), "2026-03-27T23:00:00Z", [[1000], [1000], [1000]])
     assert [record.step_ms // HOUR_MS for record in home.records] == [24, 23, 24]
-    found = home.energy(parse_time("2026-03-27T23:00:00Z"), parse_time("2026-03-30T22:00:00Z"))
-    assert found.value == pytest.approx(0.1 * 71)
+    actual = home.energy(parse_time("2026-03-27T23:00:00Z"), parse_time("2026-03-30T22:00:00Z"))
+    assert actual.value == pytest.approx(0.1 * 71)
     parts = [
-        Weighted(home.terms(one).mechanism, (one.step_ms / HOUR_MS / 1000,), 1, "dithered")
-        for one in home.records
+        Weighted(home.terms(item).mechanism, (item.step_ms / HOUR_MS / 1000,), 1, "dithered")
+        for item in home.records
     ]
     assert len(home.descriptors) == 2
-    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -196,9 +196,9 @@ def test_blocks_of_a_local_day_share_its_radius(zone: str) -> None:
     home = received(known, start, [[1, 2, 3, 4], [5, 6, 7, 8]])
     (terms,) = home.descriptors.values()
     assert terms.space is Space.CURVE
-    found = home.energy(start_ms + 12 * HOUR_MS, start_ms + 30 * HOUR_MS)
+    actual = home.energy(start_ms + 12 * HOUR_MS, start_ms + 30 * HOUR_MS)
     parts = [Weighted(terms.mechanism, (0.006,) * slots, 1, "dithered") for slots in (2, 1)]
-    assert found.high - found.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
+    assert actual.high - actual.value == pytest.approx(half_width_of_total(parts), rel=1e-9)
     assert [terms.window_ms(t) for t in home.time_ms.tolist()] == [start_ms] * 4 + [start_ms + DAY_MS] * 4
 
 
@@ -214,8 +214,8 @@ def test_a_slot_s_window_is_the_one_it_was_released_in(zone: str, unit: str, day
     known = schedule("quantum = '0.1'\nradius = '50'", f"length = '{unit}'", zone)
     start_ms = known.first_ms(parse_time("2020-01-01T00:00:00Z") + day * DAY_MS)
     terms = known.terms(start_ms)
-    found = Descriptor.parse(describe(terms).message("m1", start_ms))
-    assert found.window_ms(start_ms + int(share * terms.length_ms)) == start_ms
+    actual = Descriptor.parse(describe(terms).message("m1", start_ms))
+    assert actual.window_ms(start_ms + int(share * terms.length_ms)) == start_ms
 
 
 # Windows as what they are -------------------------------------------------------------------------
@@ -227,28 +227,28 @@ JUNE_10 = iso_time(JUNE_10_MS)
 def test_a_curve_has_a_value_at_any_time() -> None:
     """Steps are a block's mean in it; hats go straight between middles; both with one band everywhere."""
     home = received(schedule(CURVE, "length = '1d'\nblocks = 4"), JUNE_10, [[1, 2, 3, 4], [100, 300, 200, 0]])
-    found = curve(home, JUNE_10_MS + DAY_MS)
-    assert (found.edges_ms - JUNE_10_MS).tolist() == [(24 + 6 * i) * HOUR_MS for i in range(5)]
+    actual = curve(home, JUNE_10_MS + DAY_MS)
+    assert (actual.edges_ms - JUNE_10_MS).tolist() == [(24 + 6 * i) * HOUR_MS for i in range(5)]
     times_ms = JUNE_10_MS + DAY_MS + HOUR_MS * np.array([[0, 3, 5, 6], [9, 12, 18, 24]])
-    values, low, high = found.at(times_ms)
+    values, low, high = actual.at(times_ms)
     assert values.tolist() == [[100, 100, 100, 300], [300, 200, 0, 0]]
-    assert np.allclose(values - low, found.half_width)
-    assert np.allclose(high - values, found.half_width)
-    hats, *_ = found.at(times_ms, "hats")
+    assert np.allclose(values - low, actual.half_width)
+    assert np.allclose(high - values, actual.half_width)
+    hats, *_ = actual.at(times_ms, "hats")
     assert np.allclose(hats, np.array([[100, 100, 100 + 200 / 3, 200], [300, 250, 100, 0]]))
     (terms,) = home.descriptors.values()
-    assert found.half_width == half_width_of_window(terms.mechanism, 0.95, "dithered")
+    assert actual.half_width == half_width_of_window(terms.mechanism, 0.95, "dithered")
     with pytest.raises(ValueError, match="times must lie in"):
-        found.at(JUNE_10_MS)
+        actual.at(JUNE_10_MS)
 
 
 @pytest.mark.parametrize(("start", "hours"), [("2026-03-28T23:00:00Z", 23), ("2026-10-24T22:00:00Z", 25)])
 def test_a_curve_s_day_can_have_23_or_25_hours(start: str, hours: int) -> None:
     """On the days of the change there are as many blocks, all of them of that day's window."""
     home = received(schedule(CURVE, "length = '1d'\nblocks = 24"), start, [[7] * 24])
-    found = curve(home, parse_time(start), 0.5)
-    assert found.edges_ms[-1] - found.edges_ms[0] == hours * HOUR_MS
-    assert len(found.values) == 24
+    actual = curve(home, parse_time(start), 0.5)
+    assert actual.edges_ms[-1] - actual.edges_ms[0] == hours * HOUR_MS
+    assert len(actual.values) == 24
     assert set(home.window_ms.tolist()) == {parse_time(start)}
 
 
@@ -267,12 +267,12 @@ def test_a_receiver_needs_numpy_only() -> None:
 def test_a_mean_day_is_an_array_with_a_band() -> None:
     """Bands in order, their hours, values in the unit, and how far they all are off at once."""
     home = received(schedule(PROFILE, BANDS), JUNE, [[10_000, 20_000, 40_000, 30_000], [1, 2, 3, 4]])
-    found = mean_day(home, JUNE_MS, 0.8)
-    assert found.bands == ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")
-    assert found.values.tolist() == [100, 200, 400, 300]
-    assert (found.duration_ms / HOUR_MS).tolist() == [180, 330, 120, 90]
+    actual = mean_day(home, JUNE_MS, 0.8)
+    assert actual.bands == ("00:00/06:00", "06:00/17:00", "17:00/21:00", "21:00/24:00")
+    assert actual.values.tolist() == [100, 200, 400, 300]
+    assert (actual.duration_ms / HOUR_MS).tolist() == [180, 330, 120, 90]
     noise = home.terms(home.records[0]).mechanism
-    assert found.half_width == half_width_of_window(noise, 0.8, "dithered")
+    assert actual.half_width == half_width_of_window(noise, 0.8, "dithered")
     assert mean_day(home, JULY_MS).values.tolist() == [0.01, 0.02, 0.03, 0.04]
 
 
@@ -305,9 +305,9 @@ def test_a_mean_day_s_hours_are_not_cut() -> None:
 def test_a_register_of_mean_days_grows_by_months() -> None:
     """The running sum of bands is known when their window ends."""
     home = received(schedule(PROFILE, BANDS), JUNE, [[100] * 4, [300] * 4])
-    found = total(home)
-    assert found.time_ms.tolist() == [JULY_MS, parse_time("2026-07-31T22:00:00Z")]
-    assert found.kwh == pytest.approx([0.72, 0.72 + 3 * 0.744])
+    actual = total(home)
+    assert actual.time_ms.tolist() == [JULY_MS, parse_time("2026-07-31T22:00:00Z")]
+    assert actual.kwh == pytest.approx([0.72, 0.72 + 3 * 0.744])
 
 
 @pytest.mark.parametrize(("privacy", "window"), [("day", ""), ("bill", ""), ("typical-day", BANDS)])
@@ -327,15 +327,15 @@ def test_what_a_core_sends_is_what_was_measured(privacy: str, window: str) -> No
         effects = pipeline.feed([reading], BASE_MS, BASE_MS)
         messages += [row.payload for row in effects.commit.outgoing]
     (home,) = collect(messages).values()
-    found = total(home)
+    actual = total(home)
     assert len(home.descriptors) > 1
-    assert found.time_ms[-1] - found.start_ms > 30 * DAY_MS
+    assert actual.time_ms[-1] - actual.start_ms > 30 * DAY_MS
     used_kwh = np.append(0, np.cumsum(watts)) / 4000
-    first, *ends = (np.array([found.start_ms, *found.time_ms]) - from_ms) // HOUR_MS
+    first, *ends = (np.array([actual.start_ms, *actual.time_ms]) - from_ms) // HOUR_MS
     true_kwh = used_kwh[ends] - used_kwh[first]
-    assert np.allclose(found.kwh, true_kwh, atol=0.02)
-    assert np.mean((found.low <= true_kwh) & (true_kwh <= found.high)) > 0.5
-    assert (found.high - found.low < 0.042).all()
+    assert np.allclose(actual.kwh, true_kwh, atol=0.02)
+    assert np.mean((actual.low <= true_kwh) & (true_kwh <= actual.high)) > 0.5
+    assert (actual.high - actual.low < 0.042).all()
 
 
 # Columns ------------------------------------------------------------------------------------------

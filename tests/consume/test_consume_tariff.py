@@ -200,12 +200,12 @@ def test_a_p_value_is_the_largest_chance_over_loads() -> None:
         dearer = Tariff("dearer", prices)
         choice = compare_tariffs(series, [flat, dearer], JUNE_MS)
         difference = choice.costs["dearer"].value - choice.costs["flat"].value
-        found = exact_p_value(weights, 1.0, difference)
+        actual = exact_p_value(weights, 1.0, difference)
         if len(weights) == 1:
-            assert choice.p_values["dearer"] == pytest.approx(found, rel=1e-6)
+            assert choice.p_values["dearer"] == pytest.approx(actual, rel=1e-6)
         else:
             shift = sum(weights) / 2  # in EUR; the slowest tail falls by e in 0.1 EUR
-            assert found * (1 - 1e-9) <= choice.p_values["dearer"] <= math.exp(shift / 0.1) * found
+            assert actual * (1 - 1e-9) <= choice.p_values["dearer"] <= math.exp(shift / 0.1) * actual
 
 
 COUNT = 40_000

@@ -55,11 +55,11 @@ def test_a_view_keeps_the_total_and_the_order(values: list[float], data: st.Data
     size = len(values)
     weights = np.array(data.draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size)))
     x = np.array(values)
-    found = without_deficit(x, weights)
-    assert (found >= 0).all()
-    assert weights @ found == pytest.approx(max(0, weights @ x), abs=1e-7, rel=1e-9)
-    assert (found <= np.maximum(x, 0)).all()
-    assert (np.diff(found[np.argsort(x)]) >= 0).all()
+    actual = without_deficit(x, weights)
+    assert (actual >= 0).all()
+    assert weights @ actual == pytest.approx(max(0, weights @ x), abs=1e-7, rel=1e-9)
+    assert (actual <= np.maximum(x, 0)).all()
+    assert (np.diff(actual[np.argsort(x)]) >= 0).all()
 
 
 @given(values=st.lists(st.floats(-100, 100), min_size=2, max_size=4), data=st.data())
@@ -70,7 +70,7 @@ def test_a_view_is_the_nearest(values: list[float], data: st.DataObject) -> None
     x = np.array(values)
     if w @ x <= 1:
         return
-    found = without_deficit(x, w)
+    actual = without_deficit(x, w)
     other = optimize.minimize(
         lambda y: w @ (y - x) ** 2,
         np.full(size, w @ x / w.sum()),
@@ -78,7 +78,7 @@ def test_a_view_is_the_nearest(values: list[float], data: st.DataObject) -> None
         constraints={"type": "eq", "fun": lambda y: w @ (y - x)},
         method="SLSQP",
     )
-    assert w @ (found - x) ** 2 <= w @ (other.x - x) ** 2 * (1 + 1e-6) + 1e-6
+    assert w @ (actual - x) ** 2 <= w @ (other.x - x) ** 2 * (1 + 1e-6) + 1e-6
 
 
 def test_a_view_goes_by_days() -> None:
@@ -86,10 +86,10 @@ def test_a_view_goes_by_days() -> None:
     midnight_ms = parse_time("2026-11-21T00:00:00Z")
     first = (midnight_ms - NOON_MS) // HALF_HOUR_MS
     home = collect([described(TERMS), *recorded(TERMS, [10, -4, 8, 3, -9, 2], first=first - 3)])["m1"]
-    found = nonnegative(home)
-    assert found.values.tolist() == pytest.approx([8, 0, 6, 0, 0, 0])
-    assert found.raised_ms.tolist() == [midnight_ms]
-    assert found.values[:3].sum() == pytest.approx(home.values[:3].sum())
+    actual = nonnegative(home)
+    assert actual.values.tolist() == pytest.approx([8, 0, 6, 0, 0, 0])
+    assert actual.raised_ms.tolist() == [midnight_ms]
+    assert actual.values[:3].sum() == pytest.approx(home.values[:3].sum())
     clean = nonnegative(home.between(midnight_ms - 3 * HALF_HOUR_MS, midnight_ms - 2 * HALF_HOUR_MS))
     assert (clean.values.tolist(), clean.raised_ms.tolist()) == ([10], [])
     assert not nonnegative(collect([described(TERMS), *recorded(TERMS, [0, 0])])["m1"]).raised_ms.size
@@ -98,9 +98,9 @@ def test_a_view_goes_by_days() -> None:
 def test_a_view_goes_by_windows_where_they_are_days_or_longer() -> None:
     """Local days of blocks keep each day's energy; a mean day keeps its month's, by the bands' hours."""
     home = received(schedule(CURVE, "length = '1d'\nblocks = 4"), JUNE_10, [[9, -1, 4, 0], [-5, 1, 1, 1]])
-    found = nonnegative(home)
-    assert found.values.reshape(2, 4).sum(axis=1).tolist() == pytest.approx([12, 0])
-    assert found.raised_ms.tolist() == [JUNE_10_MS + DAY_MS]
+    actual = nonnegative(home)
+    assert actual.values.reshape(2, 4).sum(axis=1).tolist() == pytest.approx([12, 0])
+    assert actual.raised_ms.tolist() == [JUNE_10_MS + DAY_MS]
     month = received(schedule(PROFILE, BANDS), JUNE, [[100, -200, 400, 300]])
     view = nonnegative(month)
     assert view.values @ month.kwh_per_unit == pytest.approx(month.values @ month.kwh_per_unit)
@@ -117,9 +117,9 @@ def test_long_windows_on_the_epoch_keep_their_own_totals() -> None:
         for k, window in windows
         for i, z in enumerate(window)
     ]
-    found = nonnegative(collect([described(terms), *sent])["m1"])
-    assert found.values.tolist() == pytest.approx([0, 6, 0, 0])
-    assert found.raised_ms.tolist() == [start_ms + 2 * DAY_MS]
+    actual = nonnegative(collect([described(terms), *sent])["m1"])
+    assert actual.values.tolist() == pytest.approx([0, 6, 0, 0])
+    assert actual.raised_ms.tolist() == [start_ms + 2 * DAY_MS]
 
 
 def test_what_has_no_weight_has_no_view() -> None:

@@ -44,8 +44,8 @@ def choices(option: str) -> list[str]:
 
 def test_the_options_as_they_come_are_a_configuration(tmp_path: Path) -> None:
     """With topic, kind and unit: a kettle is hidden, by way of Home Assistant's broker."""
-    found = written(tmp_path)
-    (stream,) = found.stream
+    actual = written(tmp_path)
+    (stream,) = actual.stream
     assert config.terms(stream).radius == 220
     for broker, url in ((stream.source, stream.source.url), (stream.sink, config.sink_url(stream))):
         end = config.endpoint("source", url, broker)
@@ -57,7 +57,7 @@ def test_the_options_as_they_come_are_a_configuration(tmp_path: Path) -> None:
         )
     assert (stream.sink.home_assistant, stream.sink.status) == ("homeassistant", "meteragent/status")
     assert (stream.sink.topic, stream.sink.pseudonym_key_file) == ("private/{meter}/power", None)
-    assert (found.store.path, found.store.flush) == (tmp_path / "meteragent.db", 60_000)
+    assert (actual.store.path, actual.store.flush) == (tmp_path / "meteragent.db", 60_000)
     assert stream.window.timezone is None
 
 
@@ -71,13 +71,13 @@ def test_every_option_reaches_the_agent(tmp_path: Path) -> None:
         "unit": "kW",
         "topic": "m/power",
     }
-    found = written(tmp_path, **said, lowest_w=-5000, hide="0.3kWh", flush="15min", sink_topic="out/{meter}")
-    (stream,) = found.stream
+    actual = written(tmp_path, **said, lowest_w=-5000, hide="0.3kWh", flush="15min", sink_topic="out/{meter}")
+    (stream,) = actual.stream
     source = stream.source
     assert (source.meter, source.profile, source.value, source.time) == ("home", "json", "power", "t")
     assert (source.unit, source.topic, stream.sink.topic) == ("kW", "m/power", "out/{meter}")
     assert [float(end) for end in stream.window.range] == [-5000, 20_000]
-    assert found.store.flush == 900_000
+    assert actual.store.flush == 900_000
     assert config.terms(stream).radius == pytest.approx(0.6)
 
 
@@ -109,14 +109,14 @@ def test_pseudonyms_have_a_key_that_stays(tmp_path: Path) -> None:
     assert len(key) == 64
     written(tmp_path, pseudonyms=True)
     assert config.read_secret("sink.pseudonym_key_file", path) == key
-    assert {one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == {0o600}
+    assert {item.stat().st_mode & 0o777 for item in tmp_path.iterdir()} == {0o600}
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_any_text_is_written_as_it_is(text: str) -> None:
     """Quotes, backslashes and control characters do not end a string, nor begin a key."""
-    found = tomllib.loads("\n".join(run._table("source", {"value": text, "kind": "power"})))
-    assert found == {"source": {"value": text, "kind": "power"}}
+    actual = tomllib.loads("\n".join(run._table("source", {"value": text, "kind": "power"})))
+    assert actual == {"source": {"value": text, "kind": "power"}}
 
 
 def test_the_options_are_those_of_the_agent() -> None:
@@ -170,8 +170,8 @@ def test_the_store_is_in_no_backup(tmp_path: Path) -> None:
     for name in ("meteragent.db.gen", "pseudonym-key"):
         assert not any((place / name).match(pattern) for pattern in FACTS["backup_exclude"]), name
     store.unlink()  # what a restored backup looks like
-    with open_store(store, now_ms=1000, floor_ms=2000) as found:
-        assert (found.set_aside, found.floor_ms) == (True, 2000)
+    with open_store(store, now_ms=1000, floor_ms=2000) as actual:
+        assert (actual.set_aside, actual.floor_ms) == (True, 2000)
 
 
 @pytest.fixture

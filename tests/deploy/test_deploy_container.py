@@ -61,16 +61,16 @@ class Stage(NamedTuple):
 def stages(path: Path) -> dict[str, Stage]:
     """A Dockerfile's stages, by name; what an instruction may be is known."""
     text = re.sub(r"(?m)^#.*\n", "", path.read_text()).replace("\\\n", " ")
-    found: dict[str, Stage] = {}
+    actual: dict[str, Stage] = {}
     for line in filter(str.strip, text.splitlines()):
         name, _, rest = line.partition(" ")
         if name == "FROM":
             base, _, own = rest.partition(" AS ")
-            found[own or base] = Stage(base, [])
-        elif found:
+            actual[own or base] = Stage(base, [])
+        elif actual:
             assert name in INSTRUCTIONS, name
-            list(found.values())[-1].steps.append((name, rest.strip()))
-    return found
+            list(actual.values())[-1].steps.append((name, rest.strip()))
+    return actual
 
 
 OURS = stages(FILES[0])
@@ -164,8 +164,8 @@ def test_what_is_copied_is_sent_to_the_builder() -> None:
     copied = {name for text in copies for name in text.split()[:-1]}
     assert copied == through
     assert all((ROOT / name).exists() for name in copied)
-    again = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
-    assert any(fnmatch.fnmatch("__pycache__", rule) for rule in again)
+    second = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
+    assert any(fnmatch.fnmatch("__pycache__", rule) for rule in second)
     readme = PROJECT["readme"]
     assert {readme, *PROJECT["license-files"], "meteragent", "simulators"} <= copied
 

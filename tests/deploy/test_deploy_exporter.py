@@ -39,8 +39,8 @@ def scraped(board: Board) -> dict[tuple[str, Labels], float]:
 
 def one(board: Board, name: str, **labels: str) -> float:
     """The one sample of a name that has these labels."""
-    (found,) = every(board, name, **labels)
-    return found
+    (actual,) = every(board, name, **labels)
+    return actual
 
 
 def every(board: Board, name: str, **labels: str) -> list[float]:

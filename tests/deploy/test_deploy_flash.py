@@ -20,8 +20,8 @@ def test_batches_are_those_of_the_agent(meters: int, flush_ms: int, most: int) -
     """None is longer than `flush` or larger than half of what may be in flight, or goes over a slot's end."""
     messages = list(arrivals(meters, HOUR_MS))
     half_ms = messages[0].received_ms + HOUR_MS // 2
-    found = list(batches(iter(messages), flush_ms, [half_ms, half_ms + HOUR_MS]))
-    assert [message for batch in found for message in batch] == messages
-    assert max(map(len, found)) == most
-    assert all(batch[-1].received_ms - batch[0].received_ms <= flush_ms for batch in found)
-    assert not any(batch[0].received_ms < half_ms <= batch[-1].received_ms for batch in found)
+    actual = list(batches(iter(messages), flush_ms, [half_ms, half_ms + HOUR_MS]))
+    assert [message for batch in actual for message in batch] == messages
+    assert max(map(len, actual)) == most
+    assert all(batch[-1].received_ms - batch[0].received_ms <= flush_ms for batch in actual)
+    assert not any(batch[0].received_ms < half_ms <= batch[-1].received_ms for batch in actual)

@@ -69,9 +69,9 @@ def test_the_topics_that_are_named_are_topics(topic: str) -> None:
 
 def test_the_unit_is_that_of_one_agent() -> None:
     """It differs only in what is specific to an instance; the sandbox is the same."""
-    one = (ROOT / "deploy" / "systemd" / "meteragent.service").read_text().splitlines()
+    item = (ROOT / "deploy" / "systemd" / "meteragent.service").read_text().splitlines()
     each = UNIT.read_text().splitlines()
-    differ = [line for before, line in zip(one, each, strict=True) if before != line]
+    differ = [line for before, line in zip(item, each, strict=True) if before != line]
     assert all("%i" in line for line in differ)
     assert {line.partition("=")[0] for line in differ if not line.startswith("#")} == {
         "Description",
@@ -90,7 +90,7 @@ def test_systemd_understands_the_template(tmp_path: Path) -> None:
     here.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text()))
     instance = tmp_path / "meteragent@2.service"
     instance.symlink_to(here)
-    done = subprocess.run(
+    result = subprocess.run(
         [program, "verify", "--recursive-errors=no", instance], check=False, capture_output=True, text=True
     )
-    assert (done.returncode, "meteragent" in done.stdout + done.stderr) == (0, False)
+    assert (result.returncode, "meteragent" in result.stdout + result.stderr) == (0, False)

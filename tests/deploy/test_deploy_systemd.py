@@ -24,16 +24,16 @@ def analyze() -> Path:
 
 def said(*command: str | Path) -> str:
     """What a command says, and that it ends well."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
 
 
 def exposure(analyze: Path, unit: Path) -> float:
     """The exposure level of a unit's sandbox: 0 is best, 10 is none."""
     text = said(analyze, "security", "--offline=true", "--no-pager", unit)
-    (found,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", text)
-    return float(found)
+    (actual,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", text)
+    return float(actual)
 
 
 def test_the_sandbox_is_tight(analyze: Path, tmp_path: Path) -> None:

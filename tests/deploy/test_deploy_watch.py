@@ -53,12 +53,12 @@ def exposed() -> dict[str, set[str]]:
     board.take("private/m1/power", recorded(TERMS, [5])[0])
     registry.register(board)
     texts = as_metrics(Vitals("1", 1.0, 1, None, {}, (stream,), raised)), generate_latest(registry).decode()
-    found: dict[str, set[str]] = {"up": set()}
+    actual: dict[str, set[str]] = {"up": set()}
     for text in texts:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                found[sample.name] = set(sample.labels)
-    return found
+                actual[sample.name] = set(sample.labels)
+    return actual
 
 
 EXPOSED = exposed()
@@ -66,9 +66,9 @@ EXPOSED = exposed()
 
 def selectors(expression: str) -> Iterator[tuple[str, set[str]]]:
     """The metrics that an expression asks for, each with the labels it asks by; the syntax must be right."""
-    found: list[Expr] = []
-    promql_parser.walk(promql_parser.parse(expression), found.append)
-    for node in found:
+    actual: list[Expr] = []
+    promql_parser.walk(promql_parser.parse(expression), actual.append)
+    for node in actual:
         if isinstance(node, VectorSelector):
             assert node.name is not None
             yield node.name, {matcher.name for matcher in node.matchers.matchers}
@@ -107,14 +107,14 @@ def codes() -> dict[str, set[str]]:
 
 def linked(head: str) -> dict[str, set[str]]:
     """A table of the runbook: each name of its first column, and the sections that its row links to."""
-    found: dict[str, set[str]] = {}
+    actual: dict[str, set[str]] = {}
     table = RUNBOOK.partition(head)[2].partition("\n\n")[0]
     for line in table.splitlines():
         cells = line.split(" | ")
         for name in re.findall(r"`(\w+)`", cells[0]) if len(cells) > 1 else ():
-            assert name not in found, name
-            found[name] = set(re.findall(r"\(#([\w-]+)\)", cells[1]))
-    return found
+            assert name not in actual, name
+            actual[name] = set(re.findall(r"\(#([\w-]+)\)", cells[1]))
+    return actual
 
 
 # Alarms -------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ def test_every_problem_has_an_alarm_and_a_section(code: str) -> None:
     section = PROBLEMS[code].section
     assert section in anchors(RUNBOOK.partition("## Signs")[2])
     assert codes()[code] == {section}
-    asking = [one for one in ALERTS if code in coded(one["expr"]) | BEFORE.get(one["alert"], set())]
-    assert section in {one["annotations"]["runbook"].partition("#")[2] for one in asking}
+    asking = [item for item in ALERTS if code in coded(item["expr"]) | BEFORE.get(item["alert"], set())]
+    assert section in {item["annotations"]["runbook"].partition("#")[2] for item in asking}
 
 
 def test_no_alarm_asks_for_a_problem_that_there_is_not() -> None:
@@ -221,7 +221,7 @@ def filled(expression: str) -> str:
 @pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
 def test_a_panel_asks_for_what_there_is(panel: Mapping[str, Any]) -> None:
     """Its queries are PromQL, its metrics, labels and variables exist, and its source is the one provided."""
-    variables = {one["name"] for one in DASHBOARD["templating"]["list"]}
+    variables = {item["name"] for item in DASHBOARD["templating"]["list"]}
     source = yaml.safe_load((DEPLOY / "grafana" / "datasources.yaml").read_text())["datasources"][0]
     assert panel["targets"]
     for target in panel["targets"]:
@@ -241,9 +241,9 @@ def test_errors_are_drawn_as_bands() -> None:
             drawn.append(lines["value"])
             assert (lines["low"], lines["high"]) == (f"{lines['value']}_low", f"{lines['value']}_high")
             fills = {
-                one["matcher"]["options"]: each["value"]
-                for one in panel["fieldConfig"]["overrides"]
-                for each in one["properties"]
+                item["matcher"]["options"]: each["value"]
+                for item in panel["fieldConfig"]["overrides"]
+                for each in item["properties"]
                 if each["id"] == "custom.fillBelowTo"
             }
             assert fills == {"high": "low"}
@@ -253,12 +253,12 @@ def test_errors_are_drawn_as_bands() -> None:
 def test_variables_ask_for_what_there_is() -> None:
     """Each lists a label that its metric has, by labels that it has and variables before it."""
     known: set[str] = set()
-    for one in DASHBOARD["templating"]["list"]:
-        (query, label), *_ = re.findall(r"label_values\((.*), (\w+)\)", one["query"]["query"])
+    for item in DASHBOARD["templating"]["list"]:
+        (query, label), *_ = re.findall(r"label_values\((.*), (\w+)\)", item["query"]["query"])
         assert_exists(filled(query))
         assert label in EXPOSED[query.partition("{")[0]]
         assert set(re.findall(r"\$(\w+)", query)) <= known
-        known.add(one["name"])
+        known.add(item["name"])
 
 
 def test_panels_do_not_overlap() -> None:

@@ -184,11 +184,11 @@ async def test_nothing_is_handed_over_before_serve_has_started() -> None:
 
     def on_message(_topic: str, payload: bytes, *_: object) -> None:
         order.append(payload.decode())
-        done.set()
+        result.set()
 
-    done = asyncio.Event()
+    result = asyncio.Event()
     async with FakeBroker(script) as broker, connected(broker.url, serve=serve, on_message=on_message):
-        await soon(done.wait())
+        await soon(result.wait())
     assert order == ["serve", "a", "b"]
 
 

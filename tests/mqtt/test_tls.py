@@ -61,10 +61,10 @@ def expired(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 async def refusal(context: ssl.SSLContext | None, ca: Path) -> str:
     """Why a connection is not made; the name and password that were to be said on it are not heard."""
     secrets = {"ca_file": ca, "username": "canary-name", "password": "canary-password"}
-    async with enemy(context) as found, connected(found.url, credentials=secrets) as peer:
+    async with enemy(context) as actual, connected(actual.url, credentials=secrets) as peer:
         reason = await peer.warned()
         assert peer.sessions.empty()
-    assert not any(b"canary" in heard for heard in found.heard)
+    assert not any(b"canary" in heard for heard in actual.heard)
     assert "canary" not in reason
     return reason
 
@@ -94,12 +94,12 @@ async def test_an_old_version_of_tls_is_refused(certificates: Certificates, vers
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
     await refusal(context, certificates.ca)
-    async with enemy(context) as found:
+    async with enemy(context) as actual:
         lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         lax.load_verify_locations(certificates.ca)
         lax.set_ciphers("ALL:@SECLEVEL=0")
         lax.minimum_version = version
-        port = int(found.url.rpartition(":")[2])
+        port = int(actual.url.rpartition(":")[2])
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=lax)
         assert writer.get_extra_info("ssl_object").version() == {769: "TLSv1", 770: "TLSv1.1"}[version]
         writer.close()
@@ -107,9 +107,9 @@ async def test_an_old_version_of_tls_is_refused(certificates: Certificates, vers
 
 async def test_a_server_without_tls_is_refused(certificates: Certificates) -> None:
     """With mqtts:// nothing goes out in the clear, not even to a broker that would take it."""
-    async with enemy(None) as found, connected(found.url, credentials={"ca_file": certificates.ca}) as peer:
+    async with enemy(None) as actual, connected(actual.url, credentials={"ca_file": certificates.ca}) as peer:
         await peer.warned()
         assert peer.sessions.empty()
-    [hello] = found.heard[:1]
+    [hello] = actual.heard[:1]
     assert hello[0] == 22  # a TLS handshake, no CONNECT (16)
     assert b"MQTT" not in hello

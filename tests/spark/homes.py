@@ -67,10 +67,10 @@ class Place(NamedTuple):
 
 def starts(policy: Policy) -> list[int]:
     """Where the windows start: the day before the clocks change, and on."""
-    found = [int(policy.starts(np.array([SPRING_MS - DAY_MS]))[0])]
-    while len(found) < DAYS:
-        found.append(int(policy.ends(np.array([found[-1]]))[0]))
-    return found
+    actual = [int(policy.starts(np.array([SPRING_MS - DAY_MS]))[0])]
+    while len(actual) < DAYS:
+        actual.append(int(policy.ends(np.array([actual[-1]]))[0]))
+    return actual
 
 
 def wide(policy: Policy) -> pa.Table:
@@ -114,8 +114,8 @@ def ordered(releases: pa.Table) -> pa.Table:
     """Releases by meter and start, in one piece, in the archive's types: equal ones have equal bytes."""
     times = {name: releases.column(name).cast(archives.TIME) for name in ("start", "end")}
     names = ("meter", "start", "end", "values", "d", "key")
-    found = pa.table({name: times.get(name, releases.column(name)) for name in names})
-    return found.sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()
+    actual = pa.table({name: times.get(name, releases.column(name)) for name in names})
+    return actual.sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()
 
 
 def arrive(folder: Path, name: str, readings: pa.Table) -> None:
@@ -142,4 +142,4 @@ def arrive_by_day(folder: Path, policy: Policy, readings: pa.Table, name: str = 
 @contextmanager
 def quiet(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """No progress is shown."""
-    yield lambda done: None
+    yield lambda result: None

@@ -43,10 +43,10 @@ SETTINGS = {
 
 def java() -> Path:
     """Where Java is; ends the test as NOT RUN where there is none."""
-    found = find("java")
-    if found is None:
+    actual = find("java")
+    if actual is None:
         not_run("java", "Java 17 or newer is not on the path")
-    return found
+    return actual
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def seen(tap: Path) -> Seen:
         window, noise = line.rsplit(" ", 1)
         times[window] = times.get(window, 0) + 1
         noises.setdefault(window, set()).add(noise)
-    return Seen(times, {window: len(found) for window, found in noises.items()})
+    return Seen(times, {window: len(actual) for window, actual in noises.items()})
 
 
 def names(releases: pa.Table) -> set[str]:

@@ -23,13 +23,13 @@ HOMES, FEEDERS = 24, {"east": range(9), "north": range(9, 10), "west": range(10,
 @pytest.fixture(scope="module")
 def homes() -> list[Series]:
     """A day of homes, one of which uses as much as all others of its feeder; some have finer noise."""
-    found = []
+    actual = []
     for number in range(HOMES):
         terms = FINE if number % 3 else TERMS
         watts = np.full((1, 48), 3000 if number == 2 else 300)
         quanta = watts * 10**6 // terms.quantum_u
-        found.append(series(terms, noisy(quanta, terms, number)[0].tolist(), f"m{number}"))
-    return found
+        actual.append(series(terms, noisy(quanta, terms, number)[0].tolist(), f"m{number}"))
+    return actual
 
 
 def feeder_of() -> dict[str, str]:
@@ -45,15 +45,15 @@ def told(frame: Any) -> dict[str, Any]:
 
 def assert_same(frame: Any, expected: Cells) -> None:
     """Every number is the same, to the last bit."""
-    found, columns = told(frame), expected.columns()
-    assert set(found) == set(columns)
+    actual, columns = told(frame), expected.columns()
+    assert set(actual) == set(columns)
     for name, column in columns.items():
         if name in ("start", "end"):
-            assert (found[name].astype("datetime64[ms]") == column).all()
+            assert (actual[name].astype("datetime64[ms]") == column).all()
         elif name == "feeder":
-            assert found[name].tolist() == column.tolist()
+            assert actual[name].tolist() == column.tolist()
         else:
-            assert found[name].astype(column.dtype).tobytes() == column.tobytes(), name
+            assert actual[name].astype(column.dtype).tobytes() == column.tobytes(), name
 
 
 @pytest.mark.parametrize("rules", [Rules(at_least=10), Rules(at_least=2, share=0.11, error=0.2)])
@@ -87,8 +87,8 @@ def test_windows_of_several_slots(spark: SparkSession) -> None:
     """Each slot of a window is a cell of its own; decimals are exact."""
     homes = [series(replace(HOURLY), [100, 200, 300, -400, 500, 600] * 2, name) for name in ("a", "b")]
     table, descriptors = released(homes)
-    found = by_feeder(spark.createDataFrame(table), descriptors, rules=Rules(share=0.6))
-    assert_same(found, on_one_machine(Slots.of(homes), rules=Rules(share=0.6)))
+    actual = by_feeder(spark.createDataFrame(table), descriptors, rules=Rules(share=0.6))
+    assert_same(actual, on_one_machine(Slots.of(homes), rules=Rules(share=0.6)))
 
 
 def test_what_has_no_total_is_refused(spark: SparkSession) -> None:

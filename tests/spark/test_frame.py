@@ -58,8 +58,8 @@ def plain(readings: pa.Table, policy: Policy) -> pa.Table:
     """The windows that the archive's own functions make of readings."""
     names, meter = np.unique(readings.column("meter").to_pylist(), return_inverse=True)
     times = np.array(readings.column("time").cast(pa.int64())) // 1000
-    found = micro(readings.column("value").combine_chunks(), policy)
-    given = archive.Readings(meter, times, found.values_u, found.valid)
+    actual = micro(readings.column("value").combine_chunks(), policy)
+    given = archive.Readings(meter, times, actual.values_u, actual.valid)
     chosen = archive.opened_windows(meter, times, policy)
     made = [
         layout.windows_batch(pa.array(names[some.meter]), some.start_ms, slots)
@@ -78,10 +78,10 @@ def test_readings_at_any_time(spark: SparkSession, source: str) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
     try:
         frames = frame.windows(spark.createDataFrame(readings).repartition(3), policy)
-        found = frames.select("meter", "start", "quanta").orderBy("meter", "start").toArrow()
+        actual = frames.select("meter", "start", "quanta").orderBy("meter", "start").toArrow()
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
-    assert found.cast(kernel.WINDOWS).combine_chunks().equals(plain(readings, policy))
+    assert actual.cast(kernel.WINDOWS).combine_chunks().equals(plain(readings, policy))
 
 
 def test_columns(spark: SparkSession, tmp_path: Path) -> None:

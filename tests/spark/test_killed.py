@@ -45,15 +45,15 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         homes.arrive_by_day(place.folder / "in", place.policy, homes.long(place.policy))
     command = [sys.executable, "-m", "tests.spark.job", str(folder)]
     with (folder / "said").open("wb") as said:
-        one = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said, start_new_session=True)
+        item = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said, start_new_session=True)
     flags, end = [job.hung(Place.of(folder / name)) for name in PLACES], time.monotonic() + SECONDS_MAX
-    while not all(flag.exists() for flag in flags) and one.poll() is None and time.monotonic() < end:
+    while not all(flag.exists() for flag in flags) and item.poll() is None and time.monotonic() < end:
         with suppress(subprocess.TimeoutExpired):
-            one.wait(0.2)
-    environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in members(one.pid)]
-    for pid in members(one.pid):
+            item.wait(0.2)
+    environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in members(item.pid)]
+    for pid in members(item.pid):
         os.kill(pid, signal.SIGKILL)
-    one.wait()
+    item.wait()
     assert all(flag.exists() for flag in flags), (folder / "said").read_text()[-3000:]
     (folder / "environments").write_bytes(b"\n".join(environments))
     return folder
@@ -61,15 +61,15 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def members(session: int) -> list[int]:
     """The processes of a session, whatever group they are in."""
-    found = []
+    actual = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
         if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
+            actual.append(int(stat.parent.name))
+    return actual
 
 
 def gone_on(spark: SparkSession, place: Place) -> taps.Seen:

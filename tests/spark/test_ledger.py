@@ -39,10 +39,10 @@ def test_others(spark: SparkSession, tmp_path: Path) -> None:
     add(ledger, "a-7", ("m1", 200, 300))
     add(ledger, "b", ("m1", 0, 10), ("m1", 2, 4), ("m1", 20, 30), ("m2", 5, 6))
     add(ledger, "ab", ("m1", 10, 12), ("m1", 22, 31))
-    found = {row.meter: sorted(row.taken) for row in taken_intervals(spark, ledger, "a").collect()}
+    actual = {row.meter: sorted(row.taken) for row in taken_intervals(spark, ledger, "a").collect()}
     hours = {
-        meter: [tuple(int(at.timestamp()) // 3600 for at in one) for one in taken]
-        for meter, taken in found.items()
+        meter: [tuple(int(at.timestamp()) // 3600 for at in item) for item in taken]
+        for meter, taken in actual.items()
     }
     assert hours == {"m1": [(0, 12), (20, 31)], "m2": [(5, 6)]}
     (ledger.path("b") / "part-00000.parquet").unlink()
@@ -60,16 +60,16 @@ def settled(spark: SparkSession, place: Place) -> DataFrame:
 def test_debit(spark: SparkSession, tmp_path: Path) -> None:
     """A micro-batch is in the ledger once; again it must be what it was, to the byte."""
     place = Place.make(tmp_path)
-    ledger, found = Ledger(place.policy.ledger), settled(spark, place)
+    ledger, actual = Ledger(place.policy.ledger), settled(spark, place)
     with ledger.lock():
-        assert debit(found, place.policy, ledger, "a-1") == homes.DAYS
-        assert debit(found.repartition(3), place.policy, ledger, "a-1") == homes.DAYS
+        assert debit(actual, place.policy, ledger, "a-1") == homes.DAYS
+        assert debit(actual.repartition(3), place.policy, ledger, "a-1") == homes.DAYS
         rows = [row for batch in ledger.rows("a-1") for row in batch.to_pylist()]
         epsilon = str(place.policy.usual.epsilon)
         told = [(row["meter"], row["windows"], row["epsilon"], row["unit"]) for row in rows]
         assert told == [("m1", 1, epsilon, "1/W")] * 3  # the day in the middle is of other terms
-        other = found.withColumn("values", F.transform("values", lambda one: one + 1))
+        other = actual.withColumn("values", F.transform("values", lambda item: item + 1))
         with pytest.raises(ArchiveError, match="a-1 is in the ledger with other releases"):
             debit(other, place.policy, ledger, "a-1")
-        assert debit(found.where("name = 'm2'"), place.policy, ledger, "a-2") == 0
+        assert debit(actual.where("name = 'm2'"), place.policy, ledger, "a-2") == 0
         assert not ledger.has("a-2")

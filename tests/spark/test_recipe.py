@@ -50,13 +50,13 @@ def test_readings(spark: SparkSession) -> None:
         "[",
         None,
     ]
-    rows = [("m1", one) for one in said] + [(None, said[0])]
+    rows = [("m1", item) for item in said] + [(None, said[0])]
     given = spark.createDataFrame(rows, "key string, value string").selectExpr(
         "cast(key as binary) key", "cast(value as binary) value"
     )
-    found = recipe().readings(given).collect()
+    actual = recipe().readings(given).collect()
     at = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    assert [(row.meter, row.time.astimezone(UTC), row.value) for row in found] == [
+    assert [(row.meter, row.time.astimezone(UTC), row.value) for row in actual] == [
         ("m1", at, Decimal("512.123456")),
         ("m1", at, None),
     ]
@@ -68,8 +68,8 @@ def test_messages(spark: SparkSession, tmp_path: Path) -> None:
     released = homes.plain(place).slice(0, 1)
     rows = spark.createDataFrame(homes.wide(place.policy)).where("meter = 'm0'")
     sent = recipe().messages(sanitise(rows, place.policy)).orderBy("value").collect()
-    first = min((json.loads(row.value) for row in sent), key=lambda one: str(one["start"]))
+    first = min((json.loads(row.value) for row in sent), key=lambda item: str(item["start"]))
     assert {row.key for row in sent} == {"m0"}
     assert first["values"] == released.column("values").to_pylist()[0]
     assert first["k"] == homes.KEY.at(homes.starts(place.policy)[0]).id
-    assert first["d"] in {one["id"] for one in descriptors(place.policy)}
+    assert first["d"] in {item["id"] for item in descriptors(place.policy)}

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.spark
 
 def interrupted(spark: SparkSession, place: Place) -> taps.Seen:
     """What passes when one of two tasks has its worker killed half way."""
-    found = frame.sanitise(spark.createDataFrame(homes.wide(place.policy)), place.policy)
+    actual = frame.sanitise(spark.createDataFrame(homes.wide(place.policy)), place.policy)
     tap = place.folder / "tap"
-    taps.tapped(found, tap, taps.once(place.folder / "happened", taps.dies)).count()
+    taps.tapped(actual, tap, taps.once(place.folder / "happened", taps.dies)).count()
     return taps.seen(tap)
 
 

@@ -42,30 +42,30 @@ def given(place: Place, rows: pa.Table) -> Path:
 
 def facts(out: Path) -> dict[str, Any]:
     """What the manifest of an output says, but for where its parts end."""
-    found: dict[str, Any] = json.loads((out / "_manifest.json").read_bytes())
-    del found["cut"]
-    return found
+    actual: dict[str, Any] = json.loads((out / "_manifest.json").read_bytes())
+    del actual["cut"]
+    return actual
 
 
 def table(path: Path) -> pa.Table:
     """The rows of an output or a ledger, in order."""
-    found = pq.read_table(path)
-    return found.sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()
+    actual = pq.read_table(path)
+    return actual.sort_by([("meter", "ascending"), ("start", "ascending")]).combine_chunks()
 
 
 @pytest.mark.parametrize("rows", [homes.wide, homes.long])
 def test_engines_agree(spark: SparkSession, tmp_path: Path, rows: Callable[[Policy], pa.Table]) -> None:
     """Both engines make the same rows, ledger, manifest and account."""
-    done = {}
+    result = {}
     for name, engine in {"local": local.sanitise_archive, "spark": sanitise_archive}.items():
         place = Place.make(tmp_path / name)
         path = given(place, rows(place.policy))
-        done[name] = engine(place.policy, path, place.folder / "out.parquet", homes.quiet)
-    one, other = done["local"], done["spark"]
-    assert one.account == other.account
-    assert facts(one.out) == facts(other.out)
-    assert table(other.out).equals(table(one.out))
-    assert table(other.run_ledger).equals(table(one.run_ledger))
+        result[name] = engine(place.policy, path, place.folder / "out.parquet", homes.quiet)
+    item, other = result["local"], result["spark"]
+    assert item.account == other.account
+    assert facts(item.out) == facts(other.out)
+    assert table(other.out).equals(table(item.out))
+    assert table(other.run_ledger).equals(table(item.run_ledger))
     assert other.account.released_windows == homes.METERS * homes.DAYS
     assert "90 windows of 48 numbers released" in command.summary(other)
 
@@ -79,19 +79,19 @@ def test_the_order_of_the_input_is_not_in_the_output(
     Within a part they are in order of time and of the names under which they leave.
     """
     monkeypatch.setattr("meteragent.spark.run._NUMBERS", 1000)
-    found = []
+    actual = []
     for seed in range(2):
         place = Place.make(tmp_path / str(seed))
         table = rows(place.policy)
         if seed:
             table = table.take(np.random.default_rng(seed).permutation(table.num_rows))
-        done = sanitise_archive(place.policy, given(place, table), place.folder / "out", homes.quiet)
-        parts = [pq.ParquetFile(path).read() for path in sorted(done.out.glob("part-*"))]
-        found.append(parts)
-    one, other = found
-    assert len(one) > 2
-    assert all(part.equals(same) for part, same in zip(one, other, strict=True))
-    for part in one:
+        result = sanitise_archive(place.policy, given(place, table), place.folder / "out", homes.quiet)
+        parts = [pq.ParquetFile(path).read() for path in sorted(result.out.glob("part-*"))]
+        actual.append(parts)
+    item, other = actual
+    assert len(item) > 2
+    assert all(part.equals(same) for part, same in zip(item, other, strict=True))
+    for part in item:
         places = list(zip(part["start"].to_pylist(), part["meter"].to_pylist(), strict=True))
         days = [(start.astimezone(ZoneInfo("Europe/Amsterdam")).date(), meter) for start, meter in places]
         assert days == sorted(days)
@@ -137,9 +137,9 @@ def test_refused(spark: SparkSession, tmp_path: Path) -> None:
 
 def columns(out: Path) -> list[list[Any]]:
     """Meters and starts, as hours, of an output."""
-    found = table(out)
-    hours = found.column("start").cast(pa.int64()).to_numpy() // 3_600_000
-    return [found.column("meter").to_pylist(), hours.tolist()]
+    actual = table(out)
+    hours = actual.column("start").cast(pa.int64()).to_numpy() // 3_600_000
+    return [actual.column("meter").to_pylist(), hours.tolist()]
 
 
 def test_not_released(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,6 +16,6 @@ def test_same_python(spark: SparkSession) -> None:
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"python": [sys.executable] * batch.num_rows})
 
-    found = spark.range(2).mapInArrow(which, "python string").toArrow()
-    assert found.column("python").to_pylist() == [sys.executable] * 2
+    actual = spark.range(2).mapInArrow(which, "python string").toArrow()
+    assert actual.column("python").to_pylist() == [sys.executable] * 2
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

@@ -21,9 +21,9 @@ PLAN = Plan(seed=3, homes=23, days=2, step_s=3600, first=4, resolution_w=0.1)
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """What one machine writes."""
-    found = Files.at(tmp_path_factory.mktemp("one"))
-    PLAN.write(found)
-    return found
+    actual = Files.at(tmp_path_factory.mktemp("one"))
+    PLAN.write(actual)
+    return actual
 
 
 def ordered(table: Any, schema: Any) -> Any:
@@ -41,10 +41,10 @@ def test_rows_are_those_of_one_machine(
     try:
         made = simulate(spark, 23, 2, seed=3, step_s=3600, first=4, resolution_w=0.1)
         assert made.series.rdd.getNumPartitions() == 4
-        found = [table.toArrow() for table in made]
+        actual = [table.toArrow() for table in made]
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    for table, path, schema in zip(found, files, (SERIES, EVENTS), strict=True):
+    for table, path, schema in zip(actual, files, (SERIES, EVENTS), strict=True):
         assert ordered(table, schema).equals(ordered(pq.read_table(path), schema))
 
 

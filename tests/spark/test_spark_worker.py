@@ -75,8 +75,8 @@ def test_touched(name: str, times: list[int]) -> None:
     policy = POLICIES[name]
     readings = [pa.array(["m"] * len(times)), pa.array(times, TIME), pa.array(range(len(times)))]
     batch = pa.record_batch(readings, names=["meter", "time", "value"])
-    found = worker.assign_readings(policy)(batch)
-    got = list(zip(found.column("value").to_pylist(), ms(found, "start"), ms(found, "end"), strict=True))
+    actual = worker.assign_readings(policy)(batch)
+    got = list(zip(actual.column("value").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True))
     assert sorted(got) == sorted(
         (place, start, end) for place, time in enumerate(times) for start, end in sharing(time, policy)
     )
@@ -90,13 +90,13 @@ def sharing(time: int, policy: Policy) -> list[tuple[int, int]]:
     begin = time - policy.lead_ms
     own = policy.starts(np.array([begin]))
     start = int(policy.starts(own - 2 * (policy.ends(own) - own))[0])
-    found = []
+    actual = []
     while start < begin + policy.reach_ms:
         end = int(policy.ends(np.array([start]))[0])
         if end > begin:
-            found.append((start, end))
+            actual.append((start, end))
         start = end
-    return found
+    return actual
 
 
 def ms(batch: RecordBatch, name: str) -> list[int]:
@@ -110,12 +110,14 @@ def test_rows_fit() -> None:
     policy = archives.policy(window=QUARTERS)
     values = [[1] * 96, [1] * 48, [1] * 192, [], None, [None] * 96, [1] * 96]
     starts = [0, 0, 0, 0, 0, DAY_MS, 1]
-    counts = [None if one is None else len(one) for one in values]
+    counts = [None if item is None else len(item) for item in values]
     columns = [pa.array(["m"] * 7), pa.array(starts, TIME), pa.array(counts, pa.int32())]
-    found = worker.check_rows(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
+    actual = worker.check_rows(policy)(pa.record_batch(columns, names=["meter", "time", "numbers"]))
     expected, _ = layout.fit(np.array(starts), pa.array(values, pa.list_(pa.int64())), policy)
     assert (
-        found.column("fits").to_pylist() == expected.tolist() == [True, False, True, False, True, True, False]
+        actual.column("fits").to_pylist()
+        == expected.tolist()
+        == [True, False, True, False, True, True, False]
     )
 
 
@@ -124,6 +126,6 @@ def test_opened() -> None:
     policy = POLICIES["energies"]
     times = [1_800_000, 1_800_001, 3_600_000, 3_600_000]
     columns = [pa.array(["a", "a", "a", "b"]), pa.array(times, TIME)]
-    found = worker.opened_windows(policy)(pa.record_batch(columns, names=["meter", "time"]))
-    rows = zip(found.column("meter").to_pylist(), ms(found, "start"), ms(found, "end"), strict=True)
+    actual = worker.opened_windows(policy)(pa.record_batch(columns, names=["meter", "time"]))
+    rows = zip(actual.column("meter").to_pylist(), ms(actual, "start"), ms(actual, "end"), strict=True)
     assert sorted(rows) == [("a", 0, 1_800_000), ("a", 1_800_000, 3_600_000), ("b", 1_800_000, 3_600_000)]

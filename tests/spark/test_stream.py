@@ -63,8 +63,8 @@ def test_stream(spark: SparkSession, tmp_path: Path) -> None:
     assert run(spark, place).equals(released)
     assert run(spark, place, "another", each=99).equals(released)
     pq.write_table(readings, tmp_path / "archive.parquet")
-    done = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
-    assert (done.account.released_windows, done.account.refused_windows) == (0, released.num_rows)
+    result = sanitise_archive(place.policy, tmp_path / "archive.parquet", tmp_path / "batch", homes.quiet)
+    assert (result.account.released_windows, result.account.refused_windows) == (0, released.num_rows)
     assert set(archive.read(tmp_path / "out")) == set(released.column("meter").to_pylist())
 
 

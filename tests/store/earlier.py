@@ -100,22 +100,22 @@ def delivered_again() -> Iterator[Step]:
 def cores(store: Store, seed: int) -> dict[str, Pipeline]:
     """The streams as a start makes them."""
     made = {}
-    for one in config.parse(CONFIG).stream:
+    for item in config.parse(CONFIG).stream:
         stream = Stream(
-            name=one.name,
-            source=config.topic_of(one.source),
-            sink_topic=one.sink.topic,
-            decode=config.decoder(one.source),
-            schedule=config.schedule(one),
-            ahead_ms=one.window.ahead,
+            name=item.name,
+            source=config.topic_of(item.source),
+            sink_topic=item.sink.topic,
+            decode=config.decoder(item.source),
+            schedule=config.schedule(item),
+            ahead_ms=item.window.ahead,
             forget_ms=DAY_MS,
             spread_ms=0,
-            max_meters=one.source.max_meters,
-            max_payload=one.source.max_payload,
+            max_meters=item.source.max_meters,
+            max_payload=item.source.max_payload,
             secret=b"",
         )
-        known = store.snapshot(one.name)
-        made[one.name] = Pipeline(stream, known, Spending(), SeededBits(seed), Counts())
+        known = store.snapshot(item.name)
+        made[item.name] = Pipeline(stream, known, Spending(), SeededBits(seed), Counts())
     return made
 
 
@@ -140,10 +140,10 @@ def _main(folder: Path) -> None:
     (folder / "store.sql").write_text("\n".join([*pragmas, *connection.iterdump(), ""]))
     connection.close()
     with Store.open(path, now_ms=NOON_MS, recovery_floor_ms=None) as store:
-        again = cores(store, 2)
-        released = play(store, again, delivered_again()) + play(store, again, steps(STOP_MS, END_MS))
-    found = {"generation": generation, "released": released}
-    (folder / "released.json").write_text(json.dumps(found, indent=1) + "\n")
+        second = cores(store, 2)
+        released = play(store, second, delivered_again()) + play(store, second, steps(STOP_MS, END_MS))
+    actual = {"generation": generation, "released": released}
+    (folder / "released.json").write_text(json.dumps(actual, indent=1) + "\n")
 
 
 _PRAGMAS = ("application_id", "user_version")

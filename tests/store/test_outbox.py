@@ -35,9 +35,9 @@ def test_bytes_return_as_they_were(tmp_path: Path) -> None:
         persist(store, Commit("main", 0, outgoing=[row]))
     with open_store(tmp_path / "db") as store:
         for _ in range(2):
-            [found] = outbox.pending(store.connection, "main", 5, 10)
-            assert found == (1, 5, row.topic, row.payload, True)
-            assert found.retain is True
+            [actual] = outbox.pending(store.connection, "main", 5, 10)
+            assert actual == (1, 5, row.topic, row.payload, True)
+            assert actual.retain is True
 
 
 @given(st.lists(st.lists(st.integers(0, 20), max_size=6), max_size=6), st.integers(0, 20), st.integers(1, 9))
@@ -49,8 +49,8 @@ def test_order(commits: list[list[int]], now_ms: int, limit: int) -> None:
         numbered = enumerate((due for commit in commits for due in commit), start=1)
         expected = sorted((due, id_) for id_, due in numbered)
         due_rows = [(due, id_) for due, id_ in expected if due <= now_ms]
-        found = outbox.pending(store.connection, "main", now_ms, limit)
-        assert [(row.due_ms, row.id) for row in found] == due_rows[:limit]
+        actual = outbox.pending(store.connection, "main", now_ms, limit)
+        assert [(row.due_ms, row.id) for row in actual] == due_rows[:limit]
         later = [due for due, _ in expected if due > now_ms]
         assert outbox.next_due_ms(store.connection, "main", now_ms) == min(later, default=None)
 
@@ -121,12 +121,12 @@ def test_export(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     persist(store, Commit("main", 0), delivered=[10, 1, 2, 4, 5, 7], now_ms=9)
     with read_only(store.path) as reader:
         rows = outbox.export(reader)
-        found = [next(rows)]
+        actual = [next(rows)]
         persist(store, Commit("main", 0), delivered=[8], now_ms=9)
         assert store.erased
-        found += rows
-    assert [row.due_ms for row in found] == [0, 1, 3, 4, 6, 7, 9]
-    assert found[0] == ("main", "private/m", b"record", 0, 9)
+        actual += rows
+    assert [row.due_ms for row in actual] == [0, 1, 3, 4, 6, 7, 9]
+    assert actual[0] == ("main", "private/m", b"record", 0, 9)
 
 
 # --- room --------------------------------------------------------------------------------------

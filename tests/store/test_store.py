@@ -220,10 +220,10 @@ def test_full_disk(tmp_path: Path) -> None:
         store.connection.execute("PRAGMA max_page_count = 1000000")
         with pytest.raises(StoreError, match="earlier"):
             persist(store, opening(1, "m"))
-    with open_store(store.path) as again:
-        assert again.snapshot("main").marks == {"m": LENGTH_MS}
-        assert outbox.depth(again.connection, "main") == 0
-        persist(again, opening(1, "m"))
+    with open_store(store.path) as second:
+        assert second.snapshot("main").marks == {"m": LENGTH_MS}
+        assert outbox.depth(second.connection, "main") == 0
+        persist(second, opening(1, "m"))
 
 
 # --- law 1 -------------------------------------------------------------------------------------
@@ -318,8 +318,8 @@ def test_open_window_has_no_history(store: Store) -> None:
     """Of an accumulator that is overwritten only the newest value is in the files of the store."""
     for value in (7**60, 11**60, 13**60, 17**60):
         persist(store, Commit("main", 0, states={"m": TimelineState(value, None, None, 0, 0, ())}))
-        found = [secret for secret in SECRETS if secret in bytes_on_disk(store.path)]
-        assert found == [b"%d" % value]
+        actual = [secret for secret in SECRETS if secret in bytes_on_disk(store.path)]
+        assert actual == [b"%d" % value]
 
 
 def changes(rounds: int) -> Iterator[tuple[Commit, dict[str, bytes]]]:
@@ -355,8 +355,8 @@ def test_states_leave_no_copies() -> None:
         for count, (commit, newest) in enumerate(changes(300)):
             persist(store, commit)
             if count % 10 == 0:
-                found = set(re.findall(rb"<\d{5}:\d{3}>", bytes_on_disk(store.path)))
-                assert found == set(newest.values()) - {b""}
+                actual = set(re.findall(rb"<\d{5}:\d{3}>", bytes_on_disk(store.path)))
+                assert actual == set(newest.values()) - {b""}
 
 
 def test_reader_delays_erasing(store: Store) -> None:
@@ -385,5 +385,5 @@ def test_no_secrets_after_a_kill(tmp_path: Path, store: Store) -> None:
     write_files(
         {name: (tmp_path / name).read_bytes() for name in ("db", "db-wal", "db.gen")}, tmp_path / "killed"
     )
-    with open_store(tmp_path / "killed" / "db") as again:
-        assert SECRETS[0] not in bytes_on_disk(again.path)
+    with open_store(tmp_path / "killed" / "db") as second:
+        assert SECRETS[0] not in bytes_on_disk(second.path)

@@ -47,7 +47,7 @@ rows = st.builds(Outgoing, texts, st.binary(max_size=40), st.integers(0, 2**53),
 @st.composite
 def commits(draw: st.DrawFn) -> list[Commit]:
     """Windows that open one after the other, with states of all sizes, and messages of all bytes."""
-    found = []
+    actual = []
     for k in range(draw(st.integers(1, 4))):
         commit = Commit("main", k, terms={TERMS.id: TERMS})
         for meter in draw(st.lists(meters, unique=True)):
@@ -56,8 +56,8 @@ def commits(draw: st.DrawFn) -> list[Commit]:
             commit.charges.setdefault(charge, Counter())[meter] = draw(st.integers(1, 3))
             commit.states[meter] = state(k, topic="t" * draw(sizes)) if draw(st.booleans()) else None
         commit.outgoing += draw(st.lists(rows, max_size=8))
-        found.append(commit)
-    return found
+        actual.append(commit)
+    return actual
 
 
 def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
@@ -71,8 +71,8 @@ def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
         )
     for meter, end_ms in commit.marks.items():
         tx.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (stream, meter, end_ms))
-    for meter, one in commit.states.items():
-        _write_state(tx, stream, meter, schema.encode_state(one) if one else b"")
+    for meter, item in commit.states.items():
+        _write_state(tx, stream, meter, schema.encode_state(item) if item else b"")
     for row in commit.outgoing:
         tx.execute(
             "INSERT INTO outbox (channel, due_ms, topic, payload, retain) VALUES (?, ?, ?, ?, ?)",
@@ -81,8 +81,8 @@ def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
 
 
 def _write_state(tx: sqlite3.Connection, stream: str, meter: str, text: bytes) -> None:
-    found = "SELECT id, length(state) FROM state WHERE channel = ? AND meter = ? ORDER BY id DESC"
-    id_, size = tx.execute(found, (stream, meter)).fetchone() or (0, 0)
+    actual = "SELECT id, length(state) FROM state WHERE channel = ? AND meter = ? ORDER BY id DESC"
+    id_, size = tx.execute(actual, (stream, meter)).fetchone() or (0, 0)
     if len(text) > size:
         new_size = max(512, 1 << (len(text) - 1).bit_length())
         row = (stream, meter, text.ljust(new_size, b"\0"))
@@ -94,11 +94,11 @@ def _write_state(tx: sqlite3.Connection, stream: str, meter: str, text: bytes) -
 def content(store: Store) -> dict[str, list[Any]]:
     """All rows of the tables that commits write, with the types of their values."""
     tables = ("mark", "charge", "state", "outbox", "outbox_total", "descriptor", "sqlite_sequence")
-    found = {}
+    actual = {}
     for table in tables:
         asked = store.connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
-        found[table] = [tuple((type(value), value) for value in row) for row in asked]
-    return found
+        actual[table] = [tuple((type(value), value) for value in row) for row in asked]
+    return actual
 
 
 @pytest.mark.slow("compares whole stores")
@@ -214,8 +214,8 @@ def test_nothing_is_written_before_the_last_commit_is_erased(tmp_path: Path) -> 
     with open_store(tmp_path / "db") as store:
         for k, value in enumerate(values):
             write(store, Commit("main", 0, states={"m": TimelineState(value, None, None, 0, 0, ())}))
-            found = [one for one in values if b"%d" % one in bytes_on_disk(store.path)]
-            assert found == values[max(k - 1, 0) : k + 1]
+            actual = [item for item in values if b"%d" % item in bytes_on_disk(store.path)]
+            assert actual == values[max(k - 1, 0) : k + 1]
         store.erase()
         assert b"%d" % values[-2] not in bytes_on_disk(store.path)
         assert store.erased
@@ -303,8 +303,8 @@ async def test_an_erasing_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
     await thread.persist(opening(0, "m"), [], None)
     with pytest.raises(StoreError, match="interrupted"):
         await thread.close()
-    with open_store(tmp_path / "db") as again:
-        assert again.snapshot("main").marks == {"m": LENGTH_MS}
+    with open_store(tmp_path / "db") as second:
+        assert second.snapshot("main").marks == {"m": LENGTH_MS}
 
 
 # --- whether there is room ---------------------------------------------------------------------

@@ -304,7 +304,7 @@ def is_whole(files: Files, expected: list[str]) -> bool:
 
 def cuts(moments: list[Moment]) -> list[Files]:
     """Cut at every moment: each block the first or the last to be written, one alone, and any of them."""
-    rng, found = random.Random(1), dict[tuple[tuple[str, bytes], ...], Files]()
+    rng, actual = random.Random(1), dict[tuple[tuple[str, bytes], ...], Files]()
     for moment in moments:
         for block in range(moment.blocks + 1):
             for files in (
@@ -313,8 +313,8 @@ def cuts(moments: list[Moment]) -> list[Files]:
                 moment.torn(lambda at, block=block: at == block),  # type: ignore[misc]
                 moment.cut(rng),
             ):
-                found[tuple(files.items())] = files
-    return list(found.values())
+                actual[tuple(files.items())] = files
+    return list(actual.values())
 
 
 def test_power_cut_while_the_wal_is_erased(tmp_path: Path) -> None:

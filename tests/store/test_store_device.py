@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 def names(path: Path) -> set[str]:
     """The files beside a store."""
-    return {found.name for found in path.parent.iterdir()}
+    return {actual.name for actual in path.parent.iterdir()}
 
 
 def test_a_read_that_fails_is_not_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +93,9 @@ def test_check_says_where_old_blocks_stay(path: Path, monkeypatch: pytest.Monkey
 def test_what_a_path_is_on(line: str, kind: str | None, keeps: bool, tmp_path: Path) -> None:
     """The kernel's table says on which file system a path is, and whether that keeps what is overwritten."""
     (tmp_path / "table").write_text(line + "\n")
-    found = mount_of(tmp_path, tmp_path / "table")
-    assert (found.kind if found else None) == kind
-    assert bool(found and found.keeps_old_blocks) is keeps
+    actual = mount_of(tmp_path, tmp_path / "table")
+    assert (actual.kind if actual else None) == kind
+    assert bool(actual and actual.keeps_old_blocks) is keeps
 
 
 def test_the_nearest_mount_counts(tmp_path: Path) -> None:

@@ -100,16 +100,16 @@ def test_windows_finish_as_they_began_and_new_ones_are_dithered(path: Path) -> N
     began = {"power": "2026-11-20T13:30", "energy": "2026-11-20T13:30", "register": "2026-11-20T13:30"}
     with opened(path) as store:
         running = earlier.cores(store, 2)
-        found = earlier.play(store, running, earlier.delivered_again())
-        found += earlier.play(store, running, earlier.steps(earlier.STOP_MS, earlier.END_MS))
+        actual = earlier.play(store, running, earlier.delivered_again())
+        actual += earlier.play(store, running, earlier.steps(earlier.STOP_MS, earlier.END_MS))
         terms = {known.id: known for name in running for known in store.snapshot(name).terms.values()}
-    old = [(topic, text) for topic, text in found if json.loads(text)["t"] < began[topic.split("/")[2]]]
+    old = [(topic, text) for topic, text in actual if json.loads(text)["t"] < began[topic.split("/")[2]]]
     assert len(old) == 12
     for topic, text in old:
         assert text == expected.pop((topic, json.loads(text)["t"]))
     assert min(t for _, t in expected) > began["power"]
     assert {known.rounding for known in terms.values()} == {"half-up", "dithered"}
-    new = [(topic, text) for topic, text in found if (topic, text) not in old]
+    new = [(topic, text) for topic, text in actual if (topic, text) not in old]
     ids = {topic: json.loads(text)["d"] for topic, text in old}
     assert new
     assert all(json.loads(text)["d"] != ids[topic] for topic, text in new)

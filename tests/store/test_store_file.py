@@ -213,10 +213,10 @@ def test_damaged_store_is_set_aside(path: Path, damage: object) -> None:
             assert all(after == 0 for before, after in zip(content, kept, strict=True) if before != after)
         else:
             assert kept == content
-    with open_store(path, floor_ms=None) as again:
-        assert not again.set_aside
-        assert again.floor_ms == 3 * LENGTH_MS
-        assert again.snapshot("main").marks == {"m0": 4 * LENGTH_MS}
+    with open_store(path, floor_ms=None) as second:
+        assert not second.set_aside
+        assert second.floor_ms == 3 * LENGTH_MS
+        assert second.snapshot("main").marks == {"m0": 4 * LENGTH_MS}
 
 
 def test_of_what_was_set_aside_the_newest_are_kept(path: Path) -> None:
@@ -227,7 +227,7 @@ def test_of_what_was_set_aside_the_newest_are_kept(path: Path) -> None:
         path.write_bytes(b"no database at all")
         open_store(path, now_ms=now_ms).close()
         path.with_name(f"db.corrupt-{now_ms}-wal").write_bytes(b"its log")
-    aside = {found.name for found in path.parent.glob("db.corrupt-*")}
+    aside = {actual.name for actual in path.parent.glob("db.corrupt-*")}
     assert aside == {f"db.corrupt-{k}{part}" for k in (11, 100, 101) for part in ("", "-wal")} | {other.name}
 
 

@@ -268,9 +268,9 @@ def refused(at: list[Moment], folder: Path) -> int:
 def test_a_power_cut_leaves_the_store_accepted() -> None:
     """Whenever the power goes, the generation file is whole, names the store and is never ahead."""
     with in_memory() as folder:
-        found = moments(folder / "db")
-        assert len(found) > 20
-        assert refused(found, folder) == 0
+        actual = moments(folder / "db")
+        assert len(actual) > 20
+        assert refused(actual, folder) == 0
 
 
 class Forgetful:
@@ -309,9 +309,9 @@ def test_records_are_counted_before_they_are_handed_over(
     with pytest.raises(StoreError, match="earlier transaction"):
         persist(store, sending(1))
     store.close()
-    with open_store(tmp_path / "db") as again:
-        assert outbox.depth(again.connection, "main") == 1
-        assert counted(again.path) == 1
+    with open_store(tmp_path / "db") as second:
+        assert outbox.depth(second.connection, "main") == 1
+        assert counted(second.path) == 1
 
 
 def test_no_inode_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

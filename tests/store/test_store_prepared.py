@@ -104,5 +104,5 @@ def test_files_that_other_threads_prepare(tmp_path: Path) -> None:
             assert known
             assert known.releases == meta(store.connection, "releases") == k + 1
             assert generation.is_in_place(path, known)
-            for one in preparing:
-                one.result()
+            for item in preparing:
+                item.result()

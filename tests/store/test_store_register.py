@@ -52,9 +52,9 @@ def test_no_register_is_on_the_disk(seed: int) -> None:
             value = f"{register_u // MICRO}.{register_u % MICRO:06d}"
             read = message(time_ms, value, token=time_ms)
             persist(store, core.feed([read], read.received_ms, read.received_ms).commit)
-            found = bytes_on_disk(store.path)
+            actual = bytes_on_disk(store.path)
             for secret in (register_u, register_u * REGISTER.interval_ms, value):
-                assert str(secret).encode() not in found
+                assert str(secret).encode() not in actual
             windows = store.snapshot("main").states["m1"].windows
             masked += any(window.masked_slot is not None for window in windows)
             if chance.random() < 1 / 4:
@@ -101,7 +101,7 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
     So whoever has all of a commit knows of the register what is known of the noise, and no more. Slots
     before the open one say what was used in them, behind their own noise.
     """
-    found = []
+    actual = []
     for more in (0, shift):
         core = Pipeline(stream(REGISTER), Snapshot({}, {}, {}), Spending(), SeededBits(1), Counts())
         formats = ShiftedFormats({})
@@ -120,9 +120,9 @@ def test_what_is_stored_of_the_open_slot_fits_any_register(steps: list[tuple[int
                 for slot in window.slots
                 if window.masked_slot == slot.slot_index
             ]
-        found.append(numbers)
-    assert found[0] == found[1]
-    assert found[0]
+        actual.append(numbers)
+    assert actual[0] == actual[1]
+    assert actual[0]
 
 
 def test_a_state_of_an_older_version_has_no_masked_slot() -> None:

@@ -44,9 +44,9 @@ def test_what_left_last() -> None:
         assert outbox.last_delivered(store.connection, "main") is None
         persist(store, sending(), delivered=[1, 2], now_ms=100)
         persist(store, sending(), delivered=[4], now_ms=200)
-        found = outbox.last_delivered(store.connection, "main", 100)
-        assert found is not None
-        assert (found.due_ms, found.delivered_ms, found.stream) == (6, 100, "main")
+        actual = outbox.last_delivered(store.connection, "main", 100)
+        assert actual is not None
+        assert (actual.due_ms, actual.delivered_ms, actual.stream) == (6, 100, "main")
         assert outbox.last_delivered(store.connection, "main", 101) is None
 
 
@@ -68,10 +68,10 @@ def test_a_command_reads_the_terms_of_each_stream(tmp_path: Path) -> None:
         persist(store, Commit("main", 1, terms={other.id: other}))
         persist(store, opening(0, "a", stream="heat"))
         with view.read_only(tmp_path / "db") as connection:
-            found = view.terms(connection)
+            actual = view.terms(connection)
             with pytest.raises(Exception, match="readonly"):
                 connection.execute("DELETE FROM mark")
-    assert {name: {one.id for one in known} for name, known in found.items()} == {
+    assert {name: {item.id for item in known} for name, known in actual.items()} == {
         "main": {TERMS.id, other.id},
         "heat": {TERMS.id},
     }

@@ -20,7 +20,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types parts unit real faults brokers deb mutants bench clean
+.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types parts unit real faults brokers deb image mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -84,6 +84,9 @@ brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS,
 
 deb: $(STAMP) ## the Debian package, built twice, installed and run on 64 and 32 bits (as root; 3 minutes; ARCH="i386" for one)
 	nice -n 10 $(BIN)/python -m tests.commands.deb $(ARCH)
+
+image: $(STAMP) ## all container images, built twice and run, and the chain of deploy/compose (as root; 5 minutes)
+	nice -n 10 $(BIN)/python -m tests.commands.image
 
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
 	$(BIN)/python -m tests.commands.paper_mutants

@@ -25,6 +25,7 @@ from meteragent.agent.runner import UNERASED_MAX_S, StoreThread
 from meteragent.agent.sink import Sink
 from meteragent.core.pipeline import Pipeline
 from meteragent.domain.counters import Counts
+from meteragent.domain.errors import StoreError
 from meteragent.domain.grid import floor
 from meteragent.domain.problem import Alarms, Problem
 from meteragent.domain.units import DAY_MS
@@ -33,6 +34,7 @@ from meteragent.store import ledger, outbox
 
 STATUS_S = 10.0
 """The longest time between two status messages to systemd."""
+_DESCRIPTORS = Path("/proc/self/fd")
 _ASK_S = 5.0
 """The longest time that an answer may take, in seconds."""
 
@@ -207,12 +209,14 @@ class Watch:
 def _bind_socket(path: Path) -> socket.socket:
     """Bind a socket to a path of any length.
 
-    An address has at most 108 bytes, so it names the folder by its descriptor.
+    An address has at most 108 bytes, so it names the folder by its descriptor. Raises StoreError.
     """
+    if not _DESCRIPTORS.exists():
+        raise StoreError(f"{path}: the agent cannot listen there, because /proc is not mounted: mount it")
     server_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        server_socket.bind(f"/proc/self/fd/{folder}/{path.name}")
+        server_socket.bind(f"{_DESCRIPTORS}/{folder}/{path.name}")
     finally:
         os.close(folder)
     return server_socket
@@ -227,7 +231,7 @@ def ask(store: Path) -> str | None:
         try:
             folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, folder)
-            client.connect(f"/proc/self/fd/{folder}/{path.name}")
+            client.connect(f"{_DESCRIPTORS}/{folder}/{path.name}")
             answer = b"".join(iter(lambda: client.recv(65_536), b""))
         except OSError:
             return None

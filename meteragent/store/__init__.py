@@ -45,6 +45,7 @@ from typing import Any, Self
 
 from meteragent.domain.commit import Commit, Snapshot
 from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreMoved
+from meteragent.domain.grid import iso_time
 from meteragent.store import file, generation, prices, schema, wal
 from meteragent.store.acceptance import accept, accept_moved, count_releases
 from meteragent.store.batch import batch
@@ -375,9 +376,8 @@ def restore_at(
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
-    Undelivered rows stay, and are sent unchanged. Charges before `at_ms` are unknown. With
-    `take_over`, meters that another store announced before `at_ms` belong to this store. Raises StoreError if
-    `at_ms` is earlier than the newest clock in the store.
+    Undelivered rows stay, to leave byte for byte as before. Charges before `at_ms` are unknown. `take_over`
+    gives this store the meters that another one announced earlier. Raises StoreError if its clock is later.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:
@@ -390,8 +390,8 @@ def _put(tx: sqlite3.Connection, **values: Any) -> None:
 
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
-    if at_ms < meta(tx, "clock_ms"):
-        raise StoreError("TIME is earlier than the newest clock in the store: state a later one")
+    if at_ms < (clock_ms := meta(tx, "clock_ms")):
+        raise StoreError(f"TIME is earlier than the newest clock in the store: {iso_time(clock_ms)}, or now")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")

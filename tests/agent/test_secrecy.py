@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from meteragent import agent
+from meteragent.agent import watch
 from meteragent.domain.counters import PUBLIC
+from meteragent.domain.errors import StoreError
 from tests.support.agent_world import quick
 
 NOBODY = 65_534
@@ -37,6 +39,15 @@ with _bind_socket(Path("db.health")) as listening:
             print(await asyncio.to_thread(ask, Path("db")))
     asyncio.run(serve())
 """
+
+
+def test_a_machine_without_proc_is_told_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The socket is bound through /proc, so the refusal names it and the socket."""
+    monkeypatch.setattr(watch, "_DESCRIPTORS", tmp_path / "proc")
+    with pytest.raises(StoreError, match=r"db\.health: .* /proc is not mounted"):
+        watch._bind_socket(tmp_path / "db.health")
 
 
 def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

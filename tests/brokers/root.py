@@ -50,19 +50,23 @@ class Root:
     versions: dict[str, str]
 
     @classmethod
-    def make(cls, suite: str, packages: Sequence[str]) -> Self:
-        """Download and unpack packages of a release, unless that was done; raises Missing."""
-        folder, stamp = CACHE / suite / "root", CACHE / suite / "versions.json"
+    def make(cls, suite: str, packages: Sequence[str], *, name: str | None = None) -> Self:
+        """Download and unpack packages of a release, unless that was done; raises Missing.
+
+        `name` is that of the folder, the release's if it is not given.
+        """
+        place = CACHE / (name or suite)
+        folder, stamp = place / "root", place / "versions.json"
         if stamp.exists():
             versions = json.loads(stamp.read_text())
             if versions.keys() >= {*packages}:
                 return cls(folder, versions)
-        shutil.rmtree(CACHE / suite, ignore_errors=True)
-        archives = _download(suite, [*BASE, *packages])
+        shutil.rmtree(place, ignore_errors=True)
+        archives = _download(place / "apt", suite, [*BASE, *packages])
         _unpack(archives, folder)
         versions = dict(_version(archive) for archive in archives)
         stamp.write_text(json.dumps(versions))
-        shutil.rmtree(CACHE / suite / "apt")
+        shutil.rmtree(place / "apt")
         return cls(folder, versions)
 
     def version(self, package: str) -> str:
@@ -93,11 +97,10 @@ def mirror() -> str:
     raise Missing("the system's packages are not Debian's")
 
 
-def _download(suite: str, packages: Sequence[str]) -> list[Path]:
+def _download(folder: Path, suite: str, packages: Sequence[str]) -> list[Path]:
     """Return the archives of packages of a release and of all they depend on; raises Missing."""
     if not KEYRING.exists():
         raise Missing(f"{KEYRING} is not there: install debian-archive-keyring")
-    folder = CACHE / suite / "apt"
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()

@@ -144,7 +144,6 @@ def test_the_manifest_is_one_of_an_add_on() -> None:
     assert 10 <= FACTS["timeout"] <= 300
     form = r"(bool|int|str(\(\d*,\d*\))?|password|match\(.*\)|list\(.+\))\??"
     assert all(re.fullmatch(form, kind) for kind in FACTS["schema"].values())
-    assert yaml.safe_load((ADDON.parent / "repository.yaml").read_text())["name"]
 
 
 @pytest.mark.parametrize("page", ["addon/meteragent/DOCS.md", "README.md"])

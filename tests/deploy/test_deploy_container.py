@@ -1,6 +1,6 @@
 """The images and the compose file: what they are made of exists, and they keep what they say of themselves.
 
-No engine runs here; what an engine would do with these files is looked at instead.
+These tests read the files; `make image` builds the images and runs them.
 """
 
 import argparse
@@ -20,6 +20,10 @@ import yaml
 from deploy.exporter import exporter
 from meteragent import cli, config
 from simulators import generate, replay
+from tests.brokers.root import Missing
+from tests.commands import image, lock
+from tests.commands.systems import chain, debian, engine, images
+from tests.commands.systems.debian import Failed
 from tests.conftest import MakeBroker
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
@@ -32,6 +36,7 @@ PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_tex
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SIMULATORS = tomllib.loads((ROOT / "simulators" / "pyproject.toml").read_text())["project"]
 ADDON = DEPLOY / "homeassistant" / "addon" / "meteragent"
+LOCKS = lock.requirements()
 FILES = [DEPLOY / "container" / "Dockerfile", ADDON / "Dockerfile"]
 KEYS = {"image", "build", "command", "entrypoint", "environment", "user", "restart", "depends_on"}
 KEYS |= {"read_only", "cap_drop", "security_opt", "ulimits", "mem_limit", "memswap_limit", "tmpfs", "volumes"}
@@ -102,7 +107,8 @@ def test_an_image_is_not_root_and_writes_nowhere_else(name: str) -> None:
     assert image.last("WORKDIR") == "/var/lib/meteragent"
     assert "install -d -m 0700 -o 65532 -g 65532 /var/lib/meteragent" in image.all("RUN")
     assert "PYTHONDONTWRITEBYTECODE=1" in image.last("ENV")
-    assert made.all("RUN")[-1].endswith("pip uninstall --yes pip")
+    assert "python -m venv --without-pip /opt/meteragent" in made.all("RUN")[0]
+    assert "find /opt/meteragent -name tests -type d -prune -exec rm -r {} +" in made.all("RUN")[-1]
     assert f"--from=build-{name} /opt/meteragent /opt/meteragent" in image.all("COPY")
     order = [each for each, _ in image.steps]
     assert order.index("USER") > order.index("RUN")
@@ -136,20 +142,20 @@ def test_the_image_says_what_it_is() -> None:
 
 
 def test_what_is_installed_exists() -> None:
-    """Extras are those of the projects, requirements are a file, and the exporter is where it is started.
+    """Locks are files, wheels are of this repository, and the exporter is where it is started.
 
     Only the simulators' image has the second distribution.
     """
-    (extra,) = re.findall(r" '\.\[(\w+)\]' ", OURS["build-agent"].last("RUN"))
-    assert extra in PROJECT["optional-dependencies"]
-    (extra,) = re.findall(r" \. '\./simulators\[(\w+)\]' ", OURS["build-simulator"].last("RUN"))
-    assert extra in SIMULATORS["optional-dependencies"]
     assert [name for name, stage in OURS.items() if "simulators" in " ".join(stage.all("COPY"))] == [
         "build-simulator"
     ]
+    for name in ("agent", "simulator", "exporter"):
+        made = OURS[f"build-{name}"].last("RUN")
+        assert f"install --require-hashes -r {name}.lock.txt" in made
+        assert "install --no-deps --no-index wheels/*.whl" in made
+        for file in re.findall(r"deploy/[\w./]+\.\w+", made):
+            assert (ROOT / file).exists()
     made = OURS["build-exporter"].last("RUN")
-    for file in re.findall(r"deploy/[\w./]+\.\w+", made):
-        assert (ROOT / file).exists()
     assert json.loads(whole("exporter").last("ENTRYPOINT"))[1] == "/opt/meteragent/exporter.py"
     assert "cp deploy/exporter/exporter.py /opt/meteragent/" in made
 
@@ -163,7 +169,7 @@ def test_what_is_copied_is_sent_to_the_builder() -> None:
     copies = [text for stage in OURS.values() for text in stage.all("COPY") if "--from=" not in text]
     copied = {name for text in copies for name in text.split()[:-1]}
     assert copied == through
-    assert all((ROOT / name).exists() for name in copied)
+    assert all([*ROOT.glob(name)] for name in copied)
     second = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
     assert any(fnmatch.fnmatch("__pycache__", rule) for rule in second)
     readme = PROJECT["readme"]
@@ -172,12 +178,91 @@ def test_what_is_copied_is_sent_to_the_builder() -> None:
 
 def test_the_add_on_s_image_starts_its_own_program() -> None:
     """It is made of the wheel and run.py beside it, and its health asks about the file that run.py writes."""
-    (stage,) = stages(ADDON / "Dockerfile").values()
-    assert stage.last("COPY") == "*.whl run.py ./"
+    build, stage = stages(ADDON / "Dockerfile").values()
+    assert build.last("COPY") == "*.whl run.py requirements.lock.txt ./"
+    assert "install --require-hashes -r requirements.lock.txt" in build.last("RUN")
     assert (ADDON / "run.py").exists()
     assert json.loads(stage.last("CMD")) == ["/opt/meteragent/bin/python", "/opt/meteragent/run.py"]
     asked = json.loads(stage.last("HEALTHCHECK").partition("CMD ")[2])
     assert asked == ["/opt/meteragent/bin/meteragent", "health", "/data/meteragent/meteragent.toml"]
+
+
+# Locks ------------------------------------------------------------------------------------------------
+
+
+def locked(path: Path) -> dict[str, tuple[str, list[str]]]:
+    """Return the version and the hashes of each package of a lock."""
+    entries = path.read_text().replace("\\\n", " ").splitlines()[1:]
+    rows = {entry.partition("==")[0]: entry.partition("==")[2].split() for entry in entries}
+    return {name: (words[0], words[1:]) for name, words in rows.items()}
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
+def test_a_lock_has_every_package_by_hash_and_no_address(path: Path) -> None:
+    """What the distributions ask for is in it, in a version that they accept, and nothing says where from."""
+    packages = locked(path)
+    for wanted in LOCKS[path]:
+        name, least = re.findall(r"^([\w-]+)>=([\d.]+)", wanted)[0]
+        version = [int(part) for part in packages[name.lower()][0].split(".")]
+        assert version >= [int(part) for part in least.split(".")], wanted
+    for _, hashes in packages.values():
+        assert hashes
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", text) for text in hashes)
+    assert "://" not in path.read_text()
+    assert len(packages["numpy"][1]) == len(lock.PLATFORMS) if "numpy" in packages else True
+
+
+def test_locks_agree() -> None:
+    """A package has the same version in all images, so the exporter reads what the agent writes."""
+    versions: dict[str, set[str]] = {}
+    for path in LOCKS:
+        for name, (version, _) in locked(path).items():
+            versions.setdefault(name, set()).add(version)
+    assert not {name for name, several in versions.items() if len(several) > 1}
+
+
+# Trial ------------------------------------------------------------------------------------------------
+
+
+def test_the_loopback_override_covers_the_chain(tmp_path: Path) -> None:
+    """Every service but Grafana is put into one network, and brokers listen on addresses of their own."""
+    services = yaml.safe_load(chain.written(chain.override(tmp_path)).replace("!reset", ""))["services"]
+    assert set(services) == set(SERVICES) - {"grafana"}
+    assert {service["network_mode"] for service in services.values()} == {f"container:{chain.NET}"}
+    for name in ("house", "utility"):
+        assert f"listener 1883 {chain.ADDRESSES[name]}\n" in (tmp_path / f"{name}.conf").read_text()
+        assert SERVICES[name]["image"].partition(":")[0] in chain.STAND_INS
+
+
+def test_files_that_differ_are_named() -> None:
+    """Two listings are the same, or the file that differs is named."""
+    images.must_be_same({"a": "1"}, {"a": "1"}, "meteragent")
+    with pytest.raises(Failed, match="'b'"):
+        images.must_be_same({"a": "1", "b": "1"}, {"a": "1", "b": "2"}, "meteragent")
+
+
+def test_a_machine_without_an_engine_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is printed, and is no failure."""
+
+    def refuse() -> None:
+        raise Missing("there is no Docker Engine")
+
+    monkeypatch.setattr(debian, "must_be_possible", lambda: None)
+    monkeypatch.setattr(engine, "must_be_possible", refuse)
+    assert image.main([]) == 0
+    assert capsys.readouterr().out == "NOT RUN: the images: there is no Docker Engine\n"
+
+
+def test_podman_asks_for_health_too() -> None:
+    """The Quadlet unit runs the image's own check, shut in as the Dockerfile says."""
+    unit = (DEPLOY / "quadlet" / "meteragent.container").read_text()
+    asked = json.loads(whole("agent").last("HEALTHCHECK").partition("CMD ")[2])
+    assert f"HealthCmd={' '.join(asked)}\n" in unit
+    assert {"ReadOnly=true", "DropCapability=all", "NoNewPrivileges=true"} <= set(unit.splitlines())
+    assert "--memory=256m --memory-swap=256m" in unit
+    assert "RestartPreventExitStatus=78" in unit
 
 
 # Compose ------------------------------------------------------------------------------------------

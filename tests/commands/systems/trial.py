@@ -31,11 +31,15 @@ BEFORE, AFTER = 2, 3
 OK, CRASH, CONFIG = 0, 1, 78
 
 
-class Machine(Protocol):
-    """Where the agent, a broker at 127.0.0.1:1883 and mosquitto's clients run."""
+class Beside(Protocol):
+    """Where a broker at 127.0.0.1:1883 and mosquitto's clients run."""
 
     def client(self, *words: str) -> list[str]:
         """Return the command of this machine that runs a client beside the broker."""
+
+
+class Machine(Beside, Protocol):
+    """Where the agent runs, too."""
 
     def meteragent(self, *words: str) -> tuple[int, str]:
         """Run a command of meteragent as the agent's user; return its exit code and output."""
@@ -128,7 +132,7 @@ def wait(what: str, until: Callable[[], bool], *, seconds: float = WAIT_S) -> No
 class Meter:
     """A meter that is read all the time, and a receiver of the records; both are mosquitto's clients."""
 
-    def __init__(self, machine: Machine, topic: str = f"private/{METER}/power") -> None:
+    def __init__(self, machine: Beside, topic: str = f"private/{METER}/power") -> None:
         self._lines = tempfile.NamedTemporaryFile("r", encoding="utf-8")  # noqa: SIM115  closed by `close`
         self._receiver = subprocess.Popen(
             machine.client("mosquitto_sub", "-i", "receiver", "-q", "1", "-t", topic),

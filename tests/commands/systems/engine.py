@@ -1,0 +1,128 @@
+"""A Docker engine of its own, from Debian's packages, that leaves the machine's network as it is.
+
+It has no bridge and changes no firewall: containers have only a loopback interface, which those of one group
+share. Its data and its socket are in a temporary folder. An engine that runs already is not used.
+"""
+
+import os
+import re
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.brokers.root import Missing, Root
+from tests.commands import system_parts
+from tests.commands.systems.debian import END_S, SUITE, output
+
+START_S: Final = 60
+BUILD_S: Final = 600
+
+
+def must_be_possible() -> None:
+    """Raise Missing with the reason where there can be no engine."""
+    if not (system_parts.find("dockerd") or install()):
+        raise Missing("there is no Docker Engine, and the package docker.io cannot be installed")
+
+
+def install() -> Path | None:
+    """Install Debian's engine without starting its service; return its program."""
+    with suppress(OSError):  # a policy that lets no package start a service, unless there is one
+        policy = Path("/usr/sbin/policy-rc.d")
+        descriptor = os.open(policy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o755)
+        with os.fdopen(descriptor, "w") as file:
+            file.write("#!/bin/sh\nexit 101\n")
+        try:
+            return system_parts.install("dockerd")
+        finally:
+            policy.unlink()
+    return system_parts.install("dockerd")
+
+
+class Engine:
+    """A running engine and its client."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = f"unix://{folder}/sock"
+        self._settings = folder / "settings"
+        self._log = folder / "log"
+        self._plugins()
+        daemon = system_parts.find("dockerd")
+        words = [
+            str(daemon),
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+            "--host",
+            self._socket,
+        ]
+        words += [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
+        with self._log.open("wb") as log:
+            self._daemon = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        end_s = time.monotonic() + START_S
+        while self._ask("version")[0] != 0:
+            if self._daemon.poll() is not None or time.monotonic() > end_s:
+                self.close()
+                raise Missing(f"the Docker Engine does not start: {self._reason()}")
+            time.sleep(0.2)
+
+    def _plugins(self) -> None:
+        """Make Compose, which Debian's newer releases have, a plugin of the client."""
+        folder = self._settings / "cli-plugins"
+        folder.mkdir(parents=True)
+        root = Root.make(SUITE, ["docker-compose"], name="compose")
+        (program,) = root.folder.glob("usr/libexec/docker/cli-plugins/docker-compose")
+        (folder / "docker-compose").symlink_to(program)
+
+    def _reason(self) -> str:
+        """Return the last error in the engine's log."""
+        errors = re.findall(r'level=(?:error|fatal) msg="([^"]*)"', self._log.read_text(errors="replace"))
+        return errors[-1] if errors else "it ended without a reason"
+
+    def command(self, *words: str | Path) -> list[str]:
+        """Return the machine's command that asks this engine."""
+        settings = [f"DOCKER_CONFIG={self._settings}", "DOCKER_BUILDKIT=1"]
+        return ["env", *settings, "/usr/bin/docker", "--host", self._socket, *map(str, words)]
+
+    def _ask(self, *words: str | Path) -> tuple[int, str]:
+        """Run a command of the client; return its exit code and output."""
+        return system_parts.run(*self.command(*words))
+
+    def run(self, *words: str | Path, seconds: float = BUILD_S) -> str:
+        """Run a command of the client and return its output; raises Failed unless it ends with 0."""
+        return output(self.command(*words), seconds=seconds)
+
+    def exit_code(self, *words: str | Path) -> tuple[int, str]:
+        """Run a command of the client; return its exit code, and what it printed."""
+        ended = subprocess.run(
+            self.command(*words), check=False, capture_output=True, text=True, timeout=BUILD_S
+        )
+        return ended.returncode, ended.stdout or ended.stderr
+
+    def field(self, name: str, field: str) -> str:
+        """Return a field of a container or an image, as a template of Go names it."""
+        return self.run("inspect", "--format", f"{{{{{field}}}}}", name).strip()
+
+    def build(self, tag: str, folder: Path, *options: str | Path) -> None:
+        """Build an image; raises Failed."""
+        self.run("build", "--quiet", "--tag", tag, *options, folder)
+
+    def close(self) -> None:
+        """End all containers, and the engine."""
+        if self._daemon.poll() is None:
+            containers = self._ask("ps", "--all", "--quiet")[1].split()
+            if containers:
+                self._ask("rm", "--force", *containers)
+            self._daemon.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._daemon.wait(END_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -2,7 +2,7 @@
 
 0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
 1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
-2   the command line is wrong        130   interrupted (sanitise)
+2   the command line is wrong        130   interrupted (sanitise, init)
 
 `usage` has the list of commands with their arguments and help. Each command is a module here with
 `run(options)`, and only the module of the command that runs is imported: the agent starts without the

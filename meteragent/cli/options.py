@@ -183,6 +183,38 @@ def discover(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def init(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `init`."""
+    broker = parser.add_argument_group("the broker")
+    broker.add_argument("--url", help="its address: mqtt://host[:1883] or mqtts://host[:8883]")
+    broker.add_argument("--username", metavar="NAME", help="the user name to log in with")
+    broker.add_argument("--password-file", metavar="FILE", type=Path, help="a file that holds the password")
+    broker.add_argument(
+        "--seconds",
+        type=_parsed_by("discover", "parse_seconds"),
+        default=60,
+        metavar="N",
+        help="how long to listen; default: %(default)s",
+    )
+    answers = parser.add_argument_group("answers; what is missing is asked for")
+    for flag, metavar, text in (
+        ("--meter", "M", "the meter, by its name or topic"),
+        ("--quantity", "Q", "what leaves: power, register, interval_energy, or the name of a quantity"),
+        ("--kind", "KIND", "what its numbers mean, if nobody states it: register or interval_energy"),
+        ("--unit", "UNIT", "the unit of its numbers, if nobody states it: W, kW, Wh or kWh"),
+        ("--interval", "TIME", "the time that an interval energy covers; default: 15min"),
+        ("--name", "NAME", "the name under which the meter leaves; default: home"),
+        ("--preset", "P", "how much is hidden: television, appliance, street, day or bill"),
+        ("--topic", "TOPIC", "the topic above the private numbers; default: private"),
+    ):
+        answers.add_argument(flag, metavar=metavar, help=text)
+    answers.add_argument("--solar", choices=("no", "yes"), help="whether power may flow out of the home")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="FILE", type=Path, help="the configuration; default: home.toml")
+    output.add_argument("--unit-file", metavar="FILE", type=Path, help="also write a systemd unit")
+    output.add_argument("--yes", action="store_true", help="ask nothing: accept each default")
+
+
 def tap(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tap`."""
     _config(parser)

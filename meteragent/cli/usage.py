@@ -190,6 +190,16 @@ COMMANDS = {
         (0, 1, 2),
         {1: "nothing was heard, or the broker refuses or does not answer"},
     ),
+    "init": Command(
+        "Find a meter on a broker, ask what to hide, and write a configuration that runs.",
+        "init --url mqtt://192.168.1.10\ninit --url mqtt://192.168.1.10 --preset street --yes",
+        options.init,
+        (0, 1, 2, 78, 130),
+        {
+            1: "failed: no meter was found, a file exists, or the broker refuses; nothing was written",
+            130: "ended before the last answer; nothing was written",
+        },
+    ),
     "tap": Command(
         "Show raw readings next to what is sent, live; only in a terminal.",
         "tap home.toml",

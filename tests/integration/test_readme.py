@@ -83,29 +83,30 @@ COMMAND_LINES = [line for line in LINES if line.startswith(PROGRAM)]
 
 def test_the_commands_are_known() -> None:
     """The tests below run every command of these pages, in the order in which they are shown."""
-    names = ["discover", "check", "run", "tap", "check", "check", "run", "ledger", "export"]
-    names += ["plan", "plan", "audit"]
+    names = ["init", "run", "run", "tap", "check", "check", "run", "ledger", "export"]
+    names += ["plan", "plan", "plan", "plan", "audit"]
     assert [shlex.split(line)[1] for line in COMMAND_LINES] == names
 
 
 async def test_the_first_look_works(broker: Broker, tmp_path: Path) -> None:
-    """From a Shelly's messages to a private number: discover, try.toml, check, run and tap, as typed."""
-    discover, check, run, tap = COMMAND_LINES[:4]
-    (tmp_path / "try.toml").write_text(shortened(TRY, broker.url))
-    assert "factor of at most e^1 = 2.72" in " ".join(printed(check, tmp_path).split())
+    """From a Shelly's messages to a private number: init, a rehearsal, run and tap, as typed."""
+    init, rehearsal, run, tap = COMMAND_LINES[:4]
+    path = tmp_path / "home.toml"
     async with shelly(broker) as device:
-        proposal = await asyncio.to_thread(
-            printed, f"{discover.replace('mqtt://127.0.0.1', broker.url)} --seconds 5", tmp_path
-        )
-        assert {f'topic = "{device}"', 'profile = "shelly-gen2-em"'} <= {
-            line.strip() for line in proposal.splitlines()
-        }
-        with running(run, tmp_path), terminal(*shlex.split(tap)[1:], folder=tmp_path) as screen_:
+        answers = f"{init.replace('mqtt://127.0.0.1', broker.url)} --seconds 5 --yes"
+        shown = await asyncio.to_thread(printed, answers, tmp_path)
+        assert f"{path} --rehearse" in shown
+        source = tomllib.loads(path.read_text())["source"]
+        assert (source["topic"], source["profile"]) == (device, "shelly-gen2-em")
+        with terminal(*shlex.split(rehearsal)[1:], folder=tmp_path) as screen:
+            await until(lambda: screen.shows(r"home +\d\d:\d\d:\d\d +512"))
+        path.write_text(path.read_text().replace("[privacy]", '[window]\nlength = "1s"\n\n[privacy]'))
+        with running(run, tmp_path), terminal(*shlex.split(tap)[1:], folder=tmp_path) as screen:
             async with asyncio.timeout(LIMIT_S), connect(broker.url) as client:
-                await client.subscribe("try/house/power", qos=1)
+                await client.subscribe("private/+/power", qos=1)
                 record = json.loads(bytes((await anext(aiter(client.messages))).payload))
-            assert (record["meter"], record["for"]) == ("house", "PT1S")
-            await until(lambda: screen_.shows("house"))
+            assert (record["meter"], record["for"]) == ("home", "PT1S")
+            await until(lambda: screen.shows("home"))
 
 
 @asynccontextmanager
@@ -132,11 +133,13 @@ async def shelly(broker: Broker) -> AsyncIterator[str]:
 
 async def test_the_commands_work_in_their_order(broker: Broker, tmp_path: Path) -> None:
     """With the configuration in home.toml, each command does what the page says, as a user types it."""
-    plain, event_, run, ledger, export, plan, nested_plan, audit = COMMAND_LINES[4:]
+    plain, event_, run, ledger, export, plan, cost, limited_cost, nested_plan, audit = COMMAND_LINES[4:]
     (tmp_path / "home.toml").write_text(HOME)
     assert "factor of at most e^1 = 2.72" in " ".join(printed(plain, tmp_path).split())
     assert event.parse(shlex.split(event_)[-1]).name in printed(event_, tmp_path)
     assert "To hide a TV evening" in printed(plan, tmp_path)
+    assert "To hide a kettle, share the cost of each month" in printed(cost, tmp_path)
+    assert "one home within 0.05 EUR: possible" in " ".join(printed(limited_cost, tmp_path).split())
     assert "privacy.shares = {" in printed(nested_plan, tmp_path)
     assert "no evidence against the promise" in printed(audit, tmp_path)
     (tmp_path / "home.toml").write_text(shortened(HOME, broker.url))

@@ -19,7 +19,6 @@ PREPARE = [
     "python3 -m venv .venv",
     ".venv/bin/pip install '.[page]'",
     ".venv/bin/pip install '.[analysis]'",
-    "cp deploy/try.toml try.toml",
 ]
 BROKER = "mqtt://127.0.0.1:1883"
 

@@ -96,7 +96,7 @@ def test_energies_are_those_of_a_whole_slot_at_this_rate(unit: str, step: str) -
 
 
 def test_slow_meters_get_longer_slots() -> None:
-    """A slot of a rehearsal is never shorter than the time between readings."""
+    """A slot with energies is never shorter than the time between readings."""
     source = "kind = 'interval_energy'\nunit = 'Wh'\ninterval = '15min'\nevery = '15min'"
     stage = Stage(source=source, privacy=HIDDEN)
     assert stage.rehearsal.slot_ms == 15 * 60_000
@@ -105,6 +105,15 @@ def test_slow_meters_get_longer_slots() -> None:
         stage.seconds(899)
     assert len(stage.rows) >= 2
     assert [row.measured for row in stage.rows] == pytest.approx([180] * len(stage.rows), rel=0.02)
+
+
+def test_power_that_is_sent_rarely_stands_for_several_slots() -> None:
+    """A power holds until the next reading, so its slots stay short."""
+    stage = Stage(source="every = '5min'", privacy=f"{HIDDEN}\naccept = ['sparse_readings']")
+    stage.seconds(1, "312")
+    stage.seconds(60)
+    assert len(stage.rows) >= 11
+    assert {row.measured for row in stage.rows} <= {311, 312}
 
 
 def test_a_meter_is_shown_under_the_name_by_which_it_leaves() -> None:

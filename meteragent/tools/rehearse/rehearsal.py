@@ -63,7 +63,7 @@ class Rehearsal:
     ) -> None:
         """Begin at `now_ms`; `secret` must be fresh. Of `links` only the key of pseudonyms is used."""
         schedule = settings.schedule(stream)
-        self.slot_ms = max(SLOT_MS, every_ms(stream.source))
+        self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
         self.counts = Counts()
         self.filter = settings.topic_of(stream.source).filter

@@ -1,0 +1,300 @@
+"""The conversation of `init`, without I/O: from a broker's address to the text of a configuration.
+
+`converse` is a generator. It yields what must be done for it (`Question`, `Listen`, `Say`), receives the
+answer, and returns a `Draft`. Answers that are given on the command line are not asked for.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from meteragent import config
+from meteragent.cli import draft
+from meteragent.cli.draft import Draft, Reading, Stated
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.identity import holds_name
+from meteragent.domain.units import UNITS, Kind
+from meteragent.mqtt import Endpoint, LoginRefused
+from meteragent.tools.discover import Access, Findings
+
+UNPLACED_MAX = 8
+"""The largest number of topics that are listed if no meter was found."""
+YES, NO = "yes", "no"
+
+
+class Refused(Exception):
+    """A conversation that cannot go on: the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to the operator; `key` is the option that answers it.
+
+    With `choices` (value and text) the answer is one of the values, or its number from 1. Without a `default`
+    an answer is required. An answer to a `secret` question is not shown.
+    """
+
+    key: str
+    text: str
+    choices: tuple[tuple[str, str], ...] = ()
+    default: str | None = None
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The task to listen to a broker; the answer is Findings, or the LoginRefused of the broker."""
+
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A text to show."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class Options:
+    """What the command line states: `answers` by option, and whether defaults are accepted (`yes`)."""
+
+    answers: Mapping[str, str]
+    yes: bool = False
+    password: str | None = None
+    timezone: str = "UTC"
+
+
+Step = Question | Listen | Say
+Conversation = Generator[Step, Any, Draft]
+
+
+def converse(options: Options) -> Conversation:
+    """Ask for all that a configuration needs; raises Refused."""
+    result, access, password = yield from _listen(options)
+    reading = yield from _choose_meter(options, result)
+    has_solar = (yield from _ask(options, _SOLAR)) == YES
+    readings = yield from _choose_quantities(options, reading, has_solar)
+    question = Question("name", "Under which name should the meter leave?", default="home")
+    name = yield from _ask(options, question, _wrong_name)
+    base = draft.Base(access, name, readings, has_solar, options.timezone)
+    preset = yield from _choose_preset(options, base)
+    topic = yield from _ask(
+        options,
+        Question("topic", "On which topic of this broker should private numbers leave?", default="private"),
+        _is_topic_root(base, preset),
+    )
+    out = yield from _ask(
+        options, Question("out", "Save the configuration as", default="home.toml"), _is_free
+    )
+    unit_file = yield from _choose_unit(options)
+    return draft.draft(base, preset, topic, Path(out), password, unit_file)
+
+
+def _ask(
+    options: Options, question: Question, objection: Callable[[str], str | None] = lambda _: None
+) -> Generator[Step, Any, str]:
+    """Return a valid answer: the command line's, with --yes the default, or else the operator's.
+
+    Raises Refused for an answer of the command line that is not valid.
+    """
+    values = [value for value, _ in question.choices]
+    stated = options.answers.get(question.key)
+    if stated is None and options.yes:
+        stated = question.default
+        if stated is None:
+            raise Refused(f"--{question.key} is needed with --yes: one of {', '.join(values)}")
+    while True:
+        answer = stated if stated is not None else (yield question)
+        answer = answer.strip() or question.default or ""
+        if values and answer not in values and answer.isdecimal() and 0 < int(answer) <= len(values):
+            answer = values[int(answer) - 1]
+        wrong = f"one of {', '.join(values)}" if values and answer not in values else None
+        wrong = wrong or (objection(answer) if answer else "an answer")
+        if wrong is None:
+            return answer
+        if stated is not None:
+            raise Refused(f"--{question.key}: found {answer!r}; expected {wrong}")
+        yield Say(f"Please answer with {wrong}.")
+
+
+# The broker -----------------------------------------------------------------------------------------
+
+
+def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
+    """Listen to a broker, with a login if it asks for one; return also the password that was typed."""
+    question = Question("url", "At which broker do your meter's readings arrive?", default="mqtt://127.0.0.1")
+    url = yield from _ask(options, question, _wrong_url)
+    username, password, typed_password = options.answers.get("username"), options.password, None
+    while True:
+        result = yield Listen(Endpoint.parse(url, username=username, password=password))
+        if not isinstance(result, LoginRefused):
+            break
+        if options.yes or username is not None:
+            raise Refused(f"{result}: set --username and --password-file, or check them")
+        yield Say("The broker asks for a user name and a password.")
+        username = yield from _ask(options, Question("username", "User name"))
+        password = typed_password = yield from _ask(
+            options, Question("password", "Password (kept in a file that only you can read)", secret=True)
+        )
+    if not result.proposals and not draft.unstated(result):
+        raise Refused("\n".join(_nothing(result)))
+    keys = [] if username is None else [("username", username)]
+    if (path := options.answers.get("password-file")) is not None:
+        keys.append(("password_file", str(Path(path).absolute())))
+    return result, Access(url, tuple(keys)), typed_password
+
+
+def _wrong_url(url: str) -> str | None:
+    """Return what is expected instead of an address; None if it is one."""
+    try:
+        Endpoint.parse(url)
+    except ValueError:
+        return "mqtt://host[:port] or mqtts://host[:port]"
+    return None
+
+
+def _nothing(result: Findings) -> list[str]:
+    """Return why there is no meter to choose."""
+    lines = ["no meter was recognised. Some send rarely: --seconds 600 listens for ten minutes."]
+    lines += [f"  {entry.topic}: {entry.reason}" for entry in result.unplaced[:UNPLACED_MAX]]
+    return [*lines, "`meteragent discover` shows all that was heard."] if result.unplaced else lines
+
+
+# The meter ------------------------------------------------------------------------------------------
+
+
+_SOLAR = Question(
+    "solar",
+    "Do you have solar panels or a battery?",
+    ((NO, "no: power only flows into the home"), (YES, "yes: power may also flow out of it")),
+    default=NO,
+)
+
+
+def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
+    """Return the readings of the chosen meter."""
+    certain = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
+    meters = certain + draft.unstated(result)
+    requested_name = options.answers.get("meter")
+    if requested_name is not None:
+        matches = [reading for reading in meters if requested_name in reading.names]
+        if len(matches) != 1:
+            raise Refused(
+                f"--meter: found {requested_name!r}, which names {len(matches)} meters; expected one of "
+                + ", ".join(reading.names[0] for reading in meters)
+            )
+        return (yield from _complete(options, matches[0]))
+    choices = tuple((reading.names[0], reading.text) for reading in meters)
+    default = choices[0][0] if certain and (len(meters) == 1 or certain[0].is_main) else None
+    question = Question("meter", "Which meter is it? A main meter includes its sub-meters.", choices, default)
+    chosen = yield from _ask(options, question)
+    reading = next(reading for reading in meters if reading.names[0] == chosen)
+    return (yield from _complete(options, reading))
+
+
+_KINDS = (
+    ("register", "a counter that only grows"),
+    ("interval_energy", "what was used since the last message"),
+)
+
+
+def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
+    """Ask for the kind and the unit that neither the broker nor a name states, because none is guessed."""
+    if not reading.missing:
+        return reading
+    source = dict(reading.source)
+    if "kind" in reading.missing:
+        source["kind"] = yield from _ask(options, Question("kind", "What do its numbers mean?", _KINDS))
+    if "unit" in reading.missing:
+        units = tuple((unit, unit) for unit in UNITS[Kind(source["kind"])])
+        source["unit"] = yield from _ask(options, Question("unit", "In which unit are its numbers?", units))
+    if source["kind"] == Kind.INTERVAL_ENERGY:
+        question = Question("interval", "Which time does a number cover?", default="15min")
+        source["interval"] = yield from _ask(options, question)
+    return replace(reading, offers=(Stated(source),))
+
+
+def _choose_quantities(
+    options: Options, reading: Reading, has_solar: bool
+) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
+    """Return the streams to release: one quantity or, with solar panels, perhaps two directions."""
+    selections = draft.selections(reading, has_solar)
+    if not selections:
+        raise Refused(f"{reading.names[0]} has no quantity that can be released")
+    requested_name = options.answers.get("quantity")
+    if requested_name is not None:
+        selections = [selection for selection in selections if requested_name in selection.names]
+        if not selections:
+            names = ", ".join(selection.names[0] for selection in draft.selections(reading, has_solar))
+            raise Refused(f"--quantity: found {requested_name!r}; expected one of {names}")
+        return selections[0].streams
+    choices = tuple((selection.names[0], selection.text) for selection in selections)
+    if len(choices) == 1:
+        return selections[0].streams
+    chosen = yield from _ask(
+        options, Question("quantity", "What should leave?", choices, default=choices[0][0])
+    )
+    return next(selection.streams for selection in selections if selection.names[0] == chosen)
+
+
+def _wrong_name(name: str) -> str | None:
+    """Return what is expected instead of a meter's name; None if it fits a topic."""
+    return None if holds_name(name) and "/" not in name else "a name without /, +, # and $"
+
+
+def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
+    """Return the preset; each is shown with what it hides and how exact it is."""
+    offers = draft.presets(base)
+    choices = tuple((name, text) for name, text in offers.items())
+    default = "appliance" if "appliance" in offers else next(iter(offers), None)
+    coarse = [name for name in draft.PRESETS if name not in offers]
+    text = "How much should be hidden? More hidden is less exact."
+    if coarse:
+        text += f" (These readings are too coarse for {', '.join(coarse)}.)"
+    if not choices:
+        raise Refused("these readings are too coarse for every preset: see docs/choosing.md")
+    question = Question("preset", text, choices, default)
+    return (yield from _ask(options, question))
+
+
+# Where to -------------------------------------------------------------------------------------------
+
+
+def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]:
+    """Return a function that says what is expected instead of a topic below which nothing can leave."""
+
+    def objection(topic: str) -> str | None:
+        """Return what is expected instead."""
+        try:
+            config.parse(draft.text(base, preset, topic, "x.db", None))
+        except ConfigError as error:
+            return error.expected
+        return None
+
+    return objection
+
+
+def _is_free(name: str) -> str | None:
+    """Return what is expected instead of a file that exists, or has no folder."""
+    path = Path(name)
+    for file_path in (path, draft.password_path(path), draft.store_path(path)):
+        if file_path.exists():
+            return f"another name: {file_path} exists, and `init` never overwrites"
+    return None if path.absolute().parent.is_dir() else f"a folder that exists, not {path.absolute().parent}"
+
+
+def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
+    """Return where to write a systemd unit, if anywhere."""
+    if options.yes and "unit-file" not in options.answers:
+        return None
+    question = Question(
+        "unit-file", "Write a systemd unit, to start with the machine? A file, or no", default=NO
+    )
+    answer = yield from _ask(options, question, lambda name: None if name == NO else _is_free_file(name))
+    return None if answer == NO else Path(answer)
+
+
+def _is_free_file(name: str) -> str | None:
+    return f"another name: {name} exists, and `init` never overwrites" if Path(name).exists() else None

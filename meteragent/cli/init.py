@@ -1,0 +1,163 @@
+"""The command `init`: from a broker's address to a saved configuration, in one conversation."""
+
+import argparse
+import asyncio
+import getpass
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from meteragent import config, mqtt
+from meteragent.cli import check, common
+from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, converse
+from meteragent.cli.draft import Draft
+from meteragent.domain.errors import ConfigError, LinkError
+from meteragent.tools.discover import Findings, Listener, findings
+
+_ANSWERS = (
+    "url",
+    "username",
+    "password_file",
+    "meter",
+    "quantity",
+    "kind",
+    "unit",
+    "interval",
+    "solar",
+    "name",
+    "preset",
+    "topic",
+)
+_FILES = ("out", "unit_file")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, listen, write and check; return the exit code."""
+    logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
+    try:
+        draft = _converse(converse(_given(options)), options.seconds)
+        _write(draft)
+    except (KeyboardInterrupt, EOFError):
+        print("\nmeteragent: ended before the last answer: nothing was written.", file=sys.stderr)
+        return common.EXIT_INTERRUPTED
+    except (Refused, ConfigError, LinkError, OSError) as error:
+        print(f"meteragent: {error}", file=sys.stderr)
+        return common.EXIT_CRASH
+    for path in draft.files:
+        print(f"Wrote {path}")
+    return _check(draft.config)
+
+
+def _given(options: argparse.Namespace) -> Options:
+    """Return what the command line states; raises ConfigError, or Refused for a file that exists."""
+    answers = {
+        name.replace("_", "-"): str(value)
+        for name in (*_ANSWERS, *_FILES)
+        if (value := getattr(options, name)) is not None
+    }
+    for name in _FILES:
+        path = getattr(options, name)
+        if path is not None and path.exists():
+            raise Refused(f"{path} exists, and `init` never overwrites: name another file with --{name}")
+    path = options.password_file
+    password = None if path is None else config.read_secret("--password-file", path).decode()
+    return Options(answers, yes=options.yes, password=password, timezone=local_timezone())
+
+
+def local_timezone(link: Path = Path("/etc/localtime")) -> str:
+    """Return the name of this machine's time zone, or UTC if it has none."""
+    _, separator, name = str(os.path.realpath(link)).partition("/zoneinfo/")
+    return os.environ.get("TZ") or (name if separator else "UTC")
+
+
+def _converse(conversation: Conversation, seconds: int) -> Draft:
+    """Do what the conversation asks for; return its result."""
+    answer: object = None
+    while True:
+        try:
+            step = conversation.send(answer)
+        except StopIteration as end:
+            result: Draft = end.value
+            return result
+        answer = None
+        match step:
+            case Say():
+                print(step.text)
+            case Question():
+                answer = _ask(step)
+            case Listen():
+                answer = _heard(step.endpoint, seconds)
+
+
+def _ask(question: Question) -> str:
+    """Ask a question on the terminal; raises EOFError."""
+    print(f"\n{question.text}")
+    for number, (_, text) in enumerate(question.choices, 1):
+        print(f"  {number}. {text}")
+    values = [value for value, _ in question.choices]
+    default = question.default
+    shown = str(values.index(default) + 1) if default in values else default
+    prompt = "> " if shown is None else f"[{shown}] > "
+    return getpass.getpass(prompt) if question.secret else input(prompt)
+
+
+def _heard(endpoint: mqtt.Endpoint, seconds: int) -> Findings | LinkError:
+    """Listen; return what was found, or a refused login. Raises LinkError."""
+    print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
+    listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
+    try:
+        asyncio.run(_listen(endpoint, seconds, listener))
+    except mqtt.LoginRefused as error:
+        return error
+    if not listener.messages:
+        raise Refused(
+            f"nothing was heard in {seconds} s: does the broker let this user read, and is anything"
+            " publishing? Some devices send every few minutes: --seconds 600"
+        )
+    return findings(listener)
+
+
+async def _listen(endpoint: mqtt.Endpoint, seconds: int, listener: Listener) -> None:
+    """Listen to all topics; raises LinkError."""
+    watching = asyncio.ensure_future(
+        mqtt.watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
+    )
+    await asyncio.wait({watching}, timeout=seconds)
+    if not watching.done():
+        watching.cancel()
+        await asyncio.wait({watching})
+        return
+    watching.result()
+
+
+def _write(draft: Draft) -> None:
+    """Write all files, or none; raises FileExistsError for one that exists."""
+    written: list[Path] = []
+    try:
+        for path, (text, mode) in draft.files.items():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            written.append(path)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+    except BaseException:
+        _remove(written)
+        raise
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _check(path: Path) -> int:
+    """Show what the new configuration promises, and what to do next; return the exit code."""
+    print()
+    code = check.run(argparse.Namespace(config=path, json=False, statement=False, event=[]))
+    print(f"\nSee what would leave, before anything does:\n  meteragent run {path} --rehearse")
+    print(f"Then run it:\n  meteragent run {path}")
+    return code

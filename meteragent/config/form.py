@@ -15,6 +15,7 @@ under the name that it has in the file.
 
 import copy
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -83,6 +84,13 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
 }
 """For each required key, by its path in a stream or in the file, a stand-in and the expected value. Elements
 of lists other than streams have no stand-in, because a wrong element drops its list."""
+
+_JUMPS = (
+    "window.threshold: the energy above it. The energy while the power is above a threshold jumps when the"
+    " power crosses it, so no noise hides a small change"
+)
+_WHILE = re.compile(r"while|when")
+"""Words in keys and spaces with which somebody asks for the energy while the power is above a threshold."""
 
 _KEY_OF_TABLE = "[key]"
 """The end of pydantic's place of a wrong key, as opposed to its value."""
@@ -156,6 +164,8 @@ class Form:
         matches = difflib.get_close_matches(str(name), key_names, n=1) if is_explained else []
         meant = matches[0] if matches else _elsewhere(str(name))
         expected = meant or f"one of {', '.join(key_names)}"
+        if not matches and _WHILE.search(str(name)):
+            meant, expected = None, _JUMPS
         self._refuse(path, "an unknown key", expected, meant)
         if not matches:
             return None
@@ -187,6 +197,8 @@ class Form:
             self._refuse(detail["loc"], "nothing", f"{expected}: this key has no default")
             return
         expected, meant = expectation(detail)
+        if path[-2:] == ("privacy", "space") and _WHILE.search(str(detail["input"])):
+            expected, meant = _JUMPS, None
         place = tuple(part for part in detail["loc"] if part != _KEY_OF_TABLE)
         self._refuse(place, value_text(path[-1], detail["input"]), expected, meant)
 

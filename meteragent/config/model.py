@@ -174,6 +174,8 @@ class Window(_Section):
     """The name of a band of all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
     """Days that count as Sunday."""
+    threshold: Positive | None = None
+    """In W: only the energy above it leaves. For power."""
     weights: Weights | None = None
     """Prices. If they are set, the window's energy times its price leaves (privacy.space = 'weighted')."""
     timezone: str | None = None

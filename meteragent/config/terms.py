@@ -35,9 +35,11 @@ def preset(stream: Stream) -> Preset:
 
 
 def space(stream: Stream) -> Space:
-    """Return the space: as configured, else that of amounts if there are weights, else the preset's."""
+    """Return the space: as configured, else that of weights or of a threshold, else the preset's."""
     if stream.window.weights is not None and stream.privacy.space is None:
         return Space.WEIGHTED
+    if stream.window.threshold is not None and stream.privacy.space is None:
+        return Space.ABOVE
     return stream.privacy.space or preset(stream).space
 
 
@@ -80,7 +82,7 @@ def step_ms(stream: Stream, window_ms: int) -> int:
 def _blocks(stream: Stream) -> int:
     """Return the number of equal slots; it is the preset's unless the window or the space is configured."""
     window = stream.window
-    if space(stream) is Space.WEIGHTED:
+    if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
         return window.blocks or 1
     is_default = window.length is None and window.step is None and stream.privacy.space is None
     return window.blocks or (preset(stream).blocks if is_default or space(stream) is Space.PROFILE else 1)
@@ -160,7 +162,7 @@ def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
     """Return the value of 1 W over a duration in the unit of slot values; for bands and amounts, of 1 Wh."""
     if space(stream) is Space.WEIGHTED:
         return _bound(stream) / KILO
-    if space(stream) in {Space.BANDS, Space.PEAK}:
+    if space(stream) in {Space.BANDS, Space.PEAK, Space.ABOVE}:
         return Fraction(1, UNIT_FACTOR[stream.source.unit])
     return _per_w(stream, duration_ms)
 
@@ -216,7 +218,7 @@ def radius(stream: Stream, slot_ms: int) -> Fraction:
     if privacy.radius is not None:
         return privacy.radius
     hide_wh, spread_ms = privacy.hide or preset(stream).hide_wh, slot_ms
-    if space(stream) in {Space.BANDS, Space.WEIGHTED}:
+    if space(stream) in {Space.BANDS, Space.WEIGHTED, Space.ABOVE}:
         spread_ms = HOUR_MS
     return radius_that_hides(hide_wh, spread_ms, _per_amount(stream, slot_ms), quantum(stream))
 
@@ -289,7 +291,16 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         counters=counters(source),
         metric=metric(stream),
         weights=prices,
+        threshold_u=_threshold_u(stream),
     )
+
+
+def _threshold_u(stream: Stream) -> int | None:
+    """Return the threshold of energy above one, in millionths of the unit; None in other spaces."""
+    height = stream.window.threshold
+    if height is None or space(stream) is not Space.ABOVE:
+        return None
+    return _micro(height * _per_w(stream, HOUR_MS))
 
 
 @lru_cache(maxsize=64)

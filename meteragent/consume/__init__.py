@@ -13,6 +13,7 @@
     weighted_total(home, window_ms)         # the amount of a month, energy times price
     tariff_cost(home, tariff, window_ms)    # what that cost, in EUR
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
+    energy_above(home, window_ms)           # the energy above a threshold
     highest_mean(home, window_ms)           # the largest quarter-hour mean of a month
     days, months = nested(days, months)     # streams that `privacy.shares` makes: smaller errors
     nonnegative(home).values                # a view that keeps every day's energy
@@ -49,6 +50,7 @@ from meteragent.consume.shape import (
     MeanDay,
     band_energies,
     curve,
+    energy_above,
     highest_mean,
     mean_day,
     weighted_total,
@@ -81,6 +83,7 @@ __all__ = [
     "collect",
     "compare_tariffs",
     "curve",
+    "energy_above",
     "guess_under_prior",
     "highest_mean",
     "mean_day",

@@ -118,6 +118,7 @@ class Descriptor:
         yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
         yield "mechanism", fields.text("mechanism") == "linf-laplace"
         yield "weights", (self.price_bound is None) == (self.space is not Space.WEIGHTED)
+        yield "threshold_w", ("threshold_w" in self.facts) == (self.space is Space.ABOVE)
         yield "unit", self._has_unit()
         yield "epsilon_unit", fields.text("epsilon_unit") == f"1/{self.unit}"
         yield "radius", self.radius > 0
@@ -134,6 +135,10 @@ class Descriptor:
             yield "each_draw", self.facts.get("each_draw") is True
             yield "length", self.step_ms > 0 and self.length_ms % self.step_ms == 0
         else:
+            if self.space is Space.ABOVE:
+                yield "threshold_w", self.threshold_w > 0
+                yield "kind", self.kind is Kind.POWER
+                yield "n", self.n == 1
             if self.price_bound is not None:
                 yield "weights", self.price_bound > 0
                 yield "metric", self.metric is Metric.L1
@@ -156,7 +161,17 @@ class Descriptor:
     @property
     def is_energy(self) -> bool:
         """Whether the values are energies; otherwise they are means of the power."""
-        return self.space is Space.BANDS or (self.kind is not Kind.POWER and self.space is not Space.PEAK)
+        if self.space in {Space.BANDS, Space.ABOVE}:
+            return True
+        return self.kind is not Kind.POWER and self.space is not Space.PEAK
+
+    @property
+    def threshold_w(self) -> Fraction:
+        """The threshold in W of energies above one; 0 if it is unreadable."""
+        text = self.facts.get("threshold_w")
+        with suppress(ValueError, ZeroDivisionError):
+            return Fraction(text) if isinstance(text, str) and len(text) < 100 else Fraction(0)
+        return Fraction(0)
 
     def slot_ms(self, band: str | None = None) -> int:
         """Return the duration of a slot, or of a band if slots are bands."""

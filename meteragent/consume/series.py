@@ -106,8 +106,8 @@ class Series:
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
-        """The energy of each slot, in kWh, per unit of its value; raises ValueError for peaks."""
-        self.refuse_peaks()
+        """The energy of each slot, in kWh, per unit of its value; raises ValueError as `require_energy`."""
+        self.require_energy()
         return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
     @cached_property
@@ -130,10 +130,13 @@ class Series:
         holes = np.flatnonzero(self.end_ms[:-1] < self.time_ms[1:])
         return tuple((int(self.end_ms[i]), int(self.time_ms[i + 1])) for i in holes)
 
-    def refuse_peaks(self) -> None:
-        """Raise ValueError if the records are peaks, which are not means of their windows."""
-        if any(terms.space is Space.PEAK for terms in self.descriptors.values()):
+    def require_energy(self) -> None:
+        """Raise ValueError if records are peaks or parts of energies, not means or energies."""
+        spaces = {terms.space for terms in self.descriptors.values()}
+        if Space.PEAK in spaces:
             raise ValueError("peaks have no energy, sum or mean: use highest_mean")
+        if Space.ABOVE in spaces:
+            raise ValueError("energies above a threshold are not the energy: use energy_above")
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
@@ -289,7 +292,7 @@ def _weighted_sum(
 ) -> Estimate:
     """Estimate the sum over meters of the weighted sums of their values."""
     for series in meters:
-        series.refuse_peaks()
+        series.require_energy()
     pairs = list(zip(meters, weights, strict=True))
     value = sum(float(weight @ series.values) for series, weight in pairs)
     parts = [part for series, weight in pairs for part in parts_of(series, weight)]

@@ -72,7 +72,7 @@ def curve(series: Series, time_ms: int, coverage: float = 0.95) -> Curve:
     window = _window(series, time_ms)
     if window.records[0].band is not None:
         raise ValueError("a mean day is not a curve: use mean_day")
-    window.refuse_peaks()
+    window.require_energy()
     edges_ms = np.append(window.time_ms, window.end_ms[-1])
     terms = window.terms(window.records[0])
     if terms.space is Space.WEIGHTED:
@@ -141,6 +141,22 @@ def weighted_total(series: Series, time_ms: int, coverage: float = 0.95) -> Esti
     half = half_width(terms.mechanism, coverage, terms.rounding)
     deviation = sd(terms.mechanism, terms.rounding)
     return Estimate(value, deviation, value - half, value + half, coverage, window.unit)
+
+
+def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:
+    """Estimate the energy above the descriptor's `threshold_w` in the window at `time_ms`, in kWh; unbiased.
+
+    Raises:
+        ValueError: there is no such window; its value is another one; or coverage is not between 0 and 1.
+    """
+    window = _window(series, time_ms)
+    terms = window.terms(window.records[0])
+    if terms.space is not Space.ABOVE:
+        raise ValueError("only windows with the space 'above' have an energy above a threshold")
+    [value], kwh = window.values.tolist(), float(terms.kwh_per_unit())
+    half = kwh * half_width(terms.mechanism, coverage, terms.rounding)
+    deviation = kwh * sd(terms.mechanism, terms.rounding)
+    return Estimate(value * kwh, deviation, value * kwh - half, value * kwh + half, coverage, "kWh")
 
 
 def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estimate:

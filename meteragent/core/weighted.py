@@ -17,6 +17,7 @@ difference of registers (`register`) would need the price of all time since the 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from meteragent.core.above import AboveWindow
 from meteragent.core.peak import PeakWindow
 from meteragent.core.prices import Prices
 from meteragent.core.window import RegisterUse, Window
@@ -104,4 +105,6 @@ def window_of(terms: Terms) -> type[Window]:
     """Return the class of the windows that open under these terms."""
     if terms.space is Space.PEAK:
         return PeakWindow
+    if terms.space is Space.ABOVE:
+        return AboveWindow
     return Window if terms.weights is None else WeightedWindow

@@ -99,6 +99,11 @@ class Window:
         return self.start_ms + self.terms.stretches(slot_index)[-1][1]
 
     @property
+    def _gap_u(self) -> int:
+        """The value of time without a reading."""
+        return self.terms.gap_u
+
+    @property
     def lacks_noise(self) -> bool:
         """Whether `redraw` is due."""
         return self.lost_slot is not None
@@ -128,7 +133,7 @@ class Window:
             self.noise_bound = None
         if integrated_until_ms > self.start_ms:
             gap_ms = self.terms.slot_ms(slot_index) - self._remaining_ms(slot_index, integrated_until_ms)
-            self.slots[slot_index] += self.terms.gap_u * gap_ms
+            self.slots[slot_index] += self._gap_u * gap_ms
 
     def _mask(self, slot_index: int, noise: int, dither: int | None) -> int:
         """Return the accumulator with which a slot begins: z * L + u, or z * L in half-up windows."""
@@ -154,7 +159,7 @@ class Window:
     def put(self, slot_index: int, duration_ms: int, value_u: int | None) -> None:
         """Add a value (None: the gap value) to an open slot for `duration_ms`."""
         if value_u is None:
-            self.slots[slot_index] += self.terms.gap_u * duration_ms
+            self.slots[slot_index] += self._gap_u * duration_ms
             return
         low_u, high_u = self.terms.low_u, self.terms.high_u
         if not low_u <= value_u <= high_u:
@@ -226,7 +231,7 @@ class Window:
         for slot_index in self.slots:
             if slot_index != self.lost_slot:
                 gap_ms = self._remaining_ms(slot_index, integrated_until_ms)
-                self.slots[slot_index] += self.terms.gap_u * gap_ms
+                self.slots[slot_index] += self._gap_u * gap_ms
 
     def close(self, slot_index: int) -> int:
         """Remove a slot and return its released value in quanta.
@@ -303,7 +308,7 @@ class Window:
         """Give up the masked slot: it becomes gap throughout, and its noise is never used."""
         slot_index, self.masked_slot = self.masked_slot, None
         if slot_index is not None:
-            self.slots[slot_index] = self.terms.gap_u * self.terms.slot_ms(slot_index)
+            self.slots[slot_index] = self._gap_u * self.terms.slot_ms(slot_index)
             self.lost_slot = slot_index
 
     def redraw(self, noise: int, dither: int | None = None) -> None:

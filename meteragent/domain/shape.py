@@ -4,8 +4,8 @@ A window is divided into equal slots (`linf`), into the blocks of a curve (`curv
 represent one function), or into bands: hours of the day over all days of the window. In a `profile` the slots
 have the quantity of the readings; in `bands` they are energies, whatever the readings are. A `weighted`
 window has one slot, whose value is the sum of energy times price. A `peak` has one slot, whose value is the
-largest of the means of the window's equal parts. Configurations, records and descriptors use the names of
-`Space`.
+largest of the means of the window's equal parts. A window `above` a threshold has one slot, the energy of the
+power's part above it. Configurations, records and descriptors use the names of `Space`.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Space(StrEnum):
-    """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, or a peak."""
+    """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, or one number."""
 
     LINF = "linf"
     CURVE = "curve"
@@ -21,6 +21,7 @@ class Space(StrEnum):
     BANDS = "bands"
     WEIGHTED = "weighted"
     PEAK = "peak"
+    ABOVE = "above"
 
 
 class Metric(StrEnum):

@@ -38,7 +38,7 @@ floor((S + u) / L) with u uniform on {0, ..., L - 1}, which is S / L on average 
 _LATER_DEFAULTS = (
     *(", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1"),
     f", metric={Metric.LINF!r}",
-    ", weights=None",
+    *(", weights=None", ", threshold_u=None"),
 )
 """Fields that were added after the first version, with their defaults, as in the terms' `repr`."""
 _SPLIT_MIN_MS = 15 * MINUTE_MS
@@ -62,7 +62,8 @@ class Terms:
     register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
     stored terms and descriptors without `rounding` are half-up. `metric` is the distance that the promise
     refers to: for `l1` the noise of each slot is independent, and the radius bounds the sum of the moves of
-    all slots. `weights` are the prices of a weighted window, whose values are amounts.
+    all slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
+    millionths of the unit, is that of a window of energy above it.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -95,6 +96,7 @@ class Terms:
     counters: int = 1
     metric: Metric = Metric.LINF
     weights: Weights | None = None
+    threshold_u: int | None = None
 
     @cached_property
     def id(self) -> str:
@@ -123,7 +125,7 @@ class Terms:
         """Whether slots have energies, weighted or not; otherwise they have means of the power."""
         if self.space is Space.PEAK:
             return False
-        return self.kind is not Kind.POWER or self.space in {Space.BANDS, Space.WEIGHTED}
+        return self.kind is not Kind.POWER or self.space in {Space.BANDS, Space.WEIGHTED, Space.ABOVE}
 
     @cached_property
     def value_unit(self) -> str:
@@ -190,6 +192,11 @@ class Terms:
     def hours(self) -> Fraction:
         """The hours that turn a slot's value into an energy: 1 for an energy, the slot's hours for a mean."""
         return Fraction(1) if self.is_energy else Fraction(self.step_ms, HOUR_MS)
+
+    @property
+    def threshold_w(self) -> Fraction:
+        """The threshold of energy above one, in W; 0 without one."""
+        return Fraction(self.threshold_u or 0, MICRO) * UNIT_FACTOR[self.unit]
 
     @cached_property
     def split_ms(self) -> int | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
-from meteragent.domain.shape import Metric
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.tariff import Tariff
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
@@ -207,6 +207,12 @@ def terms_of(
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     if terms.weights is not None:
         yield from _errors_of_amounts(terms, terms.weights)
+        return
+    if terms.space is Space.ABOVE:  # its sums are not the energy of days, nor comparable with a home's
+        yield "number", _error(terms.sd, terms.value_unit, 0.0)
+        yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
+        for homes in CROWDS:
+            yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, 0.0)
         return
     kwh_per_unit = _kwh_per_unit(terms)
     mean_of_home = MEAN_W * terms.step_ms / HOUR_MS / 1000 / min(kwh_per_unit)

@@ -51,6 +51,8 @@ from meteragent.privacy.space import Windows
 _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONSTANT_U}
 _FAR_U = 1 << 100
 """Larger than any number that a test uses."""
+_LOW_QUANTA = 1 << 40
+"""A threshold so many quanta an hour below 0 is below all readings of a window; its energy is subtracted."""
 
 
 class _BorrowedBits:
@@ -81,6 +83,9 @@ class PipelineMechanism:
             terms = replace(terms, length_ms=terms.step_ms)
         if terms.weights is not None:
             terms = replace(terms, weights=terms.weights._replace(**_CONSTANT))
+        if terms.threshold_u is not None:
+            terms = replace(terms, threshold_u=-_LOW_QUANTA * terms.lattice(0))
+        self._offset = 0 if terms.threshold_u is None else _LOW_QUANTA * terms.length_ms
         self._terms = replace(terms, low_u=-_FAR_U, high_u=_FAR_U)
         self._registers = terms.kind is Kind.REGISTER
         self._price_u = 1 if terms.weights is None else CONSTANT_U
@@ -244,6 +249,7 @@ class PipelineMechanism:
         """Read a record's time, band and value in quanta, an integer unless it is off the lattice."""
         record = json.loads(payload, parse_float=Decimal)
         quanta, excess_u = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
+        quanta -= self._offset
         value = quanta + excess_u / self._terms.quantum_u if excess_u else quanta
         return (record["t"], record.get("band")), value
 

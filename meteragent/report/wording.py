@@ -48,6 +48,7 @@ def head(guarantee: Guarantee) -> str:
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
+    one_number = "stream.above" if terms.space is Space.ABOVE else one_number
     one_number = "stream.peak" if terms.space is Space.PEAK else one_number
     return say(
         "stream.head",
@@ -59,6 +60,7 @@ def head(guarantee: Guarantee) -> str:
             one_number if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
             count=f"{terms.n:,}",
             part=duration_text(terms.step_ms),
+            threshold=f"{full(terms.threshold_w)} W",
         ),
     )
 
@@ -98,6 +100,8 @@ def slot_values(terms: Terms) -> str:
         return say("promise.amounts")
     if terms.space is Space.PEAK:
         return say("promise.part_means")
+    if terms.space is Space.ABOVE:
+        return say("promise.energies_above", threshold=f"{full(terms.threshold_w)} W")
     return say("promise.slot_energies" if terms.is_energy else "promise.slot_means")
 
 
@@ -111,6 +115,7 @@ def promise(guarantee: Guarantee) -> list[str]:
         indistinguishable(guarantee),
         exactly(guarantee),
         prices(guarantee),
+        threshold(guarantee),
         in_all(guarantee),
         windows_add(guarantee),
         restarts_add(guarantee),
@@ -198,6 +203,14 @@ def _reasons(terms: Terms) -> Iterator[str]:
         yield say("in_all.sampled", period=duration_text(hold_ms), energy=energy(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
+
+
+def threshold(guarantee: Guarantee) -> str:
+    """Return the sentence on what counts above a threshold; empty without one."""
+    terms = guarantee.terms
+    if terms.space is not Space.ABOVE:
+        return ""
+    return say("promise.threshold", threshold=f"{full(terms.threshold_w)} W")
 
 
 def windows_add(guarantee: Guarantee) -> str:

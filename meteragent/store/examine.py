@@ -144,5 +144,7 @@ def _makes_sense(terms: Terms) -> bool:
         and all(terms.slot_ms(place) > 0 or terms.bands[place].name == UNKNOWN_BAND for place in places)
         and (terms.kind is Kind.POWER or terms.interval_ms > 0)
         and (terms.space is Space.WEIGHTED) == (terms.weights is not None)
+        and (terms.space is Space.ABOVE) == (terms.threshold_u is not None)
+        and (terms.threshold_u is None or (terms.n == 1 and terms.kind is Kind.POWER))
         and (terms.weights is None or (terms.n == 1 and terms.weights.bound_u > 0))
     )

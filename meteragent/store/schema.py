@@ -281,6 +281,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "dead_band": _fraction_or_none,
     "metric": Metric,
     "weights": _weights,
+    "threshold_u": _whole_or_none,
 }
 """Decoders of the fields of terms that are not whole numbers."""
 

@@ -71,6 +71,13 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
     return TermsDescriptor(terms, facts, facts_id(facts))
 
 
+_SPACES: dict[Space, dict[str, Any]] = {
+    Space.CURVE: {"space": "curve", "reconstruction": "steps"},
+    Space.PEAK: {"space": "peak", "each_draw": True},
+    Space.ABOVE: {"space": "above"},
+}
+
+
 def _of_the_shape(terms: Terms) -> dict[str, Any]:
     """Return the optional facts: preset, time zone, rounding, space, other streams."""
     facts: dict[str, Any] = {}
@@ -80,15 +87,14 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
         facts["timezone"] = terms.timezone
     if terms.rounding != "half-up":
         facts["rounding"] = terms.rounding
-    if terms.space is Space.CURVE:
-        facts |= {"space": "curve", "reconstruction": "steps"}
+    facts |= _SPACES.get(terms.space, {})
     if terms.bands:
         facts |= {"space": str(terms.space)}
         facts |= {"bands": {band.name: iso_duration(band.duration_ms) for band in terms.bands}}
     if terms.weights is not None:
         facts |= {"space": str(terms.space), "weights": _weights(terms.weights)}
-    if terms.space is Space.PEAK:
-        facts |= {"space": "peak", "each_draw": True}
+    if terms.threshold_u is not None:
+        facts["threshold_w"] = str(terms.threshold_w)
     if terms.metric is Metric.L1:
         facts["in_all"] = True
     if terms.others_per_day:

@@ -108,22 +108,28 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
     """Return the sensors of the records by name: one, or one for each band if slots are bands."""
     quantity = _quantity(facts)
     sensor = {
-        "name": f"Private {quantity}",
+        "name": f"Private {quantity}{_above(facts)}",
         "state_topic": sink_topic,
         "value_template": _VALUE,
-        "device_class": "monetary" if quantity == "cost" else quantity,
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }
+    if "threshold_w" not in facts:  # as an energy, Home Assistant would offer it for whole consumption
+        sensor["device_class"] = "monetary" if quantity == "cost" else quantity
     if quantity == "power":
         sensor["state_class"] = "measurement"
-    elif facts.get("space") != Space.PROFILE:
+    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # no energy of its time, for the dashboard
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}
     return {
         f"{quantity}_{index}": sensor | _band(quantity, name) for index, name in enumerate(facts["bands"])
     }
+
+
+def _above(facts: dict[str, Any]) -> str:
+    """Return the threshold of energies above one, as the end of a sensor's name."""
+    return f" above {figures(Fraction(facts['threshold_w']))} W" if "threshold_w" in facts else ""
 
 
 def _band(quantity: str, name: str) -> dict[str, str]:

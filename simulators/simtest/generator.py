@@ -13,6 +13,8 @@ from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
 """Share of the schedules in which readings of wall-clock streams carry no times."""
+ABOVE = 0.1
+"""Share of the schedules in which streams of power release the energy above a threshold."""
 PRICED = 0.4
 """Share of the slow schedules in which streams by the wall clock release amounts at prices of a topic."""
 RESUMED = 0.15
@@ -58,6 +60,9 @@ def generate(seed: int) -> Schedule:
         configurations = [_without_times(configuration) for configuration in configurations]
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
     events = [*_draw_readings(random, pace, end_ms), *_draw_faults(random, pace, end_ms, len(configurations))]
+    if Random(f"threshold {seed}").random() < ABOVE:
+        random = Random(f"thresholds of {seed}")
+        configurations = [_with_thresholds(random, pace, settings) for settings in configurations]
     if pace != "fast" and Random(f"prices {seed}").random() < PRICED:
         random = Random(f"prices of {seed}")
         configurations = [_with_prices(random, configuration) for configuration in configurations]
@@ -164,11 +169,24 @@ def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 
 
+def _with_thresholds(random: Random, pace: str, configuration: Configuration) -> Configuration:
+    """Let most streams of power release the energy above a threshold; changes may take it back."""
+    grids = ["10/10", "40/40"] if pace == "fast" else ["5/5", "30/30", "1d"]
+    return tuple(
+        replace(setting, grid=random.choice(grids), threshold=random.choice([1, 500, 1700]), limit=0)
+        if setting.kind == "power" and random.random() < 0.85
+        else setting
+        for setting in configuration
+    )
+
+
 def _with_prices(random: Random, configuration: Configuration) -> Configuration:
     """Let most streams by the wall clock release amounts; the bound may change with the configuration."""
     settings = []
     for setting in configuration:
-        priced = replace(setting, grid=random.choice(["5/5", "30/30", "1d"]), bound=random.choice([30, 50]))
+        priced = replace(
+            setting, threshold=0, grid=random.choice(["5/5", "30/30", "1d"]), bound=random.choice([30, 50])
+        )
         priced = replace(priced, limit={"5/5": 24, "30/30": 4, "1d": 0}[priced.grid] if setting.limit else 0)
         is_priced = setting.clock == "wall" and random.random() < 0.85
         settings.append(priced if is_priced else setting)

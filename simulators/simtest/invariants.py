@@ -1,8 +1,7 @@
 """The invariants that must hold after every step (docs/design.md, section 3), each with its name.
 
-The checker receives each feed of the core with its effects, every transaction, and everything that enters or
-leaves the process. It compares them with the model, which gets the same messages. It records the noise of
-each slot, all charges and all releases.
+The checker receives each feed of the core with its effects, every transaction, and all that enters or leaves
+the process. It compares them with the model, and records the noise of each slot, all charges and releases.
 """
 
 import json
@@ -88,7 +87,7 @@ class InvariantChecker:
         self._check_marks(model, commit)
         self._check_charges(model, commit)
         self._check_states(model, commit, now_ms)
-        self._check_prices(model, commit, now_ms)
+        model.check_prices(commit.prices, now_ms)
         last_id = self.expected.last_id
         self.expected.apply(commit, delivered)
         self._check_outgoing(model, commit, last_id)
@@ -149,17 +148,6 @@ class InvariantChecker:
                     check(slot_index < window.draws, "an open slot has no noise", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
                     self._check_initial(key, slot_index, accumulator - energy)
-
-    @staticmethod
-    def _check_prices(model: Model, commit: Commit, now_ms: int) -> None:
-        """Check that prices are on disk from their acceptance until nothing needs them."""
-        book, on_disk = model.book, set(commit.prices or ())
-        check((commit.prices is not None) == book.has_news, "a price is accepted and not written, or not new")
-        undecided_ms = min([now_ms, *(meter.covered_ms for meter in model.meters.values())])
-        missing = set() if commit.prices is None else book.needed(undecided_ms) - on_disk
-        check(not missing, "a price that is needed is not on disk", missing)
-        check(on_disk <= book.rows, "a price is on disk that did not come before its time", commit.stream)
-        book.has_news = False
 
     def _check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
         """Check that a window has one noise bound, and that a slot's noise is drawn when the slot begins."""

@@ -17,7 +17,7 @@ from meteragent.domain.commit import TimelineState
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS, Kind
 from simulators.simtest.open_windows import Closed, Open
-from simulators.simtest.prices import PriceBook, PriceMessage
+from simulators.simtest.prices import PriceBook, PriceMessage, Row
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
@@ -187,8 +187,10 @@ class Meter:
                 to_ms = min(stretch.end_ms, window_ms + end_ms)
                 if from_ms < to_ms:
                     value = terms.gap_u if stretch.value_u is None else stretch.value_u
-                    weight = self.book.weight(terms, from_ms, to_ms)
-                    total += sorted([terms.low_u, value, terms.high_u])[1] * weight
+                    value = sorted([terms.low_u, value, terms.high_u])[1]
+                    if terms.threshold_u is not None:
+                        value = max(value, terms.threshold_u) - terms.threshold_u
+                    total += value * self.book.weight(terms, from_ms, to_ms)
         return total
 
 
@@ -258,6 +260,10 @@ class Model:
             if prices is not None and weights is not None:
                 self.outcomes.update(self.book.take(prices, weights.bound_u, now_ms))
         return [token for prices, token in messages if prices is not None]
+
+    def check_prices(self, prices: tuple[Row, ...] | None, now_ms: int) -> None:
+        """Check the prices of a transaction, None if it leaves them as they are."""
+        self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
         """Drop readings if another reading of the same meter follows at the same time of arrival."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, MINUTE_MS
+from simulators.invariant import check
 
 PRICE_TOPIC = "prices/market"
 """The topic of prices at the source's broker."""
@@ -70,9 +71,18 @@ class PriceBook:
             start_ms = to_ms
         return total
 
-    def needed(self, undecided_ms: int) -> set[Row]:
-        """Return the prices that time from `undecided_ms` on may need."""
-        return {row for row in self.rows if row[1] > undecided_ms}
+    def check_commit(self, prices: tuple[Row, ...] | None, undecided_ms: int) -> None:
+        """Check that prices are on disk from their acceptance until no time after `undecided_ms` needs them.
+
+        `prices` are those of a transaction, None if it leaves them as they are.
+        """
+        is_written = prices is not None
+        check(is_written == self.has_news, "a price is accepted and not written, or not new")
+        on_disk = set(prices or ())
+        missing = {row for row in self.rows - on_disk if is_written and row[1] > undecided_ms}
+        check(not missing, "a price that is needed is not on disk", missing)
+        check(on_disk <= self.rows, "a price is on disk that did not come before its time")
+        self.has_news = False
 
 
 def _quarters(row: Row) -> Iterable[tuple[int, int]]:

@@ -57,7 +57,8 @@ class Setting:
     place of / makes the steps the parts of a peak. `key` is the number of the key of pseudonyms (0: a meter's
     own name leaves), `limit` a budget in windows a day (0: none). With `bound` each window is an amount at
     prices of a topic, which are at most so many hundredths, and `radius` is the energy that it hides. With
-    `stamped` readings have no times of their own. `version` is that of MQTT at the source.
+    `threshold`, in W, each window is the energy above it. With `stamped` readings have no times of their own.
+    `version` is that of MQTT at the source.
     """
 
     name: str = "main"
@@ -81,6 +82,7 @@ class Setting:
     version: int = 5
     stamped: int = 0
     bound: int = 0
+    threshold: int = 0
 
     @property
     def sink_topic(self) -> str:
@@ -162,12 +164,14 @@ def _format_noise(setting: Setting) -> str:
 
 
 def _format_grid(setting: Setting, pace: Pace) -> str:
-    weights = f'weights = {{ bound = 0.{setting.bound:02d}, default = 0.07, topic = "{PRICE_TOPIC}" }}\n'
-    weights = weights if setting.bound else ""
+    table = f'{{ bound = 0.{setting.bound:02d}, default = 0.07, topic = "{PRICE_TOPIC}" }}'
+    one_number = f"weights = {table}\n" if setting.bound else ""
+    if setting.threshold:
+        one_number = f"threshold = {setting.threshold}\n"
     if not setting.grid.startswith("1d"):
         parts = setting.grid.replace("^", "/").split("/")
         length, step = (format_duration(int(part) * pace.tick_ms) for part in parts)
-        return f'length = "{length}"\n{weights}' if setting.bound else f'length = "{length}"\nstep = "{step}"'
+        return f'length = "{length}"\n{one_number}' if one_number else f'length = "{length}"\nstep = "{step}"'
     zone = 'length = "1d"\ntimezone = "Europe/Amsterdam"\n'
     if "=" in setting.grid:
         band = f'{{ name = "day", days = "mon-fri", hours = ["{setting.grid[3:]}"] }}'
@@ -176,6 +180,6 @@ def _format_grid(setting: Setting, pace: Pace) -> str:
         return f'{zone}step = "{format_duration(int(setting.grid[3:]) * pace.tick_ms)}"'
     if ":" in setting.grid:
         return f"{zone}bands = [{', '.join(repr(band) for band in setting.grid[3:].split(','))}]"
-    if setting.bound:
-        return zone + weights
+    if one_number:
+        return zone + one_number
     return f"{zone}blocks = {setting.grid.partition('/')[2] or 1}"

@@ -68,6 +68,7 @@ SETTINGS = {
     "a curve": written(window="length = '24h'\nblocks = 12", privacy="space = 'curve'"),
     "energy": written(source=energy("kWh"), window="gap = 0.01\nlateness = '1h'"),
     "replay": written(source="hold = '10s'", window="clock = 'event'\nlateness = '3min'\ngap = 20"),
+    "above a threshold": written(window="threshold = 3000\ngap = 4000"),
     "no noise": written(privacy="level = 1000000"),
     "two streams": streams(("power", "a/{meter}", '"b/{meter}"'), ("sub", "c/{meter}", '"d/{meter}"')),
 }

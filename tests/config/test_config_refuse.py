@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "space = 'l2'",
         "privacy.space",
         "'l2'",
-        "'linf', 'curve', 'profile', 'bands', 'weighted' or 'peak'",
+        "'linf', 'curve', 'profile', 'bands', 'weighted', 'peak' or 'above'",
     ),
     "budget": (
         BUDGET % (47.5, "24h"),

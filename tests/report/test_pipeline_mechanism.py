@@ -55,6 +55,11 @@ SETTINGS: dict[str, dict[str, str]] = {
         "window": "timezone = 'Europe/Amsterdam'\nbands = ['22:00/06:00', '06:00/18:00']\ngap = 11",
         "privacy": LEVEL + "preset = 'typical-day'\nradius = 1",
     },
+    "above a threshold": {
+        "source": "hold = '10s'",
+        "window": "length = '10min'\nthreshold = 5\ngap = 7",
+        "privacy": LEVEL + "radius = 1",
+    },
     "an amount": {
         "window": "length = '1d'\ntimezone = 'Europe/Amsterdam'\ngap = 11\n"
         "weights = { bound = 1, default = -1, price = [{ hours = ['06-18'], price = 0.3 }] }",

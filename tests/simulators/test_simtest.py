@@ -124,6 +124,7 @@ def test_the_seeds_exercise_everything() -> None:
         assert {bool(getattr(network, name)) for network in networks} == {False, True}
     assert {one.kind for one in settings} == {"power", "interval_energy"}
     assert {one.clock for one in settings} == {"wall", "event"}
+    assert {bool(one.threshold) for one in settings} == {bool(one.bound) for one in settings} == {False, True}
     assert {one.grid.partition(":")[0] for one in settings} >= {"1d", "1d/4", "60/15"}
     assert {event.store for plan in plans for event in plan.events if isinstance(event, Crash)} == {
         *("", "damaged", "restored")

@@ -11,7 +11,7 @@ from itertools import chain
 
 from meteragent.config import nested
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import peak, privacy, shares, source, tariff, together, weights, window
+from meteragent.config.refuse import above, peak, privacy, shares, source, tariff, together, weights, window
 from meteragent.config.refuse.check import GRID, Problems, depends, reads
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
@@ -162,7 +162,7 @@ _CHECKS = (
         source.expressions,
     ),
     *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
-    weights.weights,
+    *(weights.weights, above.threshold),
     *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),
     *(privacy.budget, peak.parts, peak.usefulness),
     _home_assistant,

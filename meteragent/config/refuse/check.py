@@ -12,7 +12,8 @@ Problems = Iterator[ConfigError]
 
 GRID = (
     *("window.length", "window.step", "window.blocks", "window.bands", "window.timezone"),
-    *("window.band", "window.rest", "window.holidays", "window.weights", "privacy.preset", "privacy.space"),
+    *("window.band", "window.rest", "window.holidays", "window.weights", "window.threshold"),
+    *("privacy.preset", "privacy.space"),
 )
 """Keys that determine the windows and slots of a stream."""
 

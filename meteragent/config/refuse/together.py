@@ -120,9 +120,9 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
         if is_known and metric(stream) is Metric.L1:
             expected = "windows with the metric 'linf': an archive has no others"
             yield ConfigError(f"{prefix}privacy.metric", "'l1' beside [archive]", expected)
-        if is_known and space(stream) is Space.PEAK:
-            expected = "another space: an archive has no peaks"
-            yield ConfigError(f"{prefix}privacy.space", "'peak' beside [archive]", expected)
+        if is_known and space(stream) in {Space.PEAK, Space.ABOVE}:
+            expected = "another space: an archive has no peaks and no energies above a threshold"
+            yield ConfigError(f"{prefix}privacy.space", f"'{space(stream)}' beside [archive]", expected)
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:

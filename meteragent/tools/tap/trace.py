@@ -84,7 +84,7 @@ class Trace:
         tapped = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
         tapped = [(a, b) for a, b in tapped if a < b]
         duration_ms = sum(b - a for a, b in tapped)
-        if not duration_ms or not self.readings or terms.weights is not None:
+        if not duration_ms or not self.readings or terms.weights is not None or terms.threshold_u is not None:
             return None
         covered_ms, total = 0, Fraction(0)
         for start_ms, end_ms, measured_u in self._spans(terms):

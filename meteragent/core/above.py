@@ -1,0 +1,34 @@
+"""A window of energy above a threshold: the integral of the part of the power that lies above it.
+
+Each reading counts as max(value - threshold, 0), which moves by no more than the reading. So the energy above
+a threshold moves by no more than the energy, and the noise of an energy hides it (THEORY-2 A.14). The energy
+*while* the power is above a threshold is another number: it jumps by threshold times duration.
+"""
+
+from dataclasses import dataclass
+
+from meteragent.core.window import Window
+
+
+@dataclass(slots=True)
+class AboveWindow(Window):
+    """An open window that releases the energy above the threshold of its terms."""
+
+    def put(self, slot_index: int, duration_ms: int, value_u: int | None) -> None:
+        """Add the part of a value (None: the gap value) above the threshold, for `duration_ms`."""
+        terms = self.terms
+        if value_u is not None:
+            value_u = self._part_u(min(max(value_u, terms.low_u), terms.high_u))
+            self.slots[slot_index] += value_u * duration_ms
+            self.slots_with_reading.add(slot_index)
+        else:
+            self.slots[slot_index] += self._gap_u * duration_ms
+
+    @property
+    def _gap_u(self) -> int:
+        """The part of the gap value above the threshold."""
+        return self._part_u(self.terms.gap_u)
+
+    def _part_u(self, value_u: int) -> int:
+        """Return the part of a value above the threshold."""
+        return max(value_u - (self.terms.threshold_u or 0), 0)

@@ -152,8 +152,15 @@ class Calendar:
         return start_ms
 
     def start_ms(self, time_ms: int) -> int:
-        """Return the start of the unit that contains a time."""
-        return self._instant_ms(self._first_day(self._date(time_ms)))
+        """Return the start of the unit that contains a time.
+
+        Where clocks go back across midnight, such as at 00:01, an hour has the former date once more. It
+        belongs to the day that has begun.
+        """
+        start_ms = self._instant_ms(self._first_day(self._date(time_ms)))
+        while (end_ms := self.end_ms(start_ms)) <= time_ms:
+            start_ms = end_ms
+        return start_ms
 
     def end_ms(self, start_ms: int) -> int:
         """Return the start of the next unit that has days."""

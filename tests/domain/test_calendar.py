@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import example, given
@@ -214,3 +214,40 @@ def test_bands_and_the_rest_fill_the_window_once(
     assert all(before[1] == after[0] for before, after in pairwise(parts))
     assert bands[-1] == Band(UNKNOWN_BAND, ((length_ms, length_ms),))
     assert sum(band.duration_ms for band in bands) == length_ms
+
+
+GOOSE_BAY_MS = parse_time("2010-11-07T03:30:00Z")
+"""Half an hour into the second 23:01 to 24:00 of a day: clocks went back at 00:01 of the next."""
+
+
+@given(
+    zone=st.sampled_from(sorted(available_timezones())),
+    unit=st.sampled_from(CALENDAR_UNITS),
+    time_ms=st.integers(parse_time("1970-02-01T00:00:00Z"), parse_time("2037-12-01T00:00:00Z")),
+)
+@example("America/Goose_Bay", "1d", GOOSE_BAY_MS)
+@example("America/St_Johns", "1d", parse_time("2006-10-29T02:45:00Z"))
+@example("Pacific/Apia", "1d", parse_time("2011-12-30T12:00:00Z"))
+@example("America/Goose_Bay", "1mo", parse_time("1988-11-01T03:30:00Z"))
+def test_each_time_is_in_the_unit_that_starts_before_it(zone: str, unit: str, time_ms: int) -> None:
+    """Starts increase strictly, start <= t < next start, and every start is the start of its unit."""
+    calendar = Calendar(zone, unit)
+    start_ms = calendar.start_ms(time_ms)
+    end_ms = calendar.end_ms(start_ms)
+    next_ms = calendar.end_ms(end_ms)
+    assert start_ms <= time_ms < end_ms < next_ms
+    assert calendar.start_ms(start_ms) == calendar.start_ms(end_ms - 1) == start_ms
+    assert calendar.start_ms(end_ms) == end_ms
+    assert calendar.first_ms(time_ms) == (start_ms if time_ms == start_ms else end_ms)
+    whole = BandRule("day", (Hours(0, 24 * 60),))
+    stretches = calendar.stretches(start_ms, whole)
+    assert (stretches[0][0], stretches[-1][1]) == (0, end_ms - start_ms)
+    assert all(end == start for (_, end), (start, _) in pairwise(stretches))
+
+
+def test_a_repeated_hour_belongs_to_the_day_that_has_begun() -> None:
+    """In Goose Bay until 2011 clocks went back from 00:01 to 23:01, after the new day had begun."""
+    calendar = Calendar("America/Goose_Bay", "1d")
+    midnight_ms = parse_time("2010-11-07T03:00:00Z")
+    assert calendar.start_ms(GOOSE_BAY_MS) == calendar.start_ms(midnight_ms) == midnight_ms
+    assert calendar.end_ms(midnight_ms) - midnight_ms == 25 * HOUR_MS

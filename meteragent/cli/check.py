@@ -9,7 +9,7 @@ from pathlib import Path
 from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
-from meteragent.report import event, facts, guarantee, terminal
+from meteragent.report import combined, event, facts, guarantee, terminal
 from meteragent.store import read_only, terms
 
 
@@ -40,6 +40,7 @@ def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[
             config.others_per_day(settings, stream),
             archived=archived,
             tariffs=config.tariffs(settings, stream),
+            path=combined.path_of(settings, stream),
         )
         for stream in settings.stream
     ]

@@ -343,6 +343,13 @@ class Config(_Section):
         config._tables = tuple(tables)  # noqa: SLF001 -- same class
         return config
 
+    def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
+        """Return the streams of a stream's table, from fine to coarse: itself alone, unless it has shares."""
+        tables = self._tables or tuple(range(len(self.stream)))
+        pairs = list(zip(self.stream, tables, strict=True))
+        own = {table for part, table in pairs if part is stream}
+        return tuple(part for part, table in pairs if table in own)
+
     def prefix(self, place: int) -> str:
         """Return the prefix of a stream's keys in errors: as in the file, with the number of its table."""
         tables = self._tables or range(len(self.stream))

@@ -21,7 +21,8 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR
 from meteragent.domain.weights import Weights, pieces
 from meteragent.privacy.in_all import success_in_all
 from meteragent.privacy.inference import success_bound
-from meteragent.report import warn
+from meteragent.privacy.nested import Path
+from meteragent.report import combined, warn
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event, distances
 from meteragent.report.format import MEAN_W
@@ -168,12 +169,14 @@ def of(
     *,
     archived: bool = False,
     tariffs: Sequence[Tariff] = (),
+    path: Path = (),
 ) -> Guarantee:
     """Compute the guarantee of a stream, and an attacker's success on events.
 
     `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge of the
     configuration's other streams on a meter that has them all, as epsilon in 1/W. If `archived`, the
-    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price its bands.
+    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price its bands. `path` is
+    that of `combined.path_of`, if other streams share its level.
     """
     terms = terms_of(stream, other_charges, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
@@ -181,7 +184,7 @@ def of(
         stream.name,
         _fleet(stream),
         describe(terms, archive=archived),
-        dict(_errors(terms)),
+        dict([*_errors(terms), *_combined(terms, path)]),
         exposures,
         tuple(_in_all(terms)),
         (*warn.of_stream(stream, stored_streams, archived=archived), *_habits(exposures)),
@@ -225,6 +228,17 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
             yield name, _error(total, "kWh", MEAN_W * 24 * days / 1000)
     for homes in CROWDS:
         yield f"mean_of_{homes}", _error(terms.sd / math.sqrt(homes), terms.value_unit, mean_of_home)
+
+
+def _combined(terms: Terms, path: Path) -> Iterator[tuple[str, Error]]:
+    """Yield the error of a number that a receiver has combined with those of the other nested streams."""
+    if path:
+        sd, half, unit = combined.errors(path, terms)
+        yield (
+            "combined",
+            _error(sd, unit, MEAN_W * terms.length_ms / HOUR_MS / 1000 if unit == "kWh" else 0.0),
+        )
+        yield "combined_ci95", _error(half, unit, 0.0)
 
 
 def _errors_of_amounts(terms: Terms, weights: Weights) -> Iterator[tuple[str, Error]]:

@@ -16,7 +16,7 @@ from meteragent.config.files import address
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, guarantee, wording
+from meteragent.report import archive, combined, guarantee, wording
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
@@ -82,7 +82,13 @@ def page(
         archived = settings.archive is not None
         tariffs = config.tariffs(settings, stream)
         promise = guarantee.of(
-            stream, events, stored_terms or (), other_charges, archived=archived, tariffs=tariffs
+            stream,
+            events,
+            stored_terms or (),
+            other_charges,
+            archived=archived,
+            tariffs=tariffs,
+            path=combined.path_of(settings, stream),
         )
         part = Part(settings, stream, promise, _shapes(stream, promise), None if archived else stored_terms)
         blocks.append(f"## Stream {stream.name}")

@@ -33,6 +33,7 @@ GUESS_COLUMNS = (
 USEFUL = say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
 _OF_ONE_HOME = {
     "number": say("cost.number"),
+    "combined": say("cost.combined"),
     "day_kwh": say("cost.day"),
     "month_kwh": say("cost.month", days=MONTH_DAYS),
     "month_total": say("cost.month", days=MONTH_DAYS),
@@ -272,9 +273,10 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 def _size(guarantee: Guarantee, name: str) -> str:
     """Return the size of an error; for a number, with the range of 95 %."""
-    error, band = guarantee.errors[name], guarantee.errors["ci95"]
+    band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
+    error = guarantee.errors[name]
     size = amount(error.value, error.unit)
-    if name != "number":
+    if name not in {"number", "combined"}:
         return size
     return say("cost.size", size=size, within=within(amount(band.value, band.unit)))
 

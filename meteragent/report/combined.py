@@ -1,0 +1,39 @@
+"""The errors that a receiver has of nested streams, once it has combined them (`consume.nested`)."""
+
+from itertools import pairwise
+
+from meteragent import config
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR
+from meteragent.privacy import nested
+from meteragent.privacy.nested import Kind, Path
+
+
+def path_of(settings: config.Config, stream: config.Stream) -> Path:
+    """Return the path to the numbers of a stream in the tree of its nested streams; empty for a single one.
+
+    The tree is that of ordinary windows: a day has 24 hours and a month 30 days.
+    """
+    streams = settings.nested_with(stream)
+    if len(streams) < 2:
+        return ()
+    terms = [config.terms(part) for part in streams]
+    counts = [coarse.length_ms // fine.length_ms for fine, coarse in pairwise(terms)]
+    path = nested.regular([Kind(part.mechanism, part.rounding, _kwh(part)) for part in terms], counts)
+    [place] = [number for number, part in enumerate(streams) if part is stream]
+    return path[: len(path) - place]
+
+
+def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
+    """Return the standard deviation, the half width of 95 % and the unit of a combined number.
+
+    Days and longer are energies in kWh, whatever leaves.
+    """
+    per_kwh, unit = (1.0, "kWh") if terms.length_ms >= DAY_MS else (1 / _kwh(terms), terms.value_unit)
+    return nested.sd(path) * per_kwh, nested.half_width(path) * per_kwh, unit
+
+
+def _kwh(terms: Terms) -> float:
+    """Return the energy of a window in kWh, per unit of its number."""
+    hours = 1.0 if terms.is_energy else terms.length_ms / HOUR_MS
+    return float(UNIT_FACTOR[terms.unit]) * hours / 1000

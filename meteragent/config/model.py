@@ -347,8 +347,8 @@ class Config(_Section):
         """Return the streams of a stream's table, from fine to coarse: itself alone, unless it has shares."""
         tables = self._tables or tuple(range(len(self.stream)))
         pairs = list(zip(self.stream, tables, strict=True))
-        own = {table for part, table in pairs if part is stream}
-        return tuple(part for part, table in pairs if table in own)
+        numbers = {table for part, table in pairs if part is stream}
+        return tuple(part for part, table in pairs if table in numbers)
 
     def prefix(self, place: int) -> str:
         """Return the prefix of a stream's keys in errors: as in the file, with the number of its table."""

@@ -1,6 +1,7 @@
 """The receiver of energies above a threshold: an estimate, and nothing that takes them for energies."""
 
 import json
+from fractions import Fraction
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_the_energy_above_a_threshold_is_estimated() -> None:
     assert estimate.sd == pytest.approx(2**0.5 * 0.11, rel=1e-3)
     assert estimate.high - estimate.value == pytest.approx(0.33, abs=1e-3)
     terms = home.terms(home.records[0])
-    assert (terms.space, terms.threshold_w) == (Space.ABOVE, 3000)
+    assert (terms.space, terms.threshold_w) == (Space.ABOVE, Fraction(3000))
 
 
 def test_it_is_never_taken_for_an_energy() -> None:

@@ -136,7 +136,7 @@ def test_half_up_is_bounded_too() -> None:
 )
 def test_terms_that_make_no_sum_are_refused(term: Term) -> None:
     """Slots that share a noise bound, weights without a size, and no values at all."""
-    with pytest.raises(ValueError, match="no such term"):
+    with pytest.raises(ValueError, match="not a term"):
         tail([term], 1.0)
 
 

@@ -216,7 +216,7 @@ def test_more_of_anything_is_wider(n: int, windows: int, coverage: float) -> Non
 
 
 def test_what_is_no_total_is_refused() -> None:
-    """No part, slots that a window has not, no window, no weight, or a coverage of all: ValueErrors."""
+    """Invalid numbers of parts, slots and windows, weights and coverages are ValueErrors."""
     one = mechanism(2, "1/10")
     for part in (
         Part(one, 0),
@@ -225,10 +225,10 @@ def test_what_is_no_total_is_refused() -> None:
         Part(one, weight=0),
         Part(one, weight=math.inf),
     ):
-        with pytest.raises(ValueError, match="no such part"):
+        with pytest.raises(ValueError, match="not a part"):
             half_width_of_total([part])
     for weights in ((), (1.0, 0.0), (1.0, math.nan), (1.0, 2.0, 3.0)):
-        with pytest.raises(ValueError, match="no such part"):
+        with pytest.raises(ValueError, match="not a part"):
             half_width_of_total([Weighted(one, weights)])
     with pytest.raises(ValueError, match="at least one part"):
         half_width_of_total([])

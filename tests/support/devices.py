@@ -36,7 +36,7 @@ class Moment:
 class Device:
     """A device of a family: how a stream reads it, and how it writes its messages.
 
-    `step_wh` is the step of its counter. `keys` are more lines of its stream's source.
+    `step_wh` is the step of its counter. `keys` are further lines of its source.
     """
 
     profile: str

@@ -80,7 +80,7 @@ def messages(at_ms: int) -> Iterator[tuple[str, bytes]]:
     params = {"ts": at_ms / 1000, "em:0": status, "wifi": wifi}
     yield f"{PLUG}/events/rpc", json.dumps({"src": PLUG, "method": "NotifyStatus", "params": params}).encode()
     energy = {"Total": 7.5, "Power": float(WATTS["two"])}
-    sensor = {"Time": "2026-11-20T12:00:00", "ENERGY": energy, "TIC": {"ADCO": PRIVATE["contract"]}}
+    sensor = {"Time": "2026-11-20T12:00:00", "ENERGY": energy, "Account": {"ADCO": PRIVATE["contract"]}}
     yield f"tele/{HEAD}/SENSOR", json.dumps(sensor).encode()
     local = time.strftime("%y%m%d%H%M%SW", time.gmtime(at_ms / 1000 + 3600))
     lines = (f"0-0:1.0.0({local})", f"0-0:96.1.1({PRIVATE['serial']})", "1-0:1.7.0(19.191*kW)")

@@ -13,6 +13,7 @@ from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.listener import TopicLog
+from meteragent.tools.discover.obis import with_kinds
 from meteragent.tools.discover.rows import (
     RETURNED,
     Place,
@@ -41,6 +42,8 @@ _ROLE_OF = {
 """The roles of families that are always a main meter, or always a switch or plug."""
 _RELAY = "/relay/"
 _ONE_TARIFF = "one tariff alone: the registers of the others were not heard"
+_CSV = "emonhub-csv"
+_OTHER_MEDIUM = "a telegram of wmbusmeters that is not of electricity, or repeats what another telegram has"
 _PAIR = ("0", "1")
 _CLAMPS = "two clamps: each is measured on its group_rows, and they are summed only if you choose phases"
 
@@ -77,7 +80,7 @@ def recognise(
     placed = {id(log) for candidate in candidates for log in _topics(candidate)}
     placed |= {id(log) for log in logs if any(entry.topic == log.topic for entry in unplaced)}
     likely, refused = _by_payload([log for log in logs if id(log) not in placed], roles)
-    return candidates + likely, unplaced + refused
+    return candidates + likely, with_kinds(unplaced + refused, logs)
 
 
 def _topics(candidate: Candidate) -> list[TopicLog]:
@@ -284,7 +287,27 @@ def _by_payload(
             candidates += likely
             unplaced += refused
             logs.remove(log)
+    unplaced += [Unplaced(log.topic, _OTHER_MEDIUM) for log in logs if _is_of_other_medium(log)]
+    unplaced += [_by_position(log) for log in topics if place_of(PROFILES[_CSV].topics[0], log) is not None]
     return candidates, unplaced
+
+
+def _by_position(log: TopicLog) -> Unplaced:
+    """List a topic of values without names, of which there are more or fewer than usual."""
+    count = _newest(log).count(b",") + 1
+    reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
+    return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})
+
+
+def _is_of_other_medium(log: TopicLog) -> bool:
+    """Return whether wmbusmeters states another medium, or that a telegram only repeats a register."""
+    reasons = set()
+    for quantity in PROFILES["wmbusmeters"].quantities.values():
+        try:
+            quantity.read(_newest(log))
+        except PayloadError as error:
+            reasons.add(error.reason)
+    return reasons == {"other"}
 
 
 def _newest(log: TopicLog) -> bytes:

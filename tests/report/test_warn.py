@@ -117,6 +117,20 @@ def test_registers_without_a_time_are_warned_of() -> None:
     assert warning.endswith("only the newest counts, from the time of its arrival")
 
 
+def test_the_zone_of_local_times_is_stated() -> None:
+    """Of a P1 meter `check` says in which zone its times are read; with `arrival`, that they are not."""
+    for timezone, said in {
+        None: "the meter's times are read in Central European Time",
+        "Europe/Helsinki": "the meter's times are read in Europe/Helsinki",
+        "arrival": "readings carry no times of their own",
+    }.items():
+        zone = "" if timezone is None else f"timezone = '{timezone}'"
+        source = f"profile = 'dsmr-p1'\ntopic = 'p1'\nmeter = 'home'\n{zone}"
+        (warning,) = (text for text in warned((), {"source": source}) if " times " in text)
+        assert warning.startswith(said)
+        assert ("source.timezone" in warning) == (timezone != "arrival")
+
+
 def test_an_archive_has_times_of_its_own() -> None:
     """With an [archive] a column says when a reading was: nothing is warned of; of messages it still is."""
     for source in ("kind = 'power'", energy("Wh")):

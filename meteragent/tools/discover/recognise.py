@@ -9,6 +9,7 @@ from functools import cache
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
+from meteragent.domain.errors import PayloadError
 from meteragent.domain.identity import PHASE
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced

@@ -4,8 +4,13 @@ import re
 
 from meteragent.decode.p1 import checksum
 
-_TELEGRAM = re.compile(r"/\w{3}\d[^\n!]*(?:\n(?!/)[^\n!]*)+!(?P<sum>[0-9A-Fa-f]{4})?")
-"""From a header to the first ``!``, unless another header comes first, so that the search stays linear."""
+_TELEGRAM = re.compile(
+    r"(?:^/\w{3}|/\w{3}\d)[^\n!]*(?:\n(?!/)[^\n!]*)+!(?P<sum>[0-9A-Fa-f]{4})?", re.MULTILINE
+)
+"""From a header to the first ``!``, unless another header comes first, so that the search stays linear.
+
+A header has a digit after three letters, unless it begins a line.
+"""
 _BAUD = 4
 """The index of the 5 in ``/XXX5``."""
 _LINE_END = re.compile(r"\r?\n")
@@ -21,7 +26,8 @@ def restore(recorded: str, redacted: str) -> str:
     for telegram in _TELEGRAM.finditer(recorded):
         start, end = telegram.span()
         mark = start + _BAUD
-        text = text[:mark] + recorded[mark] + text[mark + 1 :]
+        if recorded[mark].isdecimal():
+            text = text[:mark] + recorded[mark] + text[mark + 1 :]
         if telegram["sum"] is None:
             continue
         sum_start, stated = telegram.start("sum"), int(telegram["sum"], 16)

@@ -29,6 +29,8 @@ _HEX = re.compile(r"(?=.*\d)[0-9a-f:\-]+|(?=.*\d)[0-9A-F:\-]+", re.ASCII)
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
 _CODE = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
+_TYPE = 3
+"""The most digits of a type."""
 _SHORT = 2
 """A key of two characters identifies nobody."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
@@ -133,7 +135,7 @@ class Redactor:
             if shifted is not None:
                 self.replaced["time"] += 1
                 return shifted + point + "".join(self._digit() for _ in fraction)
-        if len(digits) <= _SHORT and integer == digits and self._small:
+        if integer == digits and self._small and len(digits) <= (_TYPE if "type" in self._key else _SHORT):
             return text
         sign = text[: len(text) - len(digits)]
         return sign + self._remembered("number", mantissa, self._like) + mark + exponent

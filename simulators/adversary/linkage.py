@@ -5,10 +5,11 @@ the terms, and name the old pseudonym of each new one. No promise about single w
 habits repeat over windows.
 
 A home is a vector of features for each week (the mean of each hour, on working days and on weekends; for
-windows of a day, the seven days) or for each month. `level` names the old pseudonym with the nearest mean.
-`habits` names the one with the largest likelihood ratio, the same home against any other, in a Gaussian model
-fitted to the old pseudonyms alone: what odd and even weeks have in common belongs to the home, their
-difference to the week and the noise (probabilistic linear discriminant analysis: Ioffe 2006, section 3).
+windows of a day, the seven days) or for each month (its bands: means, or the energies of a tariff). `level`
+names the old pseudonym with the nearest mean. `habits` names the one with the largest likelihood ratio, the
+same home against any other, in a Gaussian model fitted to the old pseudonyms alone: what odd and even weeks
+have in common belongs to the home, their difference to the week and the noise (probabilistic linear
+discriminant analysis: Ioffe 2006, section 3).
 `matching` assigns each new pseudonym a different old one, so that the ratios of all together are largest.
 """
 
@@ -21,18 +22,20 @@ import numpy as np
 from scipy import linalg, optimize
 
 from meteragent import config
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
 from meteragent.report.format import energy
+from simulators import example_tariffs
 from simulators.adversary.hidden import parsed
 from simulators.adversary.library import quanta
 from simulators.adversary.measure import ALARM
 from simulators.adversary.scene import Floats, Integers
 from simulators.fleet import Fleet
 
-COMPLETE = "television", "appliance", "street", "day", "bill", "typical-day"
+COMPLETE = "television", "appliance", "street", "day", "bill", "typical-day", "tariff"
 POPULATIONS = 3
 """The number of separate populations of homes that are attacked."""
 MONTHS, MONTH_DAYS = 2, 30
@@ -40,6 +43,14 @@ MONTHS, MONTH_DAYS = 2, 30
 DAYS = MONTHS * MONTH_DAYS
 ATTACKERS = "level", "habits", "matching"
 _STEP_S = 1800
+_TARIFF = f"""
+source = {{ topic = "meters/{{meter}}/power", kind = "power", unit = "W" }}
+privacy = {{ preset = "tariff" }}
+sink = {{ topic = "private/{{meter}}/power" }}
+[window]
+timezone = "UTC"
+rest = "night"
+{example_tariffs.CONFIGURATION}"""
 _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
 """Below this, features are compared by their differences, above it by their ratios."""
@@ -68,7 +79,7 @@ class Row:
     @classmethod
     def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
         """Attack a preset; `populations` are homes by the half hour in W, each (homes, 2 DAYS, 48)."""
-        terms = config.terms(parsed(preset))
+        terms = config.terms(stream_of(preset))
         rng, feature_pairs = np.random.default_rng(seed), []
         counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
         for number, watts in enumerate(populations):
@@ -102,10 +113,19 @@ def street(homes: int, seed: int, number: int) -> Floats:
     return np.stack(days, axis=1)
 
 
+def stream_of(preset: str) -> config.Stream:
+    """Return a stream with a preset; that of tariffs has the bands of the example tariffs."""
+    return config.parse(_TARIFF).stream[0] if preset == "tariff" else parsed(preset)
+
+
 def windows(watts: Floats, terms: Terms) -> Floats:
-    """Return the slot values of complete windows in W, on the lattice: (homes, windows, n)."""
+    """Return the slot values of complete windows, in W or Wh on the lattice: (homes, windows, n)."""
     homes = len(watts)
-    if terms.bands:
+    if terms.space is Space.BANDS:
+        days = watts.reshape(homes, -1, MONTH_DAYS, len(watts[0, 0]))
+        means = np.stack([_band_energies(days[:, month], month) for month in range(days.shape[1])], axis=1)
+        means = means[..., [example_tariffs.BANDS.index(band.name) for band in terms.bands]]
+    elif terms.bands:
         hours = terms.length_ms // terms.n // MONTH_DAYS // (1000 * _STEP_S)
         means = watts.reshape(homes, -1, MONTH_DAYS, terms.n, hours).mean(axis=(2, 4))
     else:
@@ -113,11 +133,18 @@ def windows(watts: Floats, terms: Terms) -> Floats:
     return np.asarray(quanta(means, Fraction(terms.quantum)) * float(terms.quantum))
 
 
+def _band_energies(watts: Floats, month: int) -> Floats:
+    """Return the energies of the example tariffs' bands in a month, in Wh: (homes, bands)."""
+    places = [example_tariffs.band_of_slots((month * MONTH_DAYS + day) % 7) for day in range(MONTH_DAYS)]
+    inside = np.array(places)[..., np.newaxis] == np.arange(len(example_tariffs.BANDS))
+    return np.asarray(np.einsum("hds,dsb->hb", watts, inside) * _STEP_S / 3600)
+
+
 def _add_noise(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
     """Release slot values."""
     key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
-    flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.n)
+    flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.slots_per_bound)
     noisy_quanta = np.asarray(terms.mechanism.release(flat, bits=bits))
     return np.asarray(noisy_quanta.reshape(true_w.shape) * float(terms.quantum))
 

@@ -92,6 +92,21 @@ def test_features_are_of_weeks_and_months(preset: str, shape: tuple[int, ...]) -
         assert old[0, 0, 1] > old[0, 0, 0] > 0
 
 
+def test_bands_of_a_tariff_are_the_energy_of_the_month() -> None:
+    """Energies in Wh, in the order of the terms: the night of 31 kWh at 100 W is not those of the days."""
+    terms = config.terms(linkage.stream_of("tariff"))
+    watts = np.full((1, 2 * linkage.DAYS, 48), 100.0)
+    watts[:, :, 14:46] = 300.0
+    months = linkage.windows(watts, terms)
+    assert months.shape == (1, 2 * linkage.MONTHS, 5)
+    assert months.sum(axis=2).tolist() == [[30 * (8 * 100 + 16 * 300)] * 4]
+    names = [band.name for band in terms.bands]
+    assert months[0, :, names.index("night")].tolist() == [30 * 8 * 100] * 4
+    assert (
+        months[0, 0, names.index("weekend")] == 8 * 12 * 300
+    )  # a month that begins on a Monday has 8 such days
+
+
 def habits(homes: int, seed: int, number: int) -> Floats:
     """Return half hours in W of homes with habits, in the place of simulated ones, which take a minute."""
     rng = np.random.default_rng([seed, number])

@@ -160,7 +160,7 @@ class _Bench:
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"
         self.tests = _LAW_TESTS + TESTS * (self.dithered and self.steps > 1)
         # Half a quantum, at which rounding rules differ; whole quanta if dithered: the dither has no effect.
-        self.base = np.full(self.n, 0 if self.dithered else self.steps // 2)
+        self.base = np.full(self.n, 0 if self.dithered else self.steps // 2, np.int64)
 
     def loss(self, k: Fraction | int) -> float:
         """Return the claimed loss of windows k quanta apart."""
@@ -202,7 +202,8 @@ def _check_bits(bench: _Bench) -> Check:
 
 def _check_noise(bench: _Bench) -> Check:
     """Check that equal bits add equal noise to any window (with dithering, to any window of whole quanta)."""
-    count, i = min(64, bench.quick), np.arange(bench.n) * (bench.steps if bench.dithered else 1)
+    count, step = min(64, bench.quick), bench.steps if bench.dithered else 1
+    i = np.arange(bench.n, dtype=np.int64) * step
     base_noise = bench.noise(bench.base, count, SeededBits(3))
     windows = [bench.base * 0, bench.base + bench.steps, bench.base - 3 * i, (1 << 40) * bench.steps + 7 * i]
     different = sum(bool((bench.noise(x, count, SeededBits(3)) != base_noise).any()) for x in windows)

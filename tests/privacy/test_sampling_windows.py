@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from meteragent.privacy.sampling import (
     uniform_rows,
     windows,
 )
-from meteragent.privacy.sampling.windows import FALL, TABLE_FROM, Table, table_of
+from meteragent.privacy.sampling.windows import FALL, TABLE_FROM, Table, _guide, table_of
 from tests.support.tape import Tape
 
 PARAMETERS = [
@@ -300,3 +301,19 @@ def test_a_level_may_be_written_as_any_exact_number() -> None:
     for a, known in ((2, Fraction(2)), ("2", 2)):
         one, other = (noise_bounds(3, level, TABLE_FROM, SeededBits(1)) for level in (a, known))
         assert one.tolist() == other.tolist()
+
+
+class Narrow(np.ndarray):
+    """An array that finds places as a machine of 32 bits does."""
+
+    def searchsorted(self, *arguments: Any, **options: Any) -> Any:
+        """Return the places as int32."""
+        return np.asarray(self).searchsorted(*arguments, **options).astype(np.int32)
+
+
+def test_a_cell_has_64_bits_on_a_machine_of_32() -> None:
+    """A cell is shifted to a point far beyond 2^31, so places that were found as int32 are widened first."""
+    table = table_of(4, Fraction(7, 10**9))
+    guide = _guide(table.areas.view(Narrow))
+    assert guide.dtype == np.int64
+    assert (guide == table.guide).all()

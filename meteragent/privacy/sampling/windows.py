@@ -219,7 +219,7 @@ def _guide(areas: Words) -> NDArray[np.int64]:
     first_word = np.arange(1 << GUIDE_BITS, dtype=np.uint64) << np.uint64(_WORD - GUIDE_BITS)
     last_word = first_word + np.uint64((1 << _WORD - GUIDE_BITS) - 1)
     first_cell, last_cell = (areas.searchsorted(end, side="right") - 1 for end in (first_word, last_word))
-    return np.where(first_cell == last_cell, first_cell, -1)
+    return np.where(first_cell == last_cell, first_cell, -1).astype(np.int64)  # searchsorted may give int32
 
 
 def _line(

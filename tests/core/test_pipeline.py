@@ -334,7 +334,7 @@ def test_new_terms_have_a_new_descriptor_and_old_ones_none_again() -> None:
         commit = feed(pipeline, now_ms=start_ms + 8).commit
         disk.write(commit)
         assert len(commit.descriptors) == expected
-        assert disk.known.announced["private/m1/power"] == pipeline._formats[terms.id].descriptor.id
+        assert disk.contents.announced["private/m1/power"] == pipeline._formats[terms.id].descriptor.id
 
 
 def test_with_a_key_meters_leave_under_pseudonyms() -> None:

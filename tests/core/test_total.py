@@ -136,7 +136,7 @@ def test_a_total_begins_anew_after_a_hole_another_unit_or_another_name() -> None
         start_ms = max((pipeline.deadline_ms(closing=True) or 0) - BASE_MS, 0)
         disk.write(feed(pipeline, message(start_ms + 1, 100)).commit)
         disk.write(feed(pipeline, now_ms=start_ms + 3 * HOUR_MS).commit)
-    assert len(disk.known.totals) == 2
+    assert len(disk.contents.totals) == 2
 
 
 def test_the_total_of_bands_goes_on_from_window_to_window() -> None:

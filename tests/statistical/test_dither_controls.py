@@ -153,7 +153,7 @@ def test_a_law_that_is_not_the_mixture_is_refused() -> None:
     @dataclass(frozen=True)
     class HalfUp(MetricDrawn):
         def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
-            noise: LInfLaplace = self.said.noise
+            noise: LInfLaplace = self.stated_mechanism.noise
             return noise.log_mass(outputs, (2 * np.asarray(point) + STEPS) // (2 * STEPS))
 
     assert {"dither: stated law", "density ratio"} <= failed(HalfUp(*vars_of(drawn(Fraction(1), 1, half_up))))
@@ -161,7 +161,7 @@ def test_a_law_that_is_not_the_mixture_is_refused() -> None:
 
 def vars_of(one: MetricDrawn) -> tuple[Any, Any]:
     """What says and what draws."""
-    return one.said, one.drawn
+    return one.stated_mechanism, one.drawn_mechanism
 
 
 # How likely a control is missed ---------------------------------------------------------------------

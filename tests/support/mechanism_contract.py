@@ -38,25 +38,25 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mechanism with the promise of `said` and the draws of `drawn`."""
+    """A mechanism with the promise of `stated_mechanism` and the draws of `drawn_mechanism`."""
 
-    said: Any
-    drawn: Any
+    stated_mechanism: Any
+    drawn_mechanism: Any
     space: Any = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("space", "n", "quantum", "step", "rounding"):
-            if hasattr(self.said, name):
-                object.__setattr__(self, name, getattr(self.said, name))
+            if hasattr(self.stated_mechanism, name):
+                object.__setattr__(self, name, getattr(self.stated_mechanism, name))
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release with `drawn`."""
-        released: NDArray[Any] = self.drawn.release(points, bits=bits)
+        """Release with `drawn_mechanism`."""
+        released: NDArray[Any] = self.drawn_mechanism.release(points, bits=bits)
         return released
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
-        """Return the log mass of `said`."""
-        mass: NDArray[np.float64] = self.said.log_mass(outputs, point)
+        """Return the log mass of `stated_mechanism`."""
+        mass: NDArray[np.float64] = self.stated_mechanism.log_mass(outputs, point)
         return mass
 
 
@@ -64,8 +64,8 @@ class MetricDrawn(Drawn):
     """A `Drawn` with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the loss of `said`."""
-        loss: Fraction = self.said.loss(distance)
+        """Return the loss of `stated_mechanism`."""
+        loss: Fraction = self.stated_mechanism.loss(distance)
         return loss
 
 
@@ -74,8 +74,8 @@ class PairDrawn(Drawn):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of `said`."""
-        guarantee: Guarantee = self.said.guarantee
+        """The guarantee of `stated_mechanism`."""
+        guarantee: Guarantee = self.stated_mechanism.guarantee
         return guarantee
 
 
@@ -119,9 +119,9 @@ class Conformance:
     @pytest.mark.parametrize("factor", [Fraction(10, 9), Fraction(9, 10)])
     def test_draws_of_another_scale_are_refused(self, factor: Fraction) -> None:
         """Draws with 10 % more or less noise are refused, by the checks that examine draws."""
-        said, drawn = self.made()(), self.other(factor)
-        kind = MetricDrawn if hasattr(said, "loss") else PairDrawn
-        failed = self.tried(kind(said, drawn)).failed
+        stated_mechanism, drawn_mechanism = self.made()(), self.other(factor)
+        kind = MetricDrawn if hasattr(stated_mechanism, "loss") else PairDrawn
+        failed = self.tried(kind(stated_mechanism, drawn_mechanism)).failed
         assert failed
         assert all(name.startswith(("draws", "frequencies", "law", "dither", "black box")) for name in failed)
 

@@ -83,25 +83,25 @@ class Disk(Protocol):
 class MemoryDisk:
     """A small store that keeps the state of every commit."""
 
-    known: Snapshot = field(default_factory=lambda: Snapshot({}, {}, {}))
+    contents: Snapshot = field(default_factory=lambda: Snapshot({}, {}, {}))
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the state, so that callers may change it."""
-        s = self.known
+        s = self.contents
         fields = dict(s.marks), dict(s.states), dict(s.terms), s.floor_ms, dict(s.announced), dict(s.totals)
         return Snapshot(*fields)
 
     def write(self, commit: Commit) -> None:
         """Keep the parts of a commit that a start needs."""
-        self.known.marks.update(commit.marks)
-        self.known.terms.update(commit.terms)
+        self.contents.marks.update(commit.marks)
+        self.contents.terms.update(commit.terms)
         for meter, state in commit.states.items():
             if state is None:
-                self.known.states.pop(meter, None)
+                self.contents.states.pop(meter, None)
             else:
-                self.known.states[meter] = state
-        self.known.totals.update(commit.totals)
-        self.known.announced.update((d.topic, d.id) for d in commit.descriptors)
+                self.contents.states[meter] = state
+        self.contents.totals.update(commit.totals)
+        self.contents.announced.update((d.topic, d.id) for d in commit.descriptors)
 
 
 class Queued(NamedTuple):

@@ -21,7 +21,7 @@ UNNAMED = [profile for profile in PROFILES.values() if profile.identifies is not
 def written(profile: str, kind: Kind, topic: str, *, sink: str = "", **source: object) -> str:
     """A configuration of a profile."""
     unit = UNITS[kind][0]
-    keys = {"topic": topic, "profile": profile, "kind": str(kind), "unit": unit, **source}
+    keys = {"topic": topic.replace("+", "1"), "profile": profile, "kind": str(kind), "unit": unit, **source}
     return (
         "[source]\n"
         + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())

@@ -61,7 +61,7 @@ def on_topic(case: Case, template: str) -> bool:
     """Whether a message came on a topic of a template."""
     places, segments = template.split("/"), case.topic.split("/")
     return len(places) == len(segments) and all(
-        place == segment or "{" in place for place, segment in zip(places, segments, strict=True)
+        place in (segment, "+") or "{" in place for place, segment in zip(places, segments, strict=True)
     )
 
 

@@ -41,12 +41,14 @@ def listened(*sent: Sent, times: int = 3, every_ms: int = 10_000, retain: bool =
 OPEN = frozenset(
     [
         "chirpstack",
+        "chirpstack-v3",
         "emonhub-csv",
         "esphome",
         "homeassistant-statestream",
         "rtl_433",
         "rtlamr",
         "rtlamr2mqtt",
+        "ttn-v3",
         "vzlogger",
     ]
 )

@@ -108,8 +108,8 @@ SCENES = [
         TASMOTA,
         [("tele/hichi/LWT", "Online")],
         """
-        not tele/hichi/SENSOR: SML.Total_in: its name speaks of a direction, but neither of po [kind,unit]
-        not tele/hichi/SENSOR: SML.Power_curr: its name speaks of power, but not of the unit: W or [unit]
+        main meter: tele/hichi/SENSOR tasmota-sml = power W drawn minus fed in
+          also: tele/hichi/SENSOR tasmota-sml = register kWh drawn
     """,
         [
             ("tasmota/discovery/C0FFEE4D7731/config", tasmota("hichi")),
@@ -222,9 +222,10 @@ SCENES = [
             )
         ],
         """
+        meter: zigbee2mqtt/clamp zigbee2mqtt-flow = power W drawn minus fed in
+          also: zigbee2mqtt/clamp zigbee2mqtt-flow = register kWh drawn
+          also: zigbee2mqtt/clamp zigbee2mqtt-flow produced-a = register kWh fed in
         not zigbee2mqtt/clamp: power_a: its direction is in another field, energy_flow_a (Zigbee2MQTT's li
-        not zigbee2mqtt/clamp: energy_a: one phase alone: the numbers of the other phases were not heard
-        not zigbee2mqtt/clamp: energy_produced_a: one phase alone: the numbers of the other phases were no
     """,
         [
             exposed(

@@ -20,11 +20,11 @@ SCENES = [
         "tasmota docs: Smart Meter Interface",
         [("tele/plug1/SENSOR", _PLUG), ("tele/plug1/STATE", {"POWER": "ON"}), ("tele/hichi/SENSOR", _SML)],
         """
+        main meter: tele/hichi/SENSOR tasmota-sml = power W drawn minus fed in
+          also: tele/hichi/SENSOR tasmota-sml = register kWh drawn
+          also: tele/hichi/SENSOR tasmota-sml export = register kWh fed in
         sub-meter of a device: tele/plug1/SENSOR tasmota = power W
           also: tele/plug1/SENSOR tasmota = register kWh
-        not tele/hichi/SENSOR: SML.Total_in: its name speaks of a direction, but neither of po [kind,unit]
-        not tele/hichi/SENSOR: SML.Total_out: its name speaks of a direction, but neither of p [kind,unit]
-        not tele/hichi/SENSOR: SML.Power_curr: its name speaks of power, but not of the unit: W or [unit]
     """,
     ),
     scene(
@@ -45,12 +45,12 @@ SCENES = [
             ),
         ],
         """
+        meter: zigbee2mqtt/clamp zigbee2mqtt-flow = power W drawn minus fed in
+          also: zigbee2mqtt/clamp zigbee2mqtt-flow power-b = power W drawn minus fed in
+          also: zigbee2mqtt/clamp zigbee2mqtt-flow = register kWh drawn
+          also: zigbee2mqtt/clamp zigbee2mqtt-flow energy-b = register kWh drawn
         sub-meter of a device: zigbee2mqtt/plug zigbee2mqtt = power W
           also: zigbee2mqtt/plug zigbee2mqtt = register kWh
-        not zigbee2mqtt/clamp: energy_a: its name speaks of energy, but not of the unit: Wh or [kind,unit]
-        not zigbee2mqtt/clamp: energy_b: its name speaks of energy, but not of the unit: Wh or [kind,unit]
-        not zigbee2mqtt/clamp: power_a: its direction is in another field, energy_flow_a
-        not zigbee2mqtt/clamp: power_b: its direction is in another field, energy_flow_a
     """,
     ),
     scene(
@@ -64,11 +64,40 @@ SCENES = [
             ),
         ],
         """
-        main meter: tele/tic/SENSOR tasmota-teleinfo = register Wh
+        main meter: tele/tic/SENSOR tasmota-teleinfo = register Wh drawn
     """,
     ),
     scene(
         "unit words decide the kind",
+        "api-documentation.homewizard.com, with other names",
+        [
+            (
+                "p1/data",
+                {
+                    "total_power_import_kwh": 1377.003,
+                    "total_power_import_t1_kwh": 1000.5,
+                    "total_power_import_t2_kwh": 376.503,
+                    "total_power_export_kwh": 12.1,
+                    "total_power_export_t1_kwh": 6,
+                    "total_power_export_t2_kwh": 6.1,
+                    "net_power_w": -543,
+                    "total_gas_m3": 256.8,
+                    "active_power_average_w": 123.0,
+                    "montly_power_peak_w": 1111,
+                },
+            )
+        ],
+        """
+        meter: p1/data json net_power_w = power W drawn minus fed in
+          also: p1/data json total_power_import_kwh = register kWh drawn
+          also: p1/data json total_power_export_kwh = register kWh fed in
+        not p1/data: total_gas_m3: m3 is a volume of gas or water
+        not p1/data: active_power_average_w: 'average' names another quantity, a limit or a statistic
+        not p1/data: montly_power_peak_w: 'peak' names another quantity, a limit or a statistic
+    """,
+    ),
+    scene(
+        "a HomeWizard device behind a bridge",
         "api-documentation.homewizard.com",
         [
             (
@@ -91,12 +120,51 @@ SCENES = [
             )
         ],
         """
-        meter: homewizard/data json active_power_w = power W drawn minus fed in
-          also: homewizard/data json total_power_import_kwh = register kWh drawn
-          also: homewizard/data json total_power_export_kwh = register kWh fed in
-        not homewizard/data: total_gas_m3: m3 is a volume of gas or water
-        not homewizard/data: active_power_average_w: 'average' names another quantity, a limit or a statis
-        not homewizard/data: montly_power_peak_w: 'peak' names another quantity, a limit or a statistic
+        meter: homewizard/data homewizard = power W drawn minus fed in
+          also: homewizard/data homewizard = register kWh drawn
+          also: homewizard/data homewizard export = register kWh fed in
+    """,
+    ),
+    scene(
+        "a grid meter on a GX device is found whatever its instance",
+        "github.com/victronenergy/dbus-flashmq",
+        [
+            (f"N/c0ffee4d1177/grid/40/Ac/{name}", {"value": value})
+            for name, value in (
+                ("Power", -1218.5),
+                ("L1/Power", -431.5),
+                ("L2/Power", -787),
+                ("Energy/Forward", 8913.25),
+                ("Energy/Reverse", 41.5),
+                ("Current", 5.1),
+            )
+        ],
+        """
+        main meter: N/c0ffee4d1177/grid/40/Ac/Power victron = power W drawn minus fed in
+          also: N/c0ffee4d1177/grid/40/Ac/Energy/Forward victron = register kWh drawn
+          also: N/c0ffee4d1177/grid/40/Ac/Energy/Reverse victron export = register kWh fed in
+        not N/c0ffee4d1177/grid/40/Ac/L1/Power: of c0ffee4d1177, which is proposed as a grid meter on a Vi
+        not N/c0ffee4d1177/grid/40/Ac/L2/Power: of c0ffee4d1177, which is proposed as a grid meter on a Vi
+    """,
+    ),
+    scene(
+        "what panels behind a plug feed in is not what is drawn",
+        "shelly-api-docs.shelly.cloud: Switch",
+        [
+            (
+                "plug-c0ffee/status/switch:0",
+                {
+                    "id": 0,
+                    "apower": -350.2,
+                    "aenergy": {"total": 20834.5},
+                    "ret_aenergy": {"total": 2003.9},
+                },
+            )
+        ],
+        """
+        sub-meter of a device: plug-c0ffee/status/switch:0 shelly-gen2-switch = power W drawn minus fed in
+          also: plug-c0ffee/status/switch:0 shelly-gen2-switch = register Wh drawn
+          also: plug-c0ffee/status/switch:0 shelly-gen2-switch returned = register Wh fed in
     """,
     ),
     scene(
@@ -174,10 +242,10 @@ SCENES = [
             )
         ],
         """
+        main meter: evcc/site/grid/power evcc = power W drawn minus fed in
+          also: evcc/site/grid/energy evcc = register kWh drawn
+          also: evcc/site/homePower evcc home = power W drawn
         not evcc/loadpoints/1/chargePower: its name speaks of power, but not of the unit: W or kW? [unit]
-        not evcc/site/grid/energy: its name speaks of energy, but not of the unit: Wh or kWh? [kind,unit]
-        not evcc/site/grid/power: its name speaks of power, but not of the unit: W or kW? [unit]
-        not evcc/site/homePower: its name speaks of power, but not of the unit: W or kW? [unit]
         not evcc/site/pv/power: its name speaks of power, but not of the unit: W or kW? [unit]
         not evcc/site/battery/power: a battery's charge or discharge is not what a home draws
     """,

@@ -20,9 +20,11 @@ _CODE: dict[str, Profile] = {
 }
 _NAMES = (
     *("shelly-gen2-em", "shelly-gen2-em1", "shelly-gen2-switch", "shelly-gen2-pm1", "shelly-gen1"),
-    *("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "tasmota", "tasmota-teleinfo", "zigbee2mqtt"),
-    *("homeassistant-statestream", "esphome", "vzlogger", "sml2mqtt", "wmbusmeters", "rtl_433", "rtlamr"),
-    *("rtlamr2mqtt", "emonhub", "emonhub-csv", "glow", "senml", "chirpstack", "iammeter"),
+    *("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "tasmota", "tasmota-teleinfo", "tasmota-sml"),
+    *("zigbee2mqtt", "zigbee2mqtt-flow", "zigbee2mqtt-attribute", "victron", "amsreader", "homewizard"),
+    *("evcc", "homeassistant-statestream", "esphome", "vzlogger", "sml2mqtt", "mbmd", "tibber"),
+    *("wmbusmeters", "rtl_433", "rtlamr", "rtlamr2mqtt", "emonhub", "emonhub-csv", "glow", "senml"),
+    *("chirpstack", "chirpstack-v3", "ttn-v3", "zendure", "openems", "iammeter"),
 )
 
 

@@ -19,6 +19,7 @@ from meteragent.tools.discover.rows import (
     RETURNED,
     Place,
     Row,
+    concrete,
     is_bare,
     named_kind,
     place_of,
@@ -28,7 +29,11 @@ from meteragent.tools.discover.rows import (
 )
 from meteragent.tools.discover.words import Direction, Role, meaning, split
 
-_PLAIN = (b"1", b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}')
+_PLAIN = (
+    b"1",
+    b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
+    b'{"P":1,"tPI":1,"a":{"Power":1}}',
+)
 """A profile that can read one of these is recognised only by its topic."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The beginnings of distinctive payloads: JSON, and P1 telegrams."""
@@ -37,11 +42,19 @@ _APPARENT = frozenset({"tasmota-teleinfo"})
 """Families whose devices also send VA in the fields of another family."""
 _ROLE_OF = {
     **dict.fromkeys(("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "glow", "sml2mqtt"), Role.MAINS),
-    **dict.fromkeys(("tasmota-teleinfo", "wmbusmeters"), Role.MAINS),
+    **dict.fromkeys(("tasmota-teleinfo", "tasmota-sml", "wmbusmeters", "amsreader"), Role.MAINS),
+    **dict.fromkeys(("victron", "evcc", "tibber", "openems"), Role.MAINS),
     **dict.fromkeys(("shelly-gen2-switch", "shelly-gen2-pm1"), Role.DEVICE),
 }
 """The roles of families that are always a main meter, or always a switch or plug."""
+_DIRECTION = {
+    "import": Direction.DRAWN,
+    "export": Direction.FED_IN,
+    "net": Direction.NET,
+    "both": Direction.UNSTATED,
+}
 _RELAY = "/relay/"
+_BOTH = "it counts what is drawn and what is fed in together: right only where nothing is fed in"
 _ONE_TARIFF = "one tariff alone: the registers of the others were not heard"
 _CSV = "emonhub-csv"
 _OTHER_MEDIUM = "a telegram of wmbusmeters that is not of electricity, or repeats what another telegram has"
@@ -63,7 +76,7 @@ def recognise(
     unplaced: list[Unplaced] = []
     apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(PROFILES[name], log)}
     for profile in PROFILES.values():
-        for template in profile.topics:
+        for template in concrete(profile.topics, logs):
             places = [place for log in logs if (place := place_of(template, log)) is not None]
             places = [
                 place for place in places if place.log.topic not in apparent or profile.name in _APPARENT
@@ -125,6 +138,7 @@ def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
     """Make the candidate of the first quantity, power before energy, with the others as alternatives."""
+    rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []
     unplaced: list[Unplaced] = []
@@ -144,6 +158,15 @@ def _candidate(
         return None, unplaced
     offers[0].alternatives = offers[1:]
     return offers[0], unplaced
+
+
+def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
+    """Return whether a quantity counts both directions, although another counts only what is drawn."""
+    quantity = profile.quantities[name]
+    others = (profile.quantities[other] for other in rows)
+    return quantity.direction == "both" and any(
+        other.kind is quantity.kind and other.direction == "import" for other in others
+    )
 
 
 def _repeats(offer: Candidate, earlier: Candidate) -> bool:
@@ -180,14 +203,17 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
         interval_ms=quantity.interval_ms,
         device=profile,
         scale=quantity.scale,
-        direction=_direction(name, template),
+        direction=_direction(quantity, name, template),
         certainty=_CERTAINTY[rank],
         label=name if name not in {"power", "total", "register", "energy"} else "",
+        doubts=[_BOTH] if quantity.direction == "both" else [],
     )
 
 
-def _direction(name: str, template: str) -> Direction:
-    """Return the direction that the name of a quantity, or the end of its topic, states."""
+def _direction(quantity: Quantity, name: str, template: str) -> Direction:
+    """Return the direction that a profile, the name of its quantity, or the end of its topic states."""
+    if quantity.direction is not None:
+        return _DIRECTION[quantity.direction]
     words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
     if "net" in words:
         return Direction.NET

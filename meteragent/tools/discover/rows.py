@@ -1,6 +1,6 @@
 """Rows: the topics of a template that hold a quantity, with the numbers that were heard there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from meteragent.decode import PayloadNumber, number
@@ -14,6 +14,8 @@ from meteragent.tools.discover.words import Direction, meaning, split
 RETURNED = frozenset(
     ["returned", "return", "ret", "export", "exported", "received", "produced", "production"]
 )
+WILDCARD = "+"
+"""The segment of a profile's template that stands for any segment."""
 _AMPERES = frozenset({"current"})
 
 
@@ -37,9 +39,26 @@ def place_of(template: str, log: TopicLog) -> Place | None:
     for part, segment in zip(parts, segments, strict=True):
         if segment in (PLACEHOLDER, PHASE):
             names[segment] = part
-        elif part != segment:
+        elif segment not in (part, WILDCARD):
             return None
     return Place(log, names.get(PLACEHOLDER), names.get(PHASE))
+
+
+def concrete(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
+    """Return templates with each wildcard replaced by the segments that were heard in its place."""
+    topics = dict[str, None]()
+    for template in templates:
+        segments = template.split("/")
+        if WILDCARD not in segments:
+            topics.setdefault(template)
+            continue
+        for log in logs:
+            if place_of(template, log) is not None:
+                pairs = zip(segments, log.topic.split("/"), strict=True)
+                topics.setdefault(
+                    "/".join(part if segment == WILDCARD else segment for segment, part in pairs)
+                )
+    return list(topics)
 
 
 def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
@@ -58,14 +77,19 @@ def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place])
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
     if names:
-        return [row for row in rows if name in names or not is_bare(row[0].log)]
+        is_elsewhere = quantity.topic is not None and name not in names
+        return [row for row in rows if name in names or not (is_elsewhere or is_bare(row[0].log))]
     return [row for row in rows if not is_bare(row[0].log) or _may_be(quantity, template, row[0])]
 
 
 def _names(profile: Profile, template: str) -> frozenset[str]:
     """Return the names of the quantities that the end of a template can mean; none if it does not say."""
     end = template.rpartition("/")[2]
-    exact = frozenset(name for name, quantity in profile.quantities.items() if quantity.topic == end)
+    exact = frozenset(
+        name
+        for name, quantity in profile.quantities.items()
+        if quantity.topic is not None and f"/{template}".endswith(f"/{quantity.topic}")
+    )
     if exact:
         return exact
     if end in profile.quantities:

@@ -30,6 +30,12 @@ def _plug(what: str, payload: bytes, **readings: Any) -> Case:
     return Case("tasmota", what, f"tele/{_NAME}/SENSOR", payload, named, (_NAME,))
 
 
+def _head(what: str, payload: bytes, **readings: Any) -> Case:
+    return Case(
+        "tasmota-sml", what, f"tele/{_NAME}/SENSOR", payload, readings, (_NAME, "0a014c4f5800c0ffee77")
+    )
+
+
 def _linky(what: str, frame: Any, **readings: Any) -> Case:
     payload = _sensor(TIC=frame, ENERGY={"Power": 745, "Total": 48112.345})
     return Case("tasmota-teleinfo", what, f"tele/{_NAME}/SENSOR", payload, readings, (_NAME, "041288113377"))
@@ -121,4 +127,31 @@ CASES = (
     _linky("standard mode", _STANDARD, total=((None, "48112345"),), export=((None, "1904771"),)),
     _linky("a frame of what changed", {"PAPP": "00760", "IINST": "003"}, total="other"),
     _linky("one tariff of two", {"ADCO": "041288113377", "HCHP": "034567891"}, total="refused_missing"),
+    _head(
+        "a reading head with the usual names",
+        _sensor(SML={"Total_in": 7712.4531, "Total_out": 12.3, "Power_curr": -431.5}),
+        **{
+            "power": ((None, "-431.5"),),
+            "import": ((None, "7712453.1"),),
+            "export": ((None, "12300"),),
+        },
+    ),
+    _head(
+        "a section without a name, beside another sensor",
+        _sensor(**{"": {"Total_in": 2173.5, "Power_curr": -136.39}, "AM2301": {"Temperature": 21.4}}),
+        **{"power": ((None, "-136.39"),), "import": ((None, "2173500"),), "export": "other"},
+    ),
+    _head(
+        "the names of another script",
+        _sensor(
+            LK13BE={"E_in": 31415.926, "E_out": 2.7, "Watt_Summe": 218, "Server_id": "0a014c4f5800c0ffee77"}
+        ),
+        **{
+            "power": ((None, "218"),),
+            "import": ((None, "31415926"),),
+            "export": ((None, "2700"),),
+        },
+    ),
+    _head("a script's current power", _sensor(SML={"curr_w": 507}), power=((None, "507"),)),
+    _head("a power without a number", _sensor(SML={"Power_curr": None}), power="refused_missing"),
 )

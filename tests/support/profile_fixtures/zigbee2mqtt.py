@@ -30,6 +30,32 @@ def _case(what: str, message: Any, **readings: Any) -> Case:
     return Case("zigbee2mqtt", what, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
 
 
+_CLAMPS: dict[str, Any] = {
+    "ac_frequency": 49.98,
+    "energy_a": 4.5,
+    "energy_b": 148.31,
+    "energy_flow_a": "producing",
+    "energy_flow_b": "consuming",
+    "energy_produced_a": 2923.33,
+    "energy_produced_b": 632.34,
+    "linkquality": 47,
+    "power_a": 1844.8,
+    "power_ab": -1831.5,
+    "power_b": 13.3,
+    "voltage": 227.8,
+}
+
+
+def _flow(what: str, message: Any, **readings: Any) -> Case:
+    named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
+    payload = json.dumps(message).encode()
+    return Case("zigbee2mqtt-flow", what, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
+
+
+def _attribute(what: str, name: str, payload: bytes, **readings: Any) -> Case:
+    return Case("zigbee2mqtt-attribute", what, f"zigbee2mqtt/{_NAME}/{name}", payload, readings, (_NAME,))
+
+
 CASES = (
     _case(
         "a plug",
@@ -73,4 +99,31 @@ CASES = (
     ),
     _case("not known yet", {**_PLUG, "power": None}, power="refused_missing", energy=((None, "318470"),)),
     _case("something else", {"state": "OFF", "linkquality": 99}, power="other", energy="other"),
+    _flow(
+        "two clamps, of which one produces",
+        _CLAMPS,
+        power_a=((None, "-1844.8"),),
+        power_b=((None, "13.3"),),
+        power_ab=((None, "-1831.5"),),
+        energy_a=((None, "4500"),),
+        energy_b=((None, "148310"),),
+        produced_a=((None, "2923330"),),
+        produced_b=((None, "632340"),),
+        power="other",
+    ),
+    _flow(
+        "one clamp that consumes",
+        {"power": 431.5, "energy_flow": "consuming", "energy": 12.5},
+        power=((None, "431.5"),),
+        power_a="other",
+    ),
+    _flow(
+        "one clamp that produces",
+        {"power": 431.5, "energy_flow": "producing"},
+        power=((None, "-431.5"),),
+    ),
+    _attribute("power on its own topic", "power", b"83.6", power=((None, "83.6"),)),
+    _attribute("energy on its own topic", "energy", b"318.47", energy=((None, "318470"),)),
+    _attribute("produced on its own topic", "produced_energy", b"1.5", produced=((None, "1500"),)),
+    _attribute("no power yet", "power", b"null", power="refused_type"),
 )

@@ -108,7 +108,7 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     """
     try:
         document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:  # also for endless digits or brackets
+    except (ValueError, RecursionError) as error:  # also raised for endless digits or brackets
         raise not_toml(error, text) from None
     form = Form(document, text, profiles)
     config = form.read()

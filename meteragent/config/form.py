@@ -93,7 +93,7 @@ _WHILE = re.compile(r"while|when")
 """Words in keys and spaces with which somebody asks for the energy while the power is above a threshold."""
 
 _KEY_OF_TABLE = "[key]"
-"""The end of pydantic's place of a wrong key, as opposed to its value."""
+"""The end of pydantic's location if a key is wrong rather than its value."""
 
 
 class Form:

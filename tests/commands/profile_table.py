@@ -48,7 +48,7 @@ def _step(quantity: Quantity) -> str:
 
 
 def _quantities(profile: Profile) -> list[str]:
-    """Return the quantities; those that differ only in the number at the end of their name are one entry."""
+    """Return the quantities; those whose names differ only in a final number share an entry."""
     entries = dict[str, str]()
     for name, quantity in profile.quantities.items():
         stem, _, channel = name.rpartition("-")

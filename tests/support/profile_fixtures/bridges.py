@@ -181,6 +181,21 @@ CASES = (
         {name: field for name, field in _P1.items() if not name.endswith("port_kwh")},
         **{"import": ((None, "13779338"),), "export": ((None, "44750"),)},
     ),
+    _wizard(
+        "a socket with one register",
+        {
+            "wifi_strength": 92,
+            "total_power_import_t1_kwh": 0.101,
+            "total_power_export_t1_kwh": 0.523,
+            "active_power_w": -900.194,
+        },
+        **{
+            "power": ((None, "-900.194"),),
+            "import": "refused_missing",
+            "import_single": ((None, "101"),),
+            "export_single": ((None, "523"),),
+        },
+    ),
     _wizard("a water meter", {"total_liter_m3": 123.456, "active_liter_lpm": 7.2}, power="other"),
     _tibber(
         "a measurement",

@@ -1,7 +1,7 @@
 """A real day of a home with solar panels: what leaves adds up to what the meter's registers say.
 
 The load is a day of UK-DALE, the sun a clear day with clouds. Noise is negligible; the error is bounded by
-by the lattice: one quantum in each slot.
+the lattice: one quantum in each slot.
 """
 
 import json

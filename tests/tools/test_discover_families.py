@@ -50,7 +50,7 @@ SCENES = [
         """
         meter: shellies/em3/emeter/{phase}/power shelly-gen1 = power W
             of 0, 1, 2
-          also: shellies/em3/emeter/{phase}/total shelly-gen1 = register Wh
+          also: shellies/em3/emeter/{phase}/total shelly-gen1 = register Wh drawn
             of 0, 1, 2
           also: shellies/em3/emeter/{phase}/total_returned shelly-gen1 returned = register Wh fed in
             of 0, 1, 2
@@ -98,9 +98,9 @@ SCENES = [
             ("cellar/main_power_w", {"value": 512.5, "ts": 1795176034}),
         ],
         """
+        main meter: N/c0ffee/grid/30/Ac/Power victron = power W drawn minus fed in
+          also: N/c0ffee/grid/30/Ac/Energy/Forward victron = register kWh drawn
         main meter: cellar/main_power_w json value = power W
-        not N/c0ffee/grid/30/Ac/Energy/Forward: value: its name speaks of a direction, but nei [kind,unit]
-        not N/c0ffee/grid/30/Ac/Power: value: its name speaks of power, but not of the unit: W or k [unit]
     """,
     ),
     scene(
@@ -117,7 +117,7 @@ SCENES = [
         "sml2mqtt.readthedocs.io",
         [("sml2mqtt/0a0b/0100100700ff", "412.5"), ("sml2mqtt/0a0b/0100010800ff", "7712.5")],
         """
-        main meter: sml2mqtt/0a0b/0100100700ff sml2mqtt = power W
+        main meter: sml2mqtt/0a0b/0100100700ff sml2mqtt = power W drawn minus fed in
         not sml2mqtt/0a0b/0100010800ff: an SML meter read by sml2mqtt: nothing states the unit of i [unit]
     """,
     ),

@@ -15,6 +15,7 @@ ACCESS = Access("mqtt://127.0.0.1:1883")
 UNITLESS = frozenset(
     [
         *("homeassistant-statestream", "esphome", "vzlogger", "sml2mqtt", "chirpstack"),
+        *("chirpstack-v3", "ttn-v3"),
         *("rtl_433", "rtlamr", "rtlamr2mqtt", "emonhub", "emonhub-csv"),
     ]
 )

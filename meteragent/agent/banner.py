@@ -38,7 +38,7 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
 
 def _where(terms: Terms) -> str:
     if terms.weights is not None:
-        return "in a window in all"
+        return "in a window, in total"
     if terms.metric is Metric.L1:
         return "in all bands of a window together"
     return (

@@ -37,7 +37,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("rehearsal").add_argument(
         "--rehearse",
         action="store_true",
-        help="show on this terminal what would leave, with seconds as slots; nothing leaves or is written",
+        help="show on this terminal what would leave, in slots of seconds; nothing is sent or written",
     )
     parser.add_argument_group("log").add_argument(
         "--log-level",
@@ -132,16 +132,16 @@ def plan(parser: argparse.ArgumentParser) -> None:
             question,
             "--share",
             "WHAT",
-            "half-hour, day, typical-day, month; also 15min, hour, curve, month-cost; with commas: nested",
+            "half-hour, day, typical-day, month; also 15min, hour, curve, month-cost; 'day,month': nested",
         ),
         (
             question,
             "--error",
             "P",
-            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; with commas: of each",
+            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; nested: one for each",
         ),
         (question, "--homes", "N", "how many homes are averaged; default: 1"),
-        (assumptions, "--price", "P", "of a cost: the largest price of a kWh, up or down; default: 0.5EUR"),
+        (assumptions, "--price", "P", "for costs: the largest price of a kWh, up or down; default: 0.5EUR"),
         (assumptions, "--level", "L", "the level of a window; smaller is more private; default: 1"),
         (assumptions, "--timezone", "ZONE", "the time zone of local days and months; default: UTC"),
         (
@@ -167,7 +167,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
     for flag, text in (
         ("--ca-file", "the certificate authority to trust; default: the system's"),
         ("--cert-file", "your client certificate"),
-        ("--key-file", "the client certificate's private key; default: in the same file"),
+        ("--key-file", "the client certificate's private key; default: the certificate's file"),
     ):
         broker.add_argument(flag, metavar="FILE", type=Path, help=f"for mqtts://: {text}")
     listening = parser.add_argument_group("listening")
@@ -196,19 +196,23 @@ def init(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how long to listen; default: %(default)s",
     )
-    answers = parser.add_argument_group("answers; what is missing is asked for")
+    answers = parser.add_argument_group("answers (init asks for those that are missing)")
     for flag, metavar, text in (
         ("--meter", "M", "the meter, by its name or topic"),
-        ("--quantity", "Q", "what leaves: power, register, interval_energy, or the name of a quantity"),
-        ("--kind", "KIND", "what its numbers mean, if nobody states it: register or interval_energy"),
-        ("--unit", "UNIT", "the unit of its numbers, if nobody states it: W, kW, Wh or kWh"),
+        ("--quantity", "Q", "what to send: power, register, interval_energy, or the name of a quantity"),
+        ("--kind", "KIND", "what its numbers mean, if the device does not say: register or interval_energy"),
+        ("--unit", "UNIT", "the unit of its numbers, if the device does not say: W, kW, Wh or kWh"),
         ("--interval", "TIME", "the time that an interval energy covers; default: 15min"),
-        ("--name", "NAME", "the name under which the meter leaves; default: home"),
+        ("--name", "NAME", "the meter's name in what is sent; default: home"),
         ("--preset", "P", "how much is hidden: television, appliance, street, day or bill"),
-        ("--topic", "TOPIC", "the topic above the private numbers; default: private"),
+        ("--topic", "TOPIC", "the topic under which private numbers are sent; default: private"),
     ):
         answers.add_argument(flag, metavar=metavar, help=text)
-    answers.add_argument("--solar", choices=("no", "yes"), help="whether power may flow out of the home")
+    answers.add_argument(
+        "--solar",
+        choices=("no", "yes"),
+        help="whether power can flow out of the home (solar panels, a battery)",
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE", type=Path, help="the configuration; default: home.toml")
     output.add_argument("--unit-file", metavar="FILE", type=Path, help="also write a systemd unit")

@@ -122,7 +122,7 @@ _KEY_ACTIONS = {
         {78: "the file holds no key, or others can read it"},
     ),
     "forget": Command(
-        "Erase the keys of all epochs before that of a date: their windows can never be released again.",
+        "Erase the keys of all epochs that end by a date: this file can never release their windows again.",
         "key forget archive.key --before 2026-01-01",
         options.key_forget,
         (0, 1, 2, 78),
@@ -177,7 +177,7 @@ COMMANDS = {
         {0: "all is well", 1: "there is a problem, or no agent answers"},
     ),
     "plan": Command(
-        "Given two of what to hide, what to share and the error of a mean, find the third.",
+        "Find what to hide, what to share or the error of a mean, given the other two.",
         "plan --hide kettle --share half-hour --homes 100",
         options.plan,
         (0, 1, 2),
@@ -208,7 +208,7 @@ COMMANDS = {
         {0: "ended by Ctrl-C", 1: "this is not a terminal, or a broker does not answer"},
     ),
     "redact": Command(
-        "Make a recorded payload fit for a bug report: its shape stays, names and numbers go.",
+        "Make a recorded payload fit for a bug report: keep its structure, replace names and numbers.",
         "redact payload.json --profile shelly-gen2-em",
         options.redact,
         (0, 1, 2),

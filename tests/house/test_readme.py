@@ -162,7 +162,7 @@ def test_what_is_hidden_is_that_of_check() -> None:
         assert [guess.removesuffix(" %") for guess in guesses] == [
             str(right[moves].get(str(times), "–")) for times in REPETITIONS
         ]
-    assert f"hides {facts()['hides_wh']} Wh, a kettle, in every half hour" in README
+    assert f"hides {facts()['hides_wh']} Wh (one boil of a kettle) in every half hour" in README
     assert f"epsilon is {facts()['epsilon']} per watt at level {facts()['level']}" in README
     ratio = facts()["sd"] / 2 / float(facts()["hides_wh"])
     assert f"about {ratio:.1f} times the energy hidden" in README

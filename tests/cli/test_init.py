@@ -205,7 +205,7 @@ def test_import_and_export_are_two_streams() -> None:
     talk = Talk(found(EM, EM_DATA), {"solar": "yes"})
     talk.draft()
     ways = talk.question("quantity").choices
-    assert ways[0] == ("power", "power in W: one number, below zero while you feed in")
+    assert ways[0] == ("power", "power in W, drawn minus fed in: one number, below zero while you feed in")
     [both] = [value for value, text in ways if "two streams, whose levels add" in text]
     draft = Talk(found(EM, EM_DATA), {"solar": "yes", "quantity": both}).draft()
     streams = settings(draft).stream

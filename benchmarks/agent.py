@@ -175,7 +175,7 @@ def ordinary() -> Result:
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     peers = contestants()
     results = [
         *throughput(1, measure_interleaved(peers, 1, rate)),

@@ -61,7 +61,7 @@ def rows(*, full: bool) -> list[Result]:
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--full", action="store_true")
     options, sys.argv[1:] = parser.parse_known_args()  # `report` parses the remaining arguments

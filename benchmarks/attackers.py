@@ -76,7 +76,7 @@ def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     scene = programmes(PROGRAMMES, SLOTS, 0)
     training, (queries, _) = observe(scene, 1), observe(scene, 2)
     rows = []

@@ -178,7 +178,7 @@ def _size_mb(name: str) -> float:
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     with agent()(1):
         pass  # caches the bytecode
     results = [*memory(), parts(), start(), disk_space(), count_imports()]

@@ -115,7 +115,7 @@ def cases() -> Iterator[Case]:
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
-    """Return a call that draws floating-point noise of the same shape, and its number of readings."""
+    """Return a function that draws floating-point noise of the same shape, and its number of readings."""
     generator, shape = np.random.default_rng(), (case.count, case.n)
     if case.kind == "truncated geometric":
         return lambda: np.clip(VALUE + generator.laplace(0, SCALE, shape), 0, HIGH), case.count * case.n
@@ -123,7 +123,7 @@ def with_numpy(case: Case) -> tuple[Call, int]:
 
 
 def with_opendp(case: Case) -> tuple[Call, int]:
-    """Return a call that adds OpenDP's discrete noise to a vector of integers, and its number of readings."""
+    """Return a function that adds OpenDP's discrete noise to a vector, and its number of readings."""
     dp = peer("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i32")), dp.l1_distance(T="i32")
@@ -135,7 +135,7 @@ def with_opendp(case: Case) -> tuple[Call, int]:
 
 
 def with_diffprivlib(case: Case) -> tuple[Call, int]:
-    """Return a call that adds diffprivlib's discrete noise, which takes one number at a time."""
+    """Return a function that adds diffprivlib's discrete noise, which takes one number at a time."""
     library = peer("diffprivlib.mechanisms")
     values = [VALUE] * min(case.count * case.n, PEER_COUNT)
     if case.kind == "truncated geometric":
@@ -165,7 +165,7 @@ def compare_with_peer(case: Case, name: str) -> Row:
 
 
 def call(case: Case, values: NDArray[np.int64]) -> Call:
-    """Return a call that puts noise on values."""
+    """Return a function that puts noise on values."""
     return lambda: case.mechanism.release(values, bits=BITS)
 
 
@@ -219,7 +219,7 @@ def generator() -> Row:
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     peers = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
     rows = [compare_with_peer(case, name) for case in cases() for name in peers]
     results = run([*rows, *secrets(), generator()])

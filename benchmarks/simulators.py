@@ -4,10 +4,10 @@
 homes, days and steps on both sides; the creation of the homes is not counted. Our homes have all appliances,
 the television's content and the table of events, which the peers do not provide. RAMP simulates users of five
 appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values.
-richardsonpy simulates occupancy, light and appliances of a home of three. It supports only single homes and
-whole years. This is the slowest case of our simulator, which works on many homes at a time, so richardsonpy
-is also compared with a street that has the same number of home-days. Rates depend on the machine and its
-load.
+richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only single
+homes and whole years. This is the slowest case of our simulator, which works on many homes at a time, so
+richardsonpy is also compared with a street that has the same number of home-days. Rates depend on the
+machine and its load.
 """
 
 import warnings
@@ -29,7 +29,7 @@ UNIT = "home-days"
 
 
 def ours(homes: int, days: int, step_s: int) -> Callable[[], object]:
-    """Return a call that simulates `homes` for `days`, with different days in each call to defeat caches."""
+    """Return a function that simulates `homes` for `days`, different ones in each call to defeat caches."""
     fleet, first_day = Fleet(0, range(homes)), 0
 
     def call() -> object:
@@ -66,7 +66,7 @@ def ramp_user(library: Any, number: int) -> Any:
             **variability,
         )
         appliance.windows(*evening, random_var_w=0.2)
-    cold = user.add_appliance(
+    refrigerator = user.add_appliance(
         name="refrigerator",
         number=1,
         power=100,
@@ -76,18 +76,18 @@ def ramp_user(library: Any, number: int) -> Any:
         fixed="yes",
         fixed_cycle=1,
     )
-    cold.windows([0, 1440])
-    cold.specific_cycle_1(100, 20, 5, 40)
-    cold.cycle_behaviour([0, 1440])
-    wash = user.add_appliance(
+    refrigerator.windows([0, 1440])
+    refrigerator.specific_cycle_1(100, 20, 5, 40)
+    refrigerator.cycle_behaviour([0, 1440])
+    washing_machine = user.add_appliance(
         name="washing machine", number=1, power=600, num_windows=1, func_time=60, func_cycle=50, **variability
     )
-    wash.windows([480, 1200], random_var_w=0.2)
+    washing_machine.windows([480, 1200], random_var_w=0.2)
     return user
 
 
 def ramp(library: Any, users: int, days: int) -> Callable[[], object]:
-    """Return a call that simulates `users` for `days` with RAMP."""
+    """Return a function that simulates `users` for `days` with RAMP."""
     user_list = [ramp_user(library, number) for number in range(users)]
     case = library.UseCase(users=user_list, date_start="2025-01-06")
     case.initialize(num_days=days, force=True)
@@ -96,7 +96,7 @@ def ramp(library: Any, users: int, days: int) -> Callable[[], object]:
 
 
 def compare_with_ramp() -> list[Row]:
-    """Return rows that compare with RAMP at its finest step: ours at that step, and ours at 1 s."""
+    """Return rows that compare our homes, at 60 s and at 1 s, with RAMP at 60 s, its finest step."""
     library = peer("ramp")
     if library is None:
         return []
@@ -131,7 +131,7 @@ def compare_with_ramp() -> list[Row]:
 
 
 def richardson() -> Callable[[], object] | None:
-    """Return a call that simulates a home for a year at 60 s with richardsonpy; the sunlight is cached."""
+    """Return a function that simulates a home for a year at 60 s with richardsonpy and cached sunlight."""
     if peer("richardsonpy") is None:
         return None
     load, people, sun, change = (
@@ -158,37 +158,37 @@ def richardson() -> Callable[[], object] | None:
 
 def compare_with_richardson() -> list[Row]:
     """Return rows that compare one home for a year, and a street of as many home-days."""
-    theirs, against, work = richardson(), "richardsonpy at 60 s", (YEAR, YEAR)
+    theirs, baseline, home_days = richardson(), "richardsonpy at 60 s", (YEAR, YEAR)
     if theirs is None:
         return []
     single_home, street = ours(1, YEAR, 60), ours(YEAR_HOMES, YEAR_DAYS, 60)
     return [
-        Row("a simulated home for a year at 60 s", against, single_home, theirs, None, "", work, UNIT),
+        Row("a simulated home for a year at 60 s", baseline, single_home, theirs, None, "", home_days, UNIT),
         Row(
             f"{YEAR_HOMES} simulated homes for {YEAR_DAYS} days at 60 s",
-            against,
+            baseline,
             street,
             theirs,
             None,
             "",
-            work,
+            home_days,
             UNIT,
         ),
     ]
 
 
-def absolute() -> Row:
+def compare_with_goal() -> Row:
     """Return a row that compares ours at 1 s with the CPU time that it may take."""
     days = SECOND_HOMES * SECOND_DAYS
     at_1_s, limit_s = ours(SECOND_HOMES, SECOND_DAYS, 1), days / GOAL_AT_1_S
-    against = f"{GOAL_AT_1_S} home-days per CPU-second"
-    return Row("simulated homes at 1 s", against, at_1_s, limit_s, 1, "", (days, days), UNIT)
+    baseline = f"{GOAL_AT_1_S} home-days per CPU-second"
+    return Row("simulated homes at 1 s", baseline, at_1_s, limit_s, 1, "", (days, days), UNIT)
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     warnings.simplefilter("ignore")  # the peers emit warnings
-    rows = [*compare_with_ramp(), absolute(), *compare_with_richardson()]
+    rows = [*compare_with_ramp(), compare_with_goal(), *compare_with_richardson()]
     report(run(rows), ["numpy", "rampdemand", "richardsonpy"])
 
 

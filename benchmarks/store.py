@@ -116,7 +116,7 @@ def recovery(path: Path) -> Result:
 
 
 def main() -> None:
-    """Run this program."""
+    """Run the benchmark, and print its results."""
     gc.set_threshold(COLLECT_AFTER)  # as the agent does
     results = []
     with folder() as path:

@@ -1,8 +1,8 @@
 """The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
 The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
-is on disk before the next part begins. A line that a crash cut short is dropped. A log that other code has
-written is refused, because its totals would mix two programs.
+is on disk before the next part begins. A line that a crash cut short is dropped. A log that a
+different version of the code has written is refused, because its totals would mix two programs.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[1]
 Part = dict[str, Any]
-STOPS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 """Signals that end a run after its last complete part."""
 
 
@@ -53,26 +53,26 @@ class LongRun:
     def __init__(self, path: Path | None, name: str, folders: Sequence[str]) -> None:
         self.parts: list[Part] = []
         self._folders = folders
-        self._code = code_digest(folders)
+        self._code_digest = code_digest(folders)
         self._path = path
-        self._file: int | None = None
-        self._header = {"run": name, "code": self._code, "revision": revision()}
+        self._log_fd: int | None = None
+        self._header = {"run": name, "code": self._code_digest, "revision": revision()}
 
     def __enter__(self) -> Self:
         """Read and lock the log. Raises OtherLog."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._log_fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
-                self._read(self._path, self._file)
+                self._read(self._path, self._log_fd)
             except BaseException:
-                os.close(self._file)
+                os.close(self._log_fd)
                 raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            os.close(self._file)
+        if self._log_fd is not None:
+            os.close(self._log_fd)
 
     def _read(self, path: Path, file: int) -> None:
         try:
@@ -89,34 +89,35 @@ class LongRun:
         header, *self.parts = lines
         if header.get("run") != self._header["run"]:
             raise OtherLog(f"{path}: this is the log of {header.get('run')!r}; name another log")
-        if header.get("code") != self._code:
+        if header.get("code") != self._code_digest:
             raise OtherLog(
-                f"{path}: written by other code (revision {header.get('revision')}); name another log"
+                f"{path}: written by a different version of the code (revision {header.get('revision')});"
+                " name another log"
             )
 
     def append(self, part: Part) -> None:
-        """Append a completed part, and sync it; signals of STOPS wait until it is on disk.
+        """Append a completed part, and sync it; signals in STOP_SIGNALS wait until it is on disk.
 
         Raises OtherLog if the code has changed since the start: the part may come from both versions.
         """
-        if code_digest(self._folders) != self._code:
+        if code_digest(self._folders) != self._code_digest:
             raise OtherLog("the code was changed during the run: this part is not counted; name another log")
         with _delay_signals():
             self._write(part | {"at": _now()})
             self.parts.append(part)
 
     def _write(self, line: Part) -> None:
-        if self._file is not None:
+        if self._log_fd is not None:
             data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-            os.write(self._file, data)
-            os.fsync(self._file)
+            os.write(self._log_fd, data)
+            os.fsync(self._log_fd)
 
     def total(self, key: str) -> int:
         """Return the sum of one count over all parts that have it."""
         return sum(int(part.get(key, 0)) for part in self.parts)
 
 
-STOPPED = 143
+EXIT_STOPPED = 143
 """Exit code of a run that was stopped before its end, as a shell reports SIGTERM."""
 
 
@@ -129,7 +130,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise Stopped in the main thread at the first signal of STOPS, even if these signals were ignored."""
+    """Raise Stopped in the main thread at the first of STOP_SIGNALS, even if these signals were ignored."""
 
     def stop(number: int, _: object) -> None:
         """Raise Stopped with the signal's name."""
@@ -141,7 +142,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Make signals of STOPS wait; a mask would not do, since other threads can receive them."""
+    """Delay the signals in STOP_SIGNALS; a mask would not suffice, because other threads can receive them."""
     waiting: list[int] = []
     try:
         with _handle_signals(lambda number, _: waiting.append(number)):
@@ -153,7 +154,7 @@ def _delay_signals() -> Iterator[None]:
 
 @contextmanager
 def _handle_signals(handler: Callable[[int, object], object]) -> Iterator[None]:
-    handlers = {number: signal.signal(number, handler) for number in STOPS}
+    handlers = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield
     finally:

@@ -76,13 +76,13 @@ class Outcome:
         return np.array([home.values for home in self.homes])
 
     @property
-    def middle(self) -> int:
-        """The home with the median use."""
+    def median_index(self) -> int:
+        """The index of the home with the median use."""
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
         """Choose `count` homes: for 1 the median home, else the first ones."""
-        return [self.middle] if count == 1 else list(range(count))
+        return [self.median_index] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:
         """Return the mean power of `count` homes in one half hour, that of the first day's evening."""

@@ -1,4 +1,4 @@
-"""The demo's picture: the private numbers say little about one home, and much about the mean of a street."""
+"""The demo's picture: private numbers reveal little about one home, but much about the mean of a street."""
 
 from pathlib import Path
 
@@ -21,13 +21,18 @@ def draw(outcome: Outcome, path: Path) -> None:
     )
     home_w, street_w = outcome.band_w
     figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
-    figure.suptitle(f"meteragent hides {hides_wh} Wh in every half hour: whether a kettle was boiled")
+    figure.suptitle(f"meteragent hides {hides_wh} Wh in every half hour, such as one use of a kettle")
     home_axes, street_axes = figure.subplots(2, 1, sharex=True)
-    _panel(home_axes, f"One home: a half hour can be off by {home_w:,.0f} W", private[outcome.middle], home_w)
-    _steps(home_axes, raw[outcome.middle], TRUE, 1.1, "true, every 5 minutes: stays at home")
+    _panel(
+        home_axes,
+        f"One home: a half hour can be off by {home_w:,.0f} W",
+        private[outcome.median_index],
+        home_w,
+    )
+    _steps(home_axes, raw[outcome.median_index], TRUE, 1.1, "true, every 5 minutes: stays at home")
     _panel(
         street_axes,
-        f"{street.homes:,} homes: their mean is right to {street_w:,.0f} W",
+        f"{street.homes:,} homes: their mean is accurate to {street_w:,.0f} W",
         private.mean(axis=0),
         street_w,
     )
@@ -43,13 +48,13 @@ def draw(outcome: Outcome, path: Path) -> None:
     figure.savefig(path)
 
 
-def _panel(axes: Axes, title: str, private: Floats, within: float) -> None:
-    """Draw the private numbers, and the band that contains the truth."""
+def _panel(axes: Axes, title: str, private: Floats, half_width: float) -> None:
+    """Draw the private numbers, and the band that contains the true value 95 % of the time."""
     axes.set_title(title, loc="left", fontweight="bold", pad=25)
     _steps(axes, private, PRIVATE, 2.2, "what leaves, every half hour")
-    edges, middle = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])
-    low, high = middle - within, middle + within
-    label = "contains the true half hour 95 % of the time"
+    edges, centre = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])
+    low, high = centre - half_width, centre + half_width
+    label = "contains the true value 95 % of the time"
     axes.fill_between(edges, low, high, step="post", color=PRIVATE, alpha=0.2, linewidth=0, label=label)
     axes.axhline(0, color="#888888", linewidth=0.8)
     axes.grid(alpha=0.3)

@@ -25,7 +25,7 @@ def _head(outcome: Outcome, seconds: float) -> Iterator[str]:
     days = "1 day" if street.days == 1 else f"{street.days} days"
     yield f"{street.homes:,} simulated homes, {days} of readings, every 5 minutes"
     yield f"meters -> broker (amqtt {amqtt.__version__}) -> the agent -> broker -> receiver"
-    yield f"The agent hides {hides} Wh in every half hour: whether a kettle was boiled."
+    yield f"The agent hides {hides} Wh in every half hour, such as one use of a kettle."
     count = f"{outcome.private_w.size:,} private numbers came out"
     yield f"{street.readings:,} readings went in, {count}, each once, in {seconds:.0f} s."
     yield "Every run has the same homes and new noise."
@@ -50,7 +50,7 @@ def _use(outcome: Outcome) -> Iterator[str]:
 def _homes(outcome: Outcome, count: int) -> str:
     if count > 1:
         return mean_of(count)
-    return f"one home ({outcome.street.meters[outcome.middle]}, the middle one by use)"
+    return f"one home ({outcome.street.meters[outcome.median_index]}, the middle one by use)"
 
 
 def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:

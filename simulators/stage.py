@@ -80,7 +80,7 @@ async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[]
                 config = str(configuration(folder, url))
                 async with (
                     _run_module(tasks, folder, "agent", "meteragent", "run", config),
-                    connect(url, keepalive_s=0) as receiver,  # amqtt takes a third longer with one
+                    connect(url, keepalive_s=0) as receiver,  # a keepalive makes amqtt a third slower
                     connect(url, keepalive_s=0) as meters,
                 ):
                     await receiver.subscribe("private/#", qos=1)

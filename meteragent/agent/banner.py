@@ -1,7 +1,7 @@
 """The start banner: the source, the hidden energy, the sink, and when the first number is sent.
 
-The lines repeat the configuration and hold nothing from a meter. A URL with a password has been refused
-before.
+The lines repeat the configuration and hold nothing from a meter. URLs with a password
+have already been refused.
 """
 
 from collections.abc import Iterator

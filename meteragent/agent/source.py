@@ -55,11 +55,11 @@ SILENCES_S = (10.0, 11.0, 12.5)
 """Silences after which the broker may be waiting for an acknowledgement. It is waiting if it answers three
 tests in a row. The silences differ, so that readings at regular intervals are not mistaken for answers."""
 PROMPT_S = 0.5
-"""The time within which a broker that waits for an acknowledgement answers one with a message."""
+"""The time after an acknowledgement within which a broker that waited for it sends the next message."""
 SILENCE_MAX_S = 900.0
 """The longest silence before a test: the default of `hold`, after which no reading counts."""
 HELD_UNTESTED = 3
-"""A number of unacknowledged messages that every broker sends; homes with few meters are never tested."""
+"""A number of unacknowledged messages that every broker allows; homes with few meters are never tested."""
 
 _log = logging.getLogger("meteragent")
 
@@ -87,51 +87,51 @@ class InflightLimitProbe:
 
     def __init__(self) -> None:
         self.limit: int | None = None
-        self._newest_s = 0.0
+        self._last_arrival_s = 0.0
         self._silence_s = SILENCES_S[0]
-        self._test_s: float | None = None
-        self._answer_counts: list[int] = []
-        self._test_count = 0
-        self._peak = 0
+        self._test_began_s: float | None = None
+        self._answered_counts: list[int] = []
+        self._held_at_test = 0
+        self._held_max = 0
 
-    def note_held(self, count: int) -> None:
+    def note_held(self, held_count: int) -> None:
         """Record how many messages were held at once."""
-        self._peak = max(self._peak, count)
+        self._held_max = max(self._held_max, held_count)
 
     def note_arrival(self, now_s: float) -> None:
         """Record that a QoS 1 message has arrived, which may be the answer to a test."""
-        self._newest_s = now_s
-        if self._test_s is None:
+        self._last_arrival_s = now_s
+        if self._test_began_s is None:
             return
-        if now_s - self._test_s > PROMPT_S:
+        if now_s - self._test_began_s > PROMPT_S:
             self._note_no_answer()
             return
-        self._test_s = None
-        self._answer_counts.append(self._test_count)
-        if len(self._answer_counts) == len(SILENCES_S):
-            self.limit = min(self._answer_counts) // 2
+        self._test_began_s = None
+        self._answered_counts.append(self._held_at_test)
+        if len(self._answered_counts) == len(SILENCES_S):
+            self.limit = min(self._answered_counts) // 2
             _log.warning(
                 "the source's broker stops at %d unacknowledged messages: the agent holds half as many",
-                min(self._answer_counts),
+                min(self._answered_counts),
             )
 
-    def begin_test(self, count: int, now_s: float) -> bool:
+    def begin_test(self, held_count: int, now_s: float) -> bool:
         """Begin a test if one is due; return whether to acknowledge one of the held messages."""
-        if self._test_s is not None and now_s - self._test_s > PROMPT_S:
+        if self._test_began_s is not None and now_s - self._test_began_s > PROMPT_S:
             self._note_no_answer()
-        if self.limit is not None or self._test_s is not None or count <= HELD_UNTESTED:
+        if self.limit is not None or self._test_began_s is not None or held_count <= HELD_UNTESTED:
             return False
-        if 2 * count <= self._peak:
+        if 2 * held_count <= self._held_max:
             return False
-        silence_s = SILENCES_S[len(self._answer_counts)] if self._answer_counts else self._silence_s
-        if now_s - self._newest_s < silence_s:
+        silence_s = SILENCES_S[len(self._answered_counts)] if self._answered_counts else self._silence_s
+        if now_s - self._last_arrival_s < silence_s:
             return False
-        self._test_s, self._test_count = now_s, count
+        self._test_began_s, self._held_at_test = now_s, held_count
         return True
 
     def _note_no_answer(self) -> None:
-        self._test_s = None
-        self._answer_counts.clear()
+        self._test_began_s = None
+        self._answered_counts.clear()
         self._silence_s = min(2 * self._silence_s, SILENCE_MAX_S)
 
 

@@ -2,8 +2,8 @@
 
 Meters and times alone determine the windows; values are read only to check that they are readable. A
 window that overlaps anything that another run has released is refused and counted. A window without a key is
-an error, raised before anything is released; so is, in the wide layout, a window that appears twice, or a row
-that is off the grid or whose numbers do not fit.
+an error, which is raised before anything is released. In the wide layout, so is a window that appears twice,
+and a row that is off the grid or whose numbers do not fit.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The pure kernel: a record batch of windows in, a record batch of releases out, exact noise in between.
+"""The pure kernel: it turns a record batch of windows into one of releases, by adding exact noise.
 
 It does not touch files, engines or ledgers, and releases every window that it is given. The noise of a row is
 a function of the key and of that row alone (`prf_input`). So an engine may cut and order its batches in any
@@ -22,11 +22,11 @@ from meteragent.domain.errors import ArchiveError
 
 TIME = pa.timestamp("ms", tz="UTC")
 WINDOWS = pa.schema([("meter", pa.string()), ("start", TIME), ("quanta", pa.list_(pa.int64()))])
-_LARGEST = 10**18
+_VALUE_LIMIT = 10**18
 
 
 def value_type(policy: Policy) -> pa.DataType:
-    """Return the type of a released value: int64 for a whole quantum, else a decimal of its digits."""
+    """Return the type of a released value: int64 if the quantum is whole, else a decimal."""
     _, digits = policy.lattice
     return pa.decimal128(18, digits) if digits else pa.int64()
 
@@ -49,12 +49,14 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
     meters = _texts(batch.column("meter"))
     quanta, lengths = flatten(batch.column("quanta"))
     terms_index, terms = policy.terms(starts)
-    _check(starts, lengths, np.array([part.n for part in terms], np.int64)[terms_index], policy)
-    noisy_quanta, begins = np.empty_like(quanta), np.cumsum(lengths) - lengths
+    _check(
+        starts, lengths, np.array([window_terms.n for window_terms in terms], np.int64)[terms_index], policy
+    )
+    noisy_quanta, first_slots = np.empty_like(quanta), np.cumsum(lengths) - lengths
     pair_index, id_pairs = np.empty(len(meters), np.int64), list[tuple[str, str]]()
     for rows, index, epoch_key in _groups(terms_index, key.epochs(starts), key):
         window_terms, id_ = terms[index], policy.descriptor(terms[index]).id
-        windows = _Block(begins, rows, window_terms.n, rectangular=len(terms) == 1)
+        windows = _Block(first_slots, rows, window_terms.n, rectangular=len(terms) == 1)
         values = windows.take(quanta)
         bits = keyed_rows(epoch_key, Shape.of(window_terms), meters[rows].tolist(), starts[rows], values)
         windows.put(noisy_quanta, window_terms.mechanism.release_rows(values, bits))
@@ -69,7 +71,7 @@ def release(batch: pa.RecordBatch, policy: Policy, key: Key) -> pa.RecordBatch:
         batch.column("start"),
         pa.array(policy.ends(starts)).cast(TIME),
         pa.ListArray.from_arrays(
-            np.append(begins, quanta.size).astype(np.int32), values_of(noisy_quanta, policy)
+            np.append(first_slots, quanta.size).astype(np.int32), values_of(noisy_quanta, policy)
         ),
         ids,
         keys,
@@ -101,9 +103,9 @@ class _Block:
     Where all windows of a batch have the same shape (`rectangular`), they are gathered row by row.
     """
 
-    def __init__(self, begins: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
+    def __init__(self, first_slots: Integers, rows: Integers, n: int, *, rectangular: bool) -> None:
         self.shape = (-1, n) if rectangular else (-1,)
-        self.index = rows if rectangular else begins[rows][:, np.newaxis] + np.arange(n)
+        self.index = rows if rectangular else first_slots[rows][:, np.newaxis] + np.arange(n)
 
     def take(self, numbers: Integers) -> Integers:
         """Return the slots of these windows."""
@@ -140,13 +142,14 @@ def values_of(quanta: Integers, policy: Policy) -> pa.Array:
     Raises ArchiveError if a value has more than 18 digits.
     """
     factor, digits = policy.lattice
-    limit = _LARGEST // factor
+    limit = _VALUE_LIMIT // factor
     if quanta.size and not (-limit < quanta.min() and quanta.max() < limit):
         raise ArchiveError("a released value has more than 18 digits: choose a coarser privacy.quantum")
     integers = quanta if factor == 1 else quanta * factor
     if not digits:
         return pa.array(integers)
     words = np.empty((integers.size, 2), "<i8")
+    # A decimal128 is a little-endian integer of 128 bits: the low word, then the word of the sign.
     words[:, 0], words[:, 1] = integers, integers >> 63
     return pa.Array.from_buffers(value_type(policy), integers.size, [None, pa.py_buffer(words)])
 

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     with read_only(path) as connection:
         unknown_ms, opened_to_ms = ledger.unknown_before_ms(connection), ledger.opened_to_ms(connection)
         charged = list(ledger.report(connection, meter=options.meter))
-        levels = _levels_per_kwh(charged, _largest(settings, view.terms(connection)))
+        levels = _levels_per_kwh(charged, _largest_levels(settings, view.terms(connection)))
     rows = [_row(charges) for charges in charged]
     unknown, opened_to = (None if t is None else grid.iso_time(t) for t in (unknown_ms, opened_to_ms))
     if options.json:
@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"What was spent before {unknown} is not known: the store was lost or restored.")
     terms_of = {stream.name: config.terms(stream) for stream in settings.stream}
     table = [(*row.values(), _level(charges, terms_of)) for row, charges in zip(rows, charged, strict=True)]
-    heads = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)", "LEVEL")
-    for row in (heads, *table):
+    headings = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)", "LEVEL")
+    for row in (headings, *table):
         print("{:<20} {:<10} {:<12} {:>7}  {:<14} {}".format(*row))
     for name, terms in terms_of.items():
         print(f"LEVEL of stream {name}: for a change of {energy(terms.hides_wh)} in each window.")
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
-    """Return the level of a row at the radius that is now configured; unknown for another stream's row.
+    """Return the level of a row at the configured radius, or "-" if its stream is not configured.
 
     Levels at different radii do not add (law 6), so this is epsilon times one radius.
     """
@@ -62,7 +62,7 @@ def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
     return "-" if terms is None else figures(charges.epsilon_per_w / terms.epsilon_per_w * terms.level)
 
 
-def _largest(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
+def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
     """Return the largest level for each kWh of any window of a stream, configured or stored."""
     configured = {stream.name: config.shapes(stream) for stream in settings.stream}
     return {

@@ -28,19 +28,22 @@ _WITH_TOPIC = re.compile(rb"([^\s{\[\"]*/[^\s{\[\"]*) (.+)", re.DOTALL)
 def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urandom) -> int:
     """Redact a file; return the exit code."""
     try:
-        recorded = _read(options.file)
+        recording = _read(options.file)
     except OSError as error:
         print(f"meteragent: {options.file}: {(error.strerror or 'an error').lower()}", file=sys.stderr)
         return 1
-    if len(recorded) > LIMIT:
-        print(f"meteragent: {options.file}: larger than {LIMIT >> 20} MiB: send less", file=sys.stderr)
+    if len(recording) > LIMIT:
+        print(
+            f"meteragent: {options.file}: larger than {LIMIT >> 20} MiB: shorten the recording",
+            file=sys.stderr,
+        )
         return 1
     redactor = Redactor(entropy, options.keep)
-    redacted = redactor.payload(recorded)
+    redacted = redactor.payload(recording)
     sys.stdout.flush()
     sys.stdout.buffer.write(redacted)
     sys.stdout.flush()
-    for line in _report(redactor, options.profile, recorded, redacted):
+    for line in _report(redactor, options.profile, recording, redacted):
         print(line, file=sys.stderr)
     return 0
 
@@ -62,49 +65,50 @@ def parse_profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def _report(redactor: Redactor, profile: Profile | None, recorded: bytes, redacted: bytes) -> list[str]:
-    """Return the lines on what was replaced, and on how the profile reads the result."""
+def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
+    """Return lines that say what was replaced, and how the profile reads the result."""
     counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced["key"]:
         lines.append("to keep a key that names nobody and matters for the report, use --keep NAME")
     if profile is not None:
-        lines += _compared(profile, recorded, redacted)
+        lines += _comparison(profile, recording, redacted)
     lines.append("Read the result before you post it: no program knows every name.")
     return lines
 
 
-def _compared(profile: Profile, recorded: bytes, redacted: bytes) -> Iterator[str]:
+def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
     """Yield a line on each quantity that the profile reads in the result."""
     for name, quantity in profile.quantities.items():
-        recorded_summary = _summary(quantity.read, payloads(recorded))
+        recorded_summary = _summary(quantity.read, payloads(recording))
         summary = _summary(quantity.read, payloads(redacted))
         difference = "as before" if recorded_summary == summary else f"before: {recorded_summary}"
         yield f"{profile.name}, {name}: {summary} ({difference})"
 
 
-def payloads(recorded: bytes) -> list[bytes]:
-    """Split a recording into payloads, as `messages`."""
-    return [payload for _, payload in messages(recorded)]
+def payloads(recording: bytes) -> list[bytes]:
+    """Split a recording into payloads, as `messages` does."""
+    return [payload for _, payload in messages(recording)]
 
 
-def messages(recorded: bytes) -> list[tuple[str | None, bytes]]:
+def messages(recording: bytes) -> list[tuple[str | None, bytes]]:
     """Split a recording into topics and payloads.
 
-    A line is a message if all lines follow a topic, or if all are JSON; otherwise the whole is one payload.
+    If every line begins with a topic, or every line is JSON, each line is a message. Otherwise the whole
+    recording is one payload.
     """
-    lines = [line for line in recorded.splitlines() if line.strip()]
-    with_topic = [_WITH_TOPIC.fullmatch(line) for line in lines]
-    if lines and all(with_topic):
-        return [(match[1].decode(errors="replace"), match[2]) for match in with_topic if match]
+    lines = [line for line in recording.splitlines() if line.strip()]
+    topic_matches = [_WITH_TOPIC.fullmatch(line) for line in lines]
+    if lines and all(topic_matches):
+        return [(match[1].decode(errors="replace"), match[2]) for match in topic_matches if match]
     is_json = len(lines) > 1 and all(line.lstrip()[:1] in (b"{", b"[") for line in lines)
-    return [(None, payload) for payload in (lines if is_json else [recorded])]
+    return [(None, payload) for payload in (lines if is_json else [recording])]
 
 
-def _summary(read: Callable[[bytes], object], recorded: list[bytes]) -> str:
+def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
     """Return the outcomes of payloads, each with its count if there are several payloads."""
-    counts = Counter(outcome(read, payload) for payload in recorded)
-    if len(recorded) == 1:
+    counts = Counter(outcome(read, payload) for payload in recording)
+    if len(recording) == 1:
         return next(iter(counts))
     return ", ".join(f"{count} x {text}" for text, count in sorted(counts.items()))
 

@@ -57,7 +57,7 @@ class _Stage:
     def take(self, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message."""
         now_ms = common.now_ms()
-        self.view.show(self.rehearsal.message(topic, payload, retain, now_ms), now_ms)
+        self.view.show(self.rehearsal.receive(topic, payload, retain, now_ms), now_ms)
 
     def tick(self) -> None:
         """Show the slots that have ended."""

@@ -81,14 +81,14 @@ def _subparser(parsers: Any, name: str, command: Command) -> argparse.ArgumentPa
     return subparser
 
 
-def _key(parser: argparse.ArgumentParser) -> None:
+def _declare_key(parser: argparse.ArgumentParser) -> None:
     """Declare the actions of `key`, which are subcommands."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
     for name, action in _KEY_ACTIONS.items():
         action.declare(_subparser(actions, name, action))
 
 
-def _profile(parser: argparse.ArgumentParser) -> None:
+def _declare_profile(parser: argparse.ArgumentParser) -> None:
     """Declare the only action of `profile`."""
     actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
     _PROFILE_TEST.declare(_subparser(actions, "test", _PROFILE_TEST))
@@ -115,7 +115,7 @@ _KEY_ACTIONS = {
         {},
     ),
     "show": Command(
-        "Show a key's tenant, its first epoch and its public id today; never the secret.",
+        "Show a key's tenant, its first epoch and today's public id, but never the secret.",
         "key show archive.key",
         options.key_file,
         (0, 1, 2, 78),
@@ -208,7 +208,7 @@ COMMANDS = {
         {0: "ended by Ctrl-C", 1: "this is not a terminal, or a broker does not answer"},
     ),
     "redact": Command(
-        "Make a recorded payload fit for a bug report: keep its structure, replace names and numbers.",
+        "Prepare a recorded payload for a bug report: keep its structure, replace names and numbers.",
         "redact payload.json --profile shelly-gen2-em",
         options.redact,
         (0, 1, 2),
@@ -217,7 +217,7 @@ COMMANDS = {
     "profile": Command(
         "Test a profile, the file that says what a device's messages mean.",
         "profile test profiles/my-meter.toml payloads.txt",
-        _profile,
+        _declare_profile,
         (0, 1, 2, 78),
         _PROFILE_TEST.meanings,
     ),
@@ -232,7 +232,7 @@ COMMANDS = {
         "Create, show or forget the key from which an archive's noise is derived.",
         "key new archive.key --tenant example --from 2025-01-01 --every month\n"
         "key forget archive.key --before 2026-01-01",
-        _key,
+        _declare_key,
         (0, 1, 2, 78),
         {78: "the file holds no key, or others can read it"},
     ),

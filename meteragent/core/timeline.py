@@ -23,7 +23,7 @@ Rules
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
 3. A reading's token is returned when its whole span is integrated, never before. If readings share a
-   message, or a reading is the sum of several phases, `share` determines when the message is free.
+   message, or a reading is the sum of several phases, `meteragent.core.share` determines when it is free.
 4. At most n noise values are ever drawn for one window, each when its slot opens (THEORY 2.1). R is dropped
    with the last draw: while R is known, an accumulator reveals more than its noise allows. The noise of a
    lost slot (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
@@ -49,7 +49,7 @@ from meteragent.domain.units import Kind
 _RECENT, _DROP = 144, 16
 """How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
-"""The largest number of a meter's pending readings; a sender could stamp one for each ms of `ahead`."""
+"""The largest number of a meter's pending readings: a sender could stamp thousands within `ahead`."""
 
 
 class Outcome(StrEnum):
@@ -122,9 +122,9 @@ class Timeline:
         timeline.idle_windows = state.idle_windows
         for w in state.windows:
             # Use one object for equal terms, because `_rules` compares by identity.
-            window_terms = terms if stored_terms[w.terms] == terms else stored_terms[w.terms]
-            window = window_of(window_terms)(
-                w.start_ms, window_terms, w.terms, w.topic, w.public_id, w.noise_bound, w.draws, dict(w.slots)
+            own_terms = terms if stored_terms[w.terms_id] == terms else stored_terms[w.terms_id]
+            window = window_of(own_terms)(
+                w.start_ms, own_terms, w.terms_id, w.topic, w.public_id, w.noise_bound, w.draws, dict(w.slots)
             )
             window.masked_slot = w.masked_slot
             timeline.windows.append(window)
@@ -388,7 +388,7 @@ class Timeline:
         return None if closing is None else closing[0]
 
     def closing(self) -> tuple[int, Window, int] | None:
-        """Return when the next slot closes, its window and its index in it; None if no slot is open."""
+        """Return when the next slot closes, its window and its index there; None if no slot is open."""
         for window in self.windows:
             if window.slots:
                 slot_index = window.next_slot

@@ -26,16 +26,16 @@ class Slot(NamedTuple):
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
-    `noise_bound` is the secret R of THEORY 2.1; it is None once noise was drawn for all n slots. `draws`
-    is the number of slots whose noise was drawn from R: slots are drawn in the order of their index, and at
-    most n ever. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which
-    the window's records leave. `masked_slot` is the index of the slot that holds a difference instead of an
-    accumulator: the register at the newest integrated reading minus the accumulator, which equals the
-    register at the slot's start minus noise and dither.
+    `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots. `draws`
+    is the number of slots whose noise has been drawn from R, in the order of their index, and never more than
+    n. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the window's
+    records leave. `masked_slot` is the index of the slot that holds a difference instead of an accumulator:
+    the register at the newest integrated reading minus the accumulator, which equals the register at the
+    slot's start minus noise and dither.
     """
 
     start_ms: int
-    terms: str
+    terms_id: str
     topic: str
     public_id: str
     noise_bound: int | None
@@ -81,7 +81,12 @@ class Total(NamedTuple):
 
     @classmethod
     def with_slot(
-        cls, total: "Total | None", terms: Terms, window_ms: int, slot_index: int, release: tuple[int, float]
+        cls,
+        total: "Total | None",
+        terms: Terms,
+        window_start_ms: int,
+        slot_index: int,
+        release: tuple[int, float],
     ) -> "Total":
         """Return a total with a released slot added; `release` is (quanta, standard deviation).
 
@@ -92,12 +97,12 @@ class Total(NamedTuple):
         if terms.bands:
             from_ms, to_ms = 0, terms.length_ms
         unit = ENERGY_UNIT[terms.unit]
-        if total is None or total.unit != unit or window_ms + from_ms > total.end_ms:
-            total = cls(window_ms + from_ms, window_ms + from_ms, unit, 0, 0.0)
+        if total is None or total.unit != unit or window_start_ms + from_ms > total.end_ms:
+            total = cls(window_start_ms + from_ms, window_start_ms + from_ms, unit, 0, 0.0)
         quanta, deviation = release
         per_ms = HOUR_MS if terms.is_energy else terms.slot_ms(slot_index)
         return total._replace(
-            end_ms=max(total.end_ms, window_ms + to_ms),
+            end_ms=max(total.end_ms, window_start_ms + to_ms),
             sum=total.sum + quanta * terms.quantum_u * per_ms,
             variance=total.variance + (deviation * per_ms / HOUR_MS) ** 2,
         )

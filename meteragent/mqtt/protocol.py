@@ -119,7 +119,7 @@ class Protocol:
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
         self._needed_bytes = 2
-        self._skip = 0
+        self._bytes_to_skip = 0
         self._answers: dict[int, Kind] = {}
         self._unanswered_count = 0
         self._receive_maximum = _UNLIMITED
@@ -202,15 +202,15 @@ class Protocol:
     # --- packets to read -----------------------------------------------------------------------
 
     @property
-    def skipping(self) -> bool:
+    def is_skipping(self) -> bool:
         """Whether more of an oversized packet will arrive."""
-        return self._skip > 0
+        return self._bytes_to_skip > 0
 
     def receive(self, data: bytes) -> Iterator[Event]:
         """Yield the events in the next bytes; after a Violation all bytes are ignored."""
         if self._finished:
             return
-        if self._skip:
+        if self._bytes_to_skip:
             data = self._skip_oversized(data)
         if self._pieces:
             self._pieces.append(data)
@@ -235,7 +235,7 @@ class Protocol:
                 if oversized is None:
                     break
                 yield oversized
-                self._skip = max(end - len(data), 0)
+                self._bytes_to_skip = max(end - len(data), 0)
             elif end > len(data):
                 self._needed_bytes = end - offset
                 break
@@ -254,8 +254,8 @@ class Protocol:
 
     def _skip_oversized(self, data: bytes) -> bytes:
         """Skip the remainder of an oversized packet; return the data after it."""
-        next_data = data[self._skip :]
-        self._skip = max(self._skip - len(data), 0)
+        next_data = data[self._bytes_to_skip :]
+        self._bytes_to_skip = max(self._bytes_to_skip - len(data), 0)
         return next_data
 
     def _oversized(self, data: bytes, offset: int, begin: int, end: int) -> Oversized | None:

@@ -385,7 +385,7 @@ class Session:
         oldest_s = next(iter(self._publish_times_s.values()), now_s)
         if now_s - oldest_s >= UNANSWERED_S:
             self._end(LinkError(f"the broker has not answered a publication for {UNANSWERED_S:g} s"))
-        elif self._protocol.skipping and now_s - self._skip_start_s >= SKIP_S:
+        elif self._protocol.is_skipping and now_s - self._skip_start_s >= SKIP_S:
             self._end(LinkError(f"the broker has not finished an oversized message within {SKIP_S:g} s"))
         return not self._session_end.done()
 

@@ -38,7 +38,8 @@ So the converse of Theorem 1 holds for exchanges, and for replacements up to a f
 "Maximally tight" is defined here by the property proved above: the bounds of the family imply d-privacy.
 
 For example, the truncated geometric mechanism releases a count of 0 .. 3. An adversary who considers 0 and 1
-equally likely observes the output 0. For any prior on the two, posterior and prior differ by at most e^1/2:
+equally likely observes the output 0. For any prior on the two, posterior and prior differ by a factor of at
+most e^1/2:
 
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
@@ -146,8 +147,7 @@ class Comparison(ABC):
         Raises:
             TypeError: a probability of the prior is not exact.
             ValueError: the event contains a point that is not an output, or cannot occur for one adversary,
-            or
-                a hiding function maps an input to a point that is not an input.
+                or a hiding function maps an input to a point that is not an input.
         """
         likelihoods = list(self._likelihoods(channel, event))
         first = {x: p * number("a weight", prior.get(x, 0)) for x, p, _ in likelihoods}
@@ -155,7 +155,7 @@ class Comparison(ABC):
         return Conclusions(_normalise(first), _normalise(second))
 
     def largest_odds(self, channel: Channel) -> Number | None:
-        """Return the supremum of `odds_apart` of both conclusions over priors and events; None if infinite.
+        """Return the supremum of `odds_apart` over all priors and events; None if infinite.
 
         The supremum is exact. It is attained only if it is 1.
 
@@ -244,12 +244,12 @@ class Hiding(Comparison):
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield the likelihoods of x and phi(x) for each input x; raises ValueError if phi(x) is not one."""
+        """Yield the likelihoods of x and phi(x) for each input x; raises ValueError if phi(x) is no input."""
         likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in likelihoods.items():
-            if (hidden := self.phi(x)) not in likelihoods:
-                raise ValueError(f"the hiding function maps {x!r} to {hidden!r}, which is not an input")
-            yield _Likelihoods(x, likelihood, likelihoods[hidden])
+            if (image := self.phi(x)) not in likelihoods:
+                raise ValueError(f"the hiding function maps {x!r} to {image!r}, which is not an input")
+            yield _Likelihoods(x, likelihood, likelihoods[image])
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,7 @@ def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: 
 def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> bool:
     """Return whether the bounds of a family together imply d-privacy: no shortest chain is longer than d.
 
-    See Chatzikokolakis 2013, Definitions 2 and 3. If it is, a channel is epsilon-d-private if and only if
+    See Chatzikokolakis 2013, Definitions 2 and 3. If so, a channel is epsilon-d-private if and only if
     every bound of the family holds (Proposition 2). For neighbourhoods the condition is also necessary. On
     some spaces, families of hiding functions without exchanges could imply d-privacy, too.
     """

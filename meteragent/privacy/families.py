@@ -63,9 +63,9 @@ def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 
     For numbers V they imply the same as all of N_1 (`row_sets`); d_1(N) = |v - w|. `whole_rows` imply less.
     """
-    between = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
+    segments = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
     databases = list(product(values, repeat=n))
-    members = (_row(segment, x, i) for segment in between for x in databases for i in range(n))
+    members = (_row(segment, x, i) for segment in segments for x in databases for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
 
 
@@ -103,7 +103,7 @@ def database_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def database_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_inf: row i is known to lie in V_i, any subsets of V (Chatzikokolakis 2013, section 6.1)."""
+    """Return N_inf: row i is known to lie in V_i, any subset of V (Chatzikokolakis 2013, section 6.1)."""
     boxes_of_sets = product(_subsets(values), repeat=n)
     return tuple(Neighbourhood(frozenset(product(*box))) for box in boxes_of_sets)
 
@@ -121,7 +121,7 @@ def point_sets(points: Sequence[Point]) -> tuple[Neighbourhood, ...]:
 
 def _subsets(values: Sequence[Any]) -> list[frozenset[Any]]:
     """Return all subsets of at least one value."""
-    return [event for event in all_events(values) if event]
+    return [subset for subset in all_events(values) if subset]
 
 
 def _row(segment: Iterable[Any], x: Database, i: int) -> frozenset[Point]:

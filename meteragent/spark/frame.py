@@ -46,9 +46,9 @@ def windows(readings: DataFrame, policy: Policy) -> DataFrame:
     Raises:
         ArchiveError: a column is missing or has the wrong type.
     """
-    kind = layout_of(readings, policy)
+    row_layout = layout_of(readings, policy)
     columns = readings.select(*policy.columns)
-    if kind == "wide":
+    if row_layout == "wide":
         return columns.mapInArrow(safely(worker.read_wide(policy)), WINDOWS)
     return integrate_groups(assign_readings(columns, policy).groupBy("meter", "start"), policy)
 
@@ -89,7 +89,7 @@ def add_noise(windows: DataFrame, policy: Policy) -> DataFrame:
 
 
 def settle(windows: DataFrame, policy: Policy) -> DataFrame:
-    """Release the windows that are not taken; add `name`, the meter's own.
+    """Release the windows that are not taken; add the column `name`, the meter's own name.
 
     Only the name, start and end of taken windows remain.
     """
@@ -128,18 +128,18 @@ def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
     return columns.mapInArrow(safely(worker.check_rows(policy)), f"{INTERVALS}, fits boolean")
 
 
-def mark_taken(windows: DataFrame, others: DataFrame) -> DataFrame:
-    """Mark windows as `taken` if one overlaps an interval of its meter in `others` (of `ledger`)."""
+def mark_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
+    """Mark each window as `taken` if it overlaps one of its meter's intervals in the ledger."""
     overlaps = F.exists(
         "taken", lambda interval: (interval["start"] < F.col("end")) & (F.col("start") < interval["end"])
     )
-    rows = windows.join(others, "meter", "left")
+    rows = windows.join(ledger_intervals, "meter", "left")
     return rows.withColumn("taken", F.coalesce(overlaps, F.lit(False)))
 
 
-def drop_taken(windows: DataFrame, others: DataFrame) -> DataFrame:
-    """Drop windows that overlap an interval of their meter in `others`."""
-    return mark_taken(windows, others).where(~F.col("taken")).drop("taken")
+def drop_taken(windows: DataFrame, ledger_intervals: DataFrame) -> DataFrame:
+    """Drop each window that overlaps one of its meter's intervals in the ledger."""
+    return mark_taken(windows, ledger_intervals).where(~F.col("taken")).drop("taken")
 
 
 def write(releases: DataFrame, path: str) -> None:

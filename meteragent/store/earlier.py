@@ -26,7 +26,7 @@ def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None
             continue
         state = decode_state(text, version)
         windows = tuple(
-            window._replace(noise_bound=None) if window.draws == slots[stream, window.terms] else window
+            window._replace(noise_bound=None) if window.draws == slots[stream, window.terms_id] else window
             for window in state.windows
         )
         states_by_stream[stream][meter] = state._replace(windows=windows)

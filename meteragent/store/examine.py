@@ -1,8 +1,8 @@
 """The examination of a store's content when it is opened.
 
-SQLite detects a malformed page, but not a changed number, nor a string in place of a number. Both are damage,
-for which the store is set aside. States and terms have a checksum (`schema`); of marks, charges and waiting
-rows only the types are checked.
+SQLite detects a malformed page, but not a changed number, nor a string in place of a number. Either is
+damage, and the store is then set aside. States and terms have a checksum (`schema`). For marks, charges and
+waiting rows, only the types are checked.
 """
 
 import sqlite3
@@ -50,7 +50,7 @@ _TEXTS = (
     "SELECT channel, topic, id FROM descriptor",
     "SELECT DISTINCT channel, topic FROM outbox WHERE delivered_ms IS NULL",
 )
-"""Queries of all columns that are read as text: reading bytes that are not UTF-8 raises an exception."""
+"""Queries for all columns that are read as text; reading bytes that are not UTF-8 raises an exception."""
 
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
@@ -93,7 +93,7 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     terms_by_id: dict[tuple[str, str], Terms] = {}
     for stream, id_, text in connection.execute("SELECT channel, id, terms FROM terms"):
         terms_by_id[stream, id_] = decode_terms(text)
-        if not _makes_sense(terms_by_id[stream, id_]):
+        if not _are_usable(terms_by_id[stream, id_]):
             raise _unreadable("a stream's terms")
     rows = connection.execute(
         "SELECT state.channel, state.state, mark.end_ms FROM state LEFT JOIN mark"
@@ -102,8 +102,9 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable("a state")
+        # A state of zero bytes alone was erased on purpose, when windows were given up.
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
-            terms = terms_by_id.get((stream, window.terms))
+            terms = terms_by_id.get((stream, window.terms_id))
             if terms is None or not _is_possible(window, terms, version):
                 raise _unreadable("a state")
             if mark_ms is None or window.start_ms + terms.length_ms > mark_ms:
@@ -112,6 +113,7 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
 
 def _is_positive(epsilon: object) -> bool:
     with suppress(ValueError, ZeroDivisionError):
+        # A damaged string could be so long that its conversion would take too much time.
         return isinstance(epsilon, str) and len(epsilon) < 5000 and Fraction(epsilon) > 0
     return False
 
@@ -122,26 +124,29 @@ def _unreadable(content: str) -> StoreError:
 
 def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
     """Return whether a window of these terms can have this state."""
-    places = [slot.slot_index for slot in window.slots]
-    has_radius = terms.metric is Metric.LINF and (version < 4 or window.draws < terms.n)
+    slot_indexes = [slot.slot_index for slot in window.slots]
+    needs_noise_bound = terms.metric is Metric.LINF and (version < 4 or window.draws < terms.n)
     return (
         (0 <= window.draws <= terms.n or (terms.space is Space.PEAK and window.draws > 0))
-        and (window.noise_bound is not None) == has_radius
+        and (window.noise_bound is not None) == needs_noise_bound
         and (window.noise_bound or 0) >= 0
-        and places == sorted({place for place in places if 0 <= place < min(window.draws, terms.n)})
-        and (window.masked_slot is None or (terms.kind is Kind.REGISTER and window.masked_slot in places))
+        and slot_indexes
+        == sorted({index for index in slot_indexes if 0 <= index < min(window.draws, terms.n)})
+        and (
+            window.masked_slot is None or (terms.kind is Kind.REGISTER and window.masked_slot in slot_indexes)
+        )
     )
 
 
-def _makes_sense(terms: Terms) -> bool:
+def _are_usable(terms: Terms) -> bool:
     """Return whether a mechanism and a grid can be built from the terms."""
     sizes = (terms.length_ms, terms.step_ms, terms.level, terms.radius, terms.quantum_u)
-    places = range(len(terms.bands))
+    band_indexes = range(len(terms.bands))
     return (
         terms.unit in UNITS[terms.kind]
         and all(size > 0 for size in sizes)
         and terms.n > 0
-        and all(terms.slot_ms(place) > 0 or terms.bands[place].name == UNKNOWN_BAND for place in places)
+        and all(terms.slot_ms(index) > 0 or terms.bands[index].name == UNKNOWN_BAND for index in band_indexes)
         and (terms.kind is Kind.POWER or terms.interval_ms > 0)
         and (terms.space is Space.WEIGHTED) == (terms.weights is not None)
         and (terms.space is Space.ABOVE) == (terms.threshold_u is not None)

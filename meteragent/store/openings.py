@@ -68,7 +68,7 @@ class Openings:
         """Yield meter, start and end of every open window in a commit."""
         for meter, state in commit.states.items():
             for window in state.windows if state else ():
-                end_ms = window.start_ms + self._length_ms(tx, commit, window.terms)
+                end_ms = window.start_ms + self._length_ms(tx, commit, window.terms_id)
                 yield meter, window.start_ms, end_ms
 
     def _length_ms(self, tx: sqlite3.Connection, commit: Commit, id_: str) -> int:

@@ -126,7 +126,7 @@ def _window(window: OpenWindow) -> str:
     slots = ",".join([f"[{slot_index},{accumulator}]" for slot_index, accumulator in window.slots])
     noise_bound = "" if window.noise_bound is None else f'"radius":{window.noise_bound},'
     return (
-        f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms)},"topic":{_quoted(window.topic)},'
+        f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms_id)},"topic":{_quoted(window.topic)},'
         f'"label":{_quoted(window.public_id)},{noise_bound}"drawn":{window.draws},'
         f'"slots":[{slots}],"masked":{_or_null(window.masked_slot)}}}'
     )
@@ -168,7 +168,7 @@ def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
     ]
     return OpenWindow(
         start_ms=_whole(document["start_ms"]),
-        terms=_text(document["terms"]),
+        terms_id=_text(document["terms"]),
         topic=_text(document["topic"]),
         public_id=_text(document["label"]),
         noise_bound=_whole_or_none(document.get("radius")),

@@ -49,7 +49,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from simulators.invariant import InvariantViolation
-from simulators.long_run import STOPPED, LongRun, OtherLog, Stopped, stoppable
+from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Stopped, stoppable
 from simulators.option import positive, seed
 from simulators.simtest import runs
 from simulators.simtest.generator import generate
@@ -166,7 +166,7 @@ def _report(log: LongRun, *, stopped: bool) -> int:
     print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them broken")
     if stopped:
         print("stopped: the same command continues here")
-        return STOPPED
+        return EXIT_STOPPED
     if violations:
         lowest_seed = min(violations)
         return _shrink_and_print(lowest_seed, violations[lowest_seed])

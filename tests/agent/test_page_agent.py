@@ -159,8 +159,12 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     look = told(written(), thread)
     glance = await look.view.glance("main", "m")
     assert glance.spent == dict.fromkeys(SPENT, 0)
-    assert (glance.last, glance.outbox, glance.lag_ms) == (None, 0, None)
-    assert (glance.source, glance.sink, glance.now_ms) == (True, False, START_MS + STEP_MS)
+    assert (glance.last_message, glance.waiting_count, glance.lag_ms) == (None, 0, None)
+    assert (glance.source_is_connected, glance.sink_is_connected, glance.now_ms) == (
+        True,
+        False,
+        START_MS + STEP_MS,
+    )
     assert glance.upcoming == NEXT
     now = START_MS // LENGTH_MS
     for k in (now - 48 * 40, now - 48 * 8, now - 1, now):
@@ -168,15 +172,15 @@ async def test_a_glance_is_what_the_store_says(tmp_path: Path) -> None:
     persist(store, closing(now - 2, "m"))
     glance = await look.view.glance("main", "m")
     assert glance.spent == {name: n * TERMS.epsilon_per_w for name, n in SPENT.items()}
-    assert (glance.outbox, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
+    assert (glance.waiting_count, glance.lag_ms) == (1, LENGTH_MS + STEP_MS)
     assert await look.view.latest_payloads("main", "private/m", 10) == [b"record %d" % (now - 2)]
     [row] = outbox.pending(store.connection, "main", START_MS, 10)
     with store.transaction() as tx:
         outbox.mark_delivered(tx, [row.id], START_MS)
     glance = await look.view.glance("main", "m")
-    assert glance.last == page.Message("private/m", row.payload, START_MS)
-    assert (glance.outbox, glance.lag_ms) == (0, None)
-    assert (await look.view.glance("main", "m")).last == glance.last
+    assert glance.last_message == page.Message("private/m", row.payload, START_MS)
+    assert (glance.waiting_count, glance.lag_ms) == (0, None)
+    assert (await look.view.glance("main", "m")).last_message == glance.last_message
     await thread.close()
 
 

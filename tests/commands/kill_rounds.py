@@ -21,7 +21,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from simulators.long_run import STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
+from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
 from simulators.option import positive
 from tests.integration import law
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
@@ -208,7 +208,7 @@ def _go(program: Path, options: argparse.Namespace, log: LongRun) -> int:
     passes = totals(log)
     if stopped:
         print("stopped: the same command continues here")
-        return STOPPED
+        return EXIT_STOPPED
     return 0 if passes else 1
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from simulators.long_run import STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
+from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
 from simulators.option import positive
 from tests.integration.plan import time_ms
 from tests.integration.service import Service, now_ms, stream
@@ -270,7 +270,7 @@ def _go(program: Path, options: argparse.Namespace, log: LongRun) -> int:
     passes = totals(log)
     if stopped:
         print("stopped: the same command continues here")
-        return STOPPED
+        return EXIT_STOPPED
     return 0 if passes else 1
 
 

@@ -177,7 +177,11 @@ ENERGY = "kind = 'register'\nunit = 'kWh'"
             "'above', or left out",
         ),
         ({"window": "threshold = 3000", "privacy": "metric = 'l1'"}, "privacy.metric", "'bands'"),
-        ({"window": "threshold = 3000", "source": ENERGY}, "source.kind", "each reading's step would count"),
+        (
+            {"window": "threshold = 3000", "source": ENERGY},
+            "source.kind",
+            "steps of its readings would add up",
+        ),
         ({"window": "threshold = 3000", "sink": "total = true"}, "sink.total", "whole energies"),
         ({"window": "threshold = 3000", "sink": "format = 'senml'"}, "sink.format", "whole energy"),
         ({"window": "while_above = 3000"}, "window.while_above", "jumps when the power crosses it"),

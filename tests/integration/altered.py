@@ -62,7 +62,7 @@ def redraws_on_restart() -> None:
     def restoring(
         terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
     ) -> Timeline:
-        windows = tuple(redrawn(window, stored_terms[window.terms]) for window in state.windows)
+        windows = tuple(redrawn(window, stored_terms[window.terms_id]) for window in state.windows)
         starts_ms = [window.start_ms for window in windows]
         begun = state._replace(
             windows=windows,

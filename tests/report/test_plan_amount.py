@@ -30,7 +30,7 @@ def answered(hide: str = "", error: str = "", bound: str = "0.45EUR", homes: int
 def test_the_error_of_a_month_s_cost_is_that_of_its_hidden_energy_at_the_largest_price() -> None:
     """110 Wh at 0.45 EUR is off by 0.07 EUR; the mean of 100 homes by a tenth of that."""
     answer = answered("110Wh")
-    assert answer.possible
+    assert answer.is_possible
     assert answer.setting.error == pytest.approx(math.sqrt(2) * 0.45 * 0.11, rel=1e-3)
     assert answered("110Wh", homes=100).setting.error == pytest.approx(answer.setting.error / 10)
     assert "0.07 EUR" in amount.as_text(answer)
@@ -51,7 +51,7 @@ def test_an_error_tells_how_much_can_be_hidden(error: str, homes: int) -> None:
 def test_what_cannot_be_had_is_refused_with_what_can() -> None:
     """A kettle a month at 1 cent is not possible; 15 Wh are."""
     answer = answered("kettle", "0.01EUR")
-    assert not answer.possible
+    assert not answer.is_possible
     assert answer.limit is not None
     assert answer.limit.hide_wh == 15
     text = amount.as_text(answer)

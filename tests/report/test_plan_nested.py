@@ -26,13 +26,13 @@ def answered(hide: str, share: str, error: str = "", timezone: str = "UTC") -> N
 def test_shares_are_proposed_where_they_beat_one_stream() -> None:
     """Days to 0.7 kWh and months to 1.5 kWh: one stream of half hours has 1.08 and 5.9."""
     answer = answered("110Wh", "half-hour,day,month", "any,0.7kWh,1.5kWh")
-    assert answer.possible
+    assert answer.is_possible
     assert answer.is_better
     day_w, month_w = answer.best.errors_w[1:]
     assert day_w * 24 <= 700
     assert month_w * 720 <= 1500
-    assert answer.alone.errors_w[1] * 0.024 == pytest.approx(1.08, abs=5e-3)
-    assert answer.alone.errors_w[2] * 0.72 == pytest.approx(5.90, abs=5e-3)
+    assert answer.single.errors_w[1] * 0.024 == pytest.approx(1.08, abs=5e-3)
+    assert answer.single.errors_w[2] * 0.72 == pytest.approx(5.90, abs=5e-3)
 
 
 def test_the_errors_are_those_of_the_configuration() -> None:
@@ -69,7 +69,7 @@ def test_a_length_without_a_share_is_a_sum() -> None:
 def test_one_stream_is_proposed_where_shares_are_no_better() -> None:
     """Half hours to 312 W leave nothing to share: the configuration has one stream."""
     answer = answered("110Wh", "half-hour,day", "312W,2kWh")
-    assert answer.possible
+    assert answer.is_possible
     assert not answer.is_better
     (stream,) = config.parse(answer.text).stream
     assert config.terms(stream).level == 1
@@ -79,7 +79,7 @@ def test_one_stream_is_proposed_where_shares_are_no_better() -> None:
 def test_goals_out_of_reach_have_the_nearest_shares() -> None:
     """Half hours to 300 W are impossible at 110 Wh: the answer says so."""
     answer = answered("110Wh", "half-hour,day", "300W,0.1kWh")
-    assert not answer.possible
+    assert not answer.is_possible
     assert "NOT possible" in nested.as_text(answer)
 
 

@@ -137,7 +137,7 @@ def test_outcome_month(tmp_path: Path) -> None:
 def test_outcome_middle(outcome: Outcome) -> None:
     """The home shown is the one in the middle by use."""
     use = outcome.street.watts.mean(axis=1)
-    assert sorted(use).index(use[outcome.middle]) == 5
+    assert sorted(use).index(use[outcome.median_index]) == 5
 
 
 def test_outcome_measures(outcome: Outcome) -> None:

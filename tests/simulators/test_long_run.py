@@ -62,7 +62,7 @@ def test_other_logs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         LongRun(path, "test", FOLDERS).__enter__()
     with pytest.raises(OtherLog, match="the log of 'test'"):
         LongRun(path, "other", FOLDERS).__enter__()
-    with pytest.raises(OtherLog, match="by other code"):
+    with pytest.raises(OtherLog, match="by a different version of the code"):
         LongRun(path, "test", ("simulators/adversary",)).__enter__()
     before = path.read_bytes()
     with LongRun(path, "test", FOLDERS) as log:
@@ -94,7 +94,7 @@ def test_the_digest_sees_every_change(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(set(digests)) == 4
 
 
-@pytest.mark.parametrize("number", long_run.STOPS)
+@pytest.mark.parametrize("number", long_run.STOP_SIGNALS)
 def test_a_signal_stops_a_run(number: signal.Signals) -> None:
     """Each signal raises Stopped, also where it was ignored; afterwards it does what it did before."""
     before = signal.signal(number, signal.SIG_IGN)

@@ -258,7 +258,7 @@ def wrong(**changes: object) -> Commit:
         wrong(marks={"m": LENGTH_MS}),
         wrong(states={"m": state(0)._replace(windows=(state(0).windows[0]._replace(start_ms=1),))}),
         wrong(states={"m": state(2)}),
-        wrong(states={"m": state(1)._replace(windows=(state(1).windows[0]._replace(terms="?"),))}),
+        wrong(states={"m": state(1)._replace(windows=(state(1).windows[0]._replace(terms_id="?"),))}),
         wrong(marks={}, states={"m": state(1)}, charges={}),
         wrong(marks={}, states={}),
     ],

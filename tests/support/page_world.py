@@ -78,7 +78,7 @@ class PageWorld:
 
     async def _glance(self, _stream: str, _meter: str) -> page.Glance:
         self.glances += 1
-        sides = {"source": True, "sink": True}
+        sides = {"source_is_connected": True, "sink_is_connected": True}
         return page.Glance(
             self.now_ms,
             self.spent,

@@ -233,7 +233,7 @@ class Witness:
 
     def _see_state(self, meter: str, state: TimelineState, earlier_marks: dict[str, int]) -> None:
         for window in state.windows:
-            terms = self.terms[window.terms]
+            terms = self.terms[window.terms_id]
             assert (window.noise_bound is None) == (window.draws == terms.n), "R is kept without need"
             for slot_state in window.slots:
                 label, _ = self.draw_in(slot_state, window)
@@ -256,7 +256,7 @@ class Witness:
 
         A masked accumulator is a register minus noise and energy.
         """
-        terms, masked = self.terms[window.terms], slot.slot_index == window.masked_slot
+        terms, masked = self.terms[window.terms_id], slot.slot_index == window.masked_slot
         quotient = Fraction(slot.accumulator, terms.lattice(slot.slot_index) * STRIDE)
         label = round(quotient) * (-1 if masked else 1)
         assert label, "an accumulator without noise"

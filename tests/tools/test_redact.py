@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meteragent.cli.redact import outcome
 from meteragent.decode.p1 import checksum
 from meteragent.tools.redact import Redactor
-from meteragent.tools.redact.words import WORDS, known
+from meteragent.tools.redact.words import WORDS, is_known
 from tests.decode.test_profiles import CASES
 from tests.support.profile_contract import Case
 
@@ -65,7 +65,7 @@ def texts(document: object) -> set[str]:
 
 def named(text: str) -> bool:
     """Whether all parts of a text are known words or small numbers."""
-    return all(known(part) or len(part) <= 2 for part in re.split(r"[:/*@#&?\\]", text))
+    return all(is_known(part) or len(part) <= 2 for part in re.split(r"[:/*@#&?\\]", text))
 
 
 @given(DOCUMENTS, st.booleans())
@@ -122,7 +122,7 @@ def test_no_number_survives(numbers: list[float]) -> None:
 )
 def test_what_identifies_is_replaced(text: str) -> None:
     """MAC, EUI, mail, address, host, account, place, person: as value, key, topic, in broken JSON too."""
-    telling = {one for one in re.findall(r"(?:\w\w:){5}\w\w|\w+", text) if not known(one) and len(one) > 3}
+    telling = {one for one in re.findall(r"(?:\w\w:){5}\w\w|\w+", text) if not is_known(one) and len(one) > 3}
     assert telling
     assert not survivors(text, lambda _: telling)
 
@@ -240,7 +240,7 @@ def test_the_same_gets_the_same() -> None:
 @pytest.mark.parametrize("name", ["a_n_n_a", "AB12CD", "power1234", "l1_2_3", "Huber", "Power Huber", ""])
 def test_names_are_not_spelt_from_known_parts(name: str) -> None:
     """Single letters in a row, two numbers, or a long one make no known word."""
-    assert not known(name)
+    assert not is_known(name)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_names_are_not_spelt_from_known_parts(name: str) -> None:
 )
 def test_names_of_known_words_stay(name: str) -> None:
     """Known words stay however they are joined, with one small number."""
-    assert known(name)
+    assert is_known(name)
 
 
 def test_addresses_are_replaced_as_a_whole() -> None:

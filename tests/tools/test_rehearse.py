@@ -37,7 +37,7 @@ class Stage:
         for _ in range(count):
             if payload is not None:
                 message = payload.encode()
-                self.rows += self.rehearsal.message("meters/house/power", message, retain, self.now_ms)
+                self.rows += self.rehearsal.receive("meters/house/power", message, retain, self.now_ms)
             self.now_ms += 1000
             self.rows += self.rehearsal.advance(self.now_ms)
 
@@ -142,8 +142,8 @@ def test_it_says_what_is_different_from_a_run() -> None:
     view.begin()
     text = " ".join(lines)
     for part in (
-        "Nothing leaves, nothing is written.",
-        "Here 5 s stand for a slot (30 min). The noise is that of a real slot, which hides 110 Wh",
+        "Nothing leaves, and nothing is written.",
+        "Here 5 s stand for a slot (30 min). The noise is that of a real slot and hides 110 Wh",
         "A run would send each number to private/{meter}/power at mqtt://here",
         "`measured` shows your readings as they are",
     ):

@@ -106,7 +106,7 @@ def news(batch: News) -> dict[str, Any]:
 
 def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
     """Return the state of a meter; `spent` is epsilon in 1/W, and the level at the stream's radius."""
-    radius_w, message = terms.radius_w, state.last
+    radius_w, message = terms.radius_w, state.last_message
     return {
         "now_ms": state.now_ms,
         "upcoming": state.upcoming and state.upcoming._asdict(),
@@ -118,10 +118,10 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
         "last": message
         and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.left_ms},
         "health": {
-            "outbox": state.outbox,
+            "outbox": state.waiting_count,
             "lag_ms": state.lag_ms,
-            "source": state.source,
-            "sink": state.sink,
+            "source": state.source_is_connected,
+            "sink": state.sink_is_connected,
             "clock": state.now_ms is not None,
         },
         "counts": {name: counts[name] for name in COUNTERS},

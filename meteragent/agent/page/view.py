@@ -68,7 +68,7 @@ class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
     `promises` is slow and is called once. `topic` maps a meter to the topic of its records; `meters`
-    returns the present meters of the stream.
+    returns the stream's meters.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Period(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a window would have cost under each tariff, the cheapest one, and how sure that is.
+    """What a window would have cost under each tariff, the cheapest one, and how certain that is.
 
     `sureness` is None if there is only one tariff.
     """
@@ -150,11 +150,11 @@ class Glance(NamedTuple):
 
     now_ms: int | None
     spent: Mapping[str, Fraction]
-    last: Message | None
-    outbox: int
+    last_message: Message | None
+    waiting_count: int
     lag_ms: int | None
-    source: bool
-    sink: bool
+    source_is_connected: bool
+    sink_is_connected: bool
     upcoming: Upcoming | None = None
     allowance: Allowance | None = None
 

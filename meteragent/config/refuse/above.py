@@ -1,4 +1,4 @@
-"""Refusals of energies above a threshold: readings, slots and settings with which they mean nothing."""
+"""Refusals of energies above a threshold: readings, slots and settings that do not allow them."""
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import GRID, Problems, reads
@@ -11,23 +11,23 @@ from meteragent.domain.units import Kind
 
 @reads(*GRID, "window.threshold", "window.range", "source.kind", "sink.total", "sink.format")
 def threshold(stream: Stream) -> Problems:
-    """Yield a threshold that is missing or has no effect, and settings that do not go with it."""
-    window, height = stream.window, stream.window.threshold
+    """Yield a problem for a threshold that is missing or has no effect, or for settings that it excludes."""
+    window, threshold_w = stream.window, stream.window.threshold
     if space(stream) is not Space.ABOVE:
-        if height is not None:
-            expected = "privacy.space = 'above', or left out: a threshold makes energies above it"
+        if threshold_w is not None:
+            expected = "privacy.space = 'above', or left out: a threshold selects the energy above it"
             yield ConfigError("privacy.space", repr(str(space(stream))), expected)
         return
-    if height is None:
+    if threshold_w is None:
         yield ConfigError("window.threshold", "nothing", "a power in W, such as 3000")
-    elif not window.range[0] <= height < window.range[1]:
+    elif not window.range[0] <= threshold_w < window.range[1]:
         low, high = map(exact, window.range)
         expected = f"a power within window.range = [{low}, {high}] W, below its end"
-        yield ConfigError("window.threshold", exact(height), expected)
+        yield ConfigError("window.threshold", exact(threshold_w), expected)
     if stream.source.kind is not Kind.POWER:
         expected = (
-            "'power': an energy tells only the mean power between two readings, and each reading's step would"
-            " count on its own"
+            "'power': an energy gives only the mean power between two readings, and the rounding steps of"
+            " its readings would add up"
         )
         yield ConfigError("source.kind", repr(str(stream.source.kind)), expected)
     for key in ("step", "blocks", "bands"):
@@ -35,7 +35,7 @@ def threshold(stream: Stream) -> Problems:
             expected = "window.length alone: a window has one energy above the threshold"
             yield ConfigError(f"window.{key}", "slots of a window", expected)
     if stream.sink.total:
-        expected = "false: the running total is one of whole energies"
+        expected = "false: the running total is a sum of whole energies"
         yield ConfigError("sink.total", "true", expected)
     if stream.sink.format != "json":
         expected = "'json': in SenML it would look like a whole energy"

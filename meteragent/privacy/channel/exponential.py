@@ -33,37 +33,43 @@ _LOG_BITS = 128  # the logarithm of a number near 1 is small
 @total_ordering
 @dataclass(frozen=True, eq=False, repr=False)
 class Number:
-    """The quotient above / below of two sums, which compares exactly with numbers, Fractions and ints.
+    """The quotient of two sums, which compares exactly with numbers, Fractions and ints.
 
     Arithmetic is + - * / with numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
     raises TypeError. `float` is correct to the last bit or two. Make numbers with `number` and `exp`.
     """
 
-    above: Sum
-    below: Sum
+    numerator: Sum
+    denominator: Sum
 
     def __add__(self, other: Any) -> "Number":
         if not (operand := _operand(other)):
             return NotImplemented
-        if not self.above or not operand.above:
-            return self if self.above else operand
-        if self.below == operand.below:
-            return Number(_add(self.above, operand.above), self.below)
-        above = _add(_multiply(self.above, operand.below), _multiply(operand.above, self.below))
-        return Number(above, _multiply(self.below, operand.below))
+        if not self.numerator or not operand.numerator:
+            return self if self.numerator else operand
+        if self.denominator == operand.denominator:
+            return Number(_add(self.numerator, operand.numerator), self.denominator)
+        numerator = _add(
+            _multiply(self.numerator, operand.denominator), _multiply(operand.numerator, self.denominator)
+        )
+        return Number(numerator, _multiply(self.denominator, operand.denominator))
 
     def __mul__(self, other: Any) -> "Number":
         if not (operand := _operand(other)):
             return NotImplemented
-        return Number(_multiply(self.above, operand.above), _multiply(self.below, operand.below))
+        return Number(
+            _multiply(self.numerator, operand.numerator), _multiply(self.denominator, operand.denominator)
+        )
 
     def __truediv__(self, other: Any) -> "Number":
         if not (operand := _operand(other)):
             return NotImplemented
-        return _divide(_multiply(self.above, operand.below), _multiply(self.below, operand.above))
+        return _divide(
+            _multiply(self.numerator, operand.denominator), _multiply(self.denominator, operand.numerator)
+        )
 
     def __neg__(self) -> "Number":
-        return Number({r: -c for r, c in self.above.items()}, self.below)
+        return Number({r: -c for r, c in self.numerator.items()}, self.denominator)
 
     def __sub__(self, other: Any) -> "Number":
         return self + -operand if (operand := _operand(other)) else NotImplemented
@@ -77,7 +83,7 @@ class Number:
     __radd__, __rmul__ = __add__, __mul__
 
     def __eq__(self, other: object) -> bool:
-        return not (self + -operand).above if (operand := _operand(other)) else NotImplemented
+        return not (self + -operand).numerator if (operand := _operand(other)) else NotImplemented
 
     def __lt__(self, other: Any) -> bool:
         if not (operand := _operand(other)):
@@ -89,22 +95,22 @@ class Number:
     @property
     def sign(self) -> int:
         """The sign: -1, 0 or 1."""
-        return _sign(self.above) * _sign(self.below)
+        return _sign(self.numerator) * _sign(self.denominator)
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
         """Return rational bounds of this number, at most 2^-bits of its size apart."""
-        if not self.above:
+        if not self.numerator:
             return _ZERO, _ZERO
         k = bits + 8
         while True:
             (a_lo, a_hi, a_scale), (b_lo, b_hi, b_scale) = (
-                _enclosure(self.above, k),
-                _enclosure(self.below, k),
+                _enclosure(self.numerator, k),
+                _enclosure(self.denominator, k),
             )
             if (a_lo > 0 or a_hi < 0) and (b_lo > 0 or b_hi < 0):
                 quotients = (Fraction(a * b_scale, b * a_scale) for a in (a_lo, a_hi) for b in (b_lo, b_hi))
                 lo, *_, hi = sorted(quotients)
-                shift_lo, shift_hi = _power_of_e(max(self.above) - max(self.below), k)
+                shift_lo, shift_hi = _power_of_e(max(self.numerator) - max(self.denominator), k)
                 lo, hi = lo * (shift_lo if lo > 0 else shift_hi), hi * (shift_hi if hi > 0 else shift_lo)
                 if hi - lo <= min(abs(lo), abs(hi)) / 2**bits:
                     return lo, hi
@@ -125,8 +131,8 @@ class Number:
         return float(sum(self.bounds(_FLOAT_BITS)) / 2)
 
     def __repr__(self) -> str:
-        above, below = _format_sum(self.above), _format_sum(self.below)
-        return above if self.below == _ONE else f"({above})/({below})"
+        numerator, denominator = _format_sum(self.numerator), _format_sum(self.denominator)
+        return numerator if self.denominator == _ONE else f"({numerator})/({denominator})"
 
 
 def number(name: str, value: Any) -> Number:
@@ -160,14 +166,14 @@ def _constant(c: Fraction) -> Sum:
     return {_ZERO: c} if c else {}
 
 
-def _divide(above: Sum, below: Sum) -> Number:
+def _divide(numerator: Sum, denominator: Sum) -> Number:
     """Divide two sums; a denominator of one term is divided out, so that most numbers have denominator 1."""
-    if not below:
+    if not denominator:
         raise ZeroDivisionError("division by the number zero")
-    if len(below) > 1:
-        return Number(above, below)
-    ((r, c),) = below.items()
-    return Number({s - r: d / c for s, d in above.items()}, _ONE)
+    if len(denominator) > 1:
+        return Number(numerator, denominator)
+    ((r, c),) = denominator.items()
+    return Number({s - r: d / c for s, d in numerator.items()}, _ONE)
 
 
 def _add(terms: Sum, addends: Sum) -> Sum:
@@ -209,14 +215,14 @@ def _enclosure(terms: Sum, k: int) -> tuple[int, int, int]:
     top, scale = max(terms), math.lcm(*(c.denominator for c in terms.values()))
     lo = hi = 0
     for r, c in terms.items():
-        low, high = _falling_power(top - r, k)
+        low, high = _exp_neg(top - r, k)
         size = c.numerator * (scale // c.denominator)
         lo, hi = lo + size * (low if size > 0 else high), hi + size * (high if size > 0 else low)
     return lo, hi, scale << k
 
 
 @lru_cache(maxsize=1 << 12)
-def _falling_power(exponent: Fraction, k: int) -> tuple[int, int]:
+def _exp_neg(exponent: Fraction, k: int) -> tuple[int, int]:
     """Return integers that enclose 2^k e^-exponent, exponent >= 0."""
     return exp_neg_bounds(exponent.numerator, exponent.denominator, k) if exponent else (1 << k, 1 << k)
 
@@ -225,7 +231,7 @@ def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
     """Return bounds of e^exponent, whose relative distance is a few times 2^-k."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
-    low, high = _falling_power(size, k)
+    low, high = _exp_neg(size, k)
     lo, hi = Fraction(low, 2**k), Fraction(high, 2**k)
     return (lo, hi) if exponent < 0 else (1 / hi, 1 / lo)
 

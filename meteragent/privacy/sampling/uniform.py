@@ -37,19 +37,20 @@ def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
     if not 1 <= m <= 1 << 63:
         raise ValueError("m must lie in 1 .. 2^63 to draw an array")
     if m > 1 << 32:
-        return _masked(m, count, bits)
-    factor, uneven = np.uint64(m), np.uint32((1 << 32) % m)
+        return _draw_masked(m, count, bits)
+    # Of the 2^32 words, `surplus` are too many to be shared equally among m integers.
+    factor, surplus = np.uint64(m), np.uint32((1 << 32) % m)
     product = bits.array(count, np.uint32) * factor
-    redraw = (product.astype(np.uint32) < uneven).nonzero()[0]
+    redraw = (product.astype(np.uint32) < surplus).nonzero()[0]
     while redraw.size:
         product[redraw] = fresh = bits.array(redraw.size, np.uint32) * factor
-        redraw = redraw[fresh.astype(np.uint32) < uneven]
+        redraw = redraw[fresh.astype(np.uint32) < surplus]
     product >>= np.uint64(32)
     return product.view(np.int64)
 
 
-def _masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw as `below_array` for m > 2^32: integers below the next power of two, until all are below m."""
+def _draw_masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
+    """Draw for `below_array` if m > 2^32: redraw integers of as many bits as m - 1 until all are below m."""
     mask, largest = np.uint64((1 << (m - 1).bit_length()) - 1), np.uint64(m - 1)
     values = bits.array(count, np.uint64) & mask
     redraw = (values > largest).nonzero()[0]
@@ -83,19 +84,19 @@ def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray
     rows = 1 if wide else max(1, _BATCH_VALUES // max(1, n))
     for start in range(0, noise_bounds.size, rows):
         part = slice(start, start + rows)
-        values = below_array(int(ranges[start]), n, bits) if wide else _scaled(ranges[part], n, bits)
+        values = below_array(int(ranges[start]), n, bits) if wide else _draw_scaled(ranges[part], n, bits)
         np.subtract(values, noise_bounds[part, np.newaxis], out=noise[part])
     return noise
 
 
-def _scaled(ranges: NDArray[np.uint64], n: int, bits: Bits) -> NDArray[np.int64]:
+def _draw_scaled(ranges: NDArray[np.uint64], n: int, bits: Bits) -> NDArray[np.int64]:
     """Draw a row of n integers below each of `ranges`, which are at most 2^32."""
     product = bits.array(ranges.size * n, np.uint32).reshape(-1, n) * ranges[:, np.newaxis]
-    flat, uneven = product.reshape(-1), ((1 << 32) % ranges).astype(np.uint32)
-    redraw = np.flatnonzero(product.astype(np.uint32) < uneven[:, np.newaxis])
+    flat, surplus = product.reshape(-1), ((1 << 32) % ranges).astype(np.uint32)
+    redraw = np.flatnonzero(product.astype(np.uint32) < surplus[:, np.newaxis])
     while redraw.size:
         row = redraw // n
         flat[redraw] = fresh = bits.array(redraw.size, np.uint32) * ranges[row]
-        redraw = redraw[fresh.astype(np.uint32) < uneven[row]]
+        redraw = redraw[fresh.astype(np.uint32) < surplus[row]]
     product >>= np.uint64(32)
     return product.view(np.int64)

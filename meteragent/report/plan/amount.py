@@ -1,7 +1,7 @@
 """Plans of amounts: what a day, a week or a month cost at public prices, released as one number.
 
 The error of an amount is that of the hidden energy at the largest price of a kWh, whatever the length of its
-window and the use in it. So of what is hidden and the error, each follows from the other.
+window and the use in it. So the error follows from what is hidden, and what is hidden from the error.
 """
 
 import json
@@ -62,7 +62,7 @@ def share(text: str) -> AmountShare | None:
 
 
 def money(text: str) -> Money | None:
-    """Read a sum of money: ``0.05EUR``; None if it is none or zero."""
+    """Read a sum of money: ``0.05EUR``; None if it is not one, or zero."""
     match = _MONEY.fullmatch(text.strip())
     return Money(Fraction(match[1]), match[2]) if match and Fraction(match[1]) else None
 
@@ -71,7 +71,7 @@ def bound(text: str) -> Money:
     """Read the largest price of a kWh: ``0.45EUR``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a price.
     """
     if (price := money(text)) is None:
         raise ValueError("the largest price of a kWh, such as 0.45EUR")
@@ -135,7 +135,7 @@ class AmountAnswer:
 
     question: AmountQuestion
     setting: AmountSetting
-    possible: bool
+    is_possible: bool
     limit: AmountSetting | None
 
 
@@ -152,7 +152,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
     if goal is None:
         if hide is None:
             raise ValueError("give --hide or --error, or both")
-        return AmountAnswer(question, AmountSetting(question, hide.energy_wh), possible=True, limit=None)
+        return AmountAnswer(question, AmountSetting(question, hide.energy_wh), is_possible=True, limit=None)
     limit = _most(question, goal)
     setting = limit if hide is None else AmountSetting(question, hide.energy_wh)
     if setting is None:
@@ -162,8 +162,9 @@ def solve(question: AmountQuestion) -> AmountAnswer:
 
 def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     """Return the setting that hides most, to three figures, within the goal; None below 1 mWh."""
-    one_home = float(goal.value) * math.sqrt(question.homes)
-    limit_wh = 1000 * one_home * float(question.level / question.bound.value) / math.sqrt(2)
+    error_of_one_home = float(goal.value) * math.sqrt(question.homes)
+    # The standard deviation of the noise is sqrt(2) times its scale, hidden energy times price / level.
+    limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None
     limit_wh = min(limit_wh, ENERGY_MAX_WH)
@@ -178,13 +179,13 @@ def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
 
 
 def as_text(answer: AmountAnswer) -> str:
-    """Write the answer with its errors, what it hides, its configuration, and what to do next."""
+    """Return the answer as text: its errors, what it hides, its configuration, and what to do next."""
     question, setting = answer.question, answer.setting
     parts = [f"hide {question.hide.name}"] if question.hide else []
     parts.append(f"share {question.share.name} at prices of at most {question.bound.text} for a kWh")
     if question.goal is not None:
         parts.append(f"{mean_of(question.homes)} within {question.goal.text}")
-    verdict = "possible" if answer.possible else "NOT possible"
+    verdict = "possible" if answer.is_possible else "NOT possible"
     currency = question.bound.currency
     lines = [f"To {', '.join(parts)}: {verdict}.", "", "What it costs: one standard deviation"]
     for homes in sorted({1, question.homes, *CROWDS}):
@@ -192,7 +193,7 @@ def as_text(answer: AmountAnswer) -> str:
         lines.append(f"  {mean_of(homes):<28}{error:>14}")
     within = wording.within(amount(setting.terms.half_width(0.95), currency))
     lines += [f"  One home's number: {within}.", ""]
-    if not answer.possible and answer.limit is not None:
+    if not answer.is_possible and answer.limit is not None:
         lines += [f"Within the goal, at most {energy(answer.limit.hide_wh)} can be hidden.", ""]
     names = ", ".join(event.name for event in EVENTS if event.energy_wh <= setting.hide_wh) or "no example"
     lines += [f"Hides {energy(setting.hide_wh)} in all of a window: {names}.", ""]
@@ -200,12 +201,12 @@ def as_text(answer: AmountAnswer) -> str:
 
 
 def as_json(answer: AmountAnswer) -> str:
-    """Return the same facts as JSON; errors in the currency, exact numbers as text."""
+    """Return the same facts as JSON: errors in the currency, and exact numbers as text."""
     question, setting = answer.question, answer.setting
     document: dict[str, Any] = {
         "share": question.share.name,
         "largest_price": question.bound.text,
-        "possible": answer.possible,
+        "possible": answer.is_possible,
         "hides_wh": str(setting.hide_wh),
         "hides_at_most_wh": None if answer.limit is None else str(answer.limit.hide_wh),
         "level": str(question.level),

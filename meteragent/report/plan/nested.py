@@ -3,7 +3,8 @@
 A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
 All streams hide the same energy, and their shares of the level add up to one, so the promise is that of one
 stream (THEORY 3.8). All shares in steps of 1/20 are tried. The best shares minimise the largest error
-relative to its goal. Without a goal, an error is relative to that of a stream of that length alone.
+relative to its goal. If no length has a goal, each error is relative to that of a stream of that length
+alone.
 
 A single stream of the finest length, whose sums are the days and months, is tried as well. Shares are
 proposed only if they are better.
@@ -33,7 +34,7 @@ from meteragent.wire.number import figure
 
 STEPS = 20
 """The number of equal parts into which the grid divides a level."""
-_NO_SHARE = Fraction(1, 10**6)
+_NO_SHARE = Fraction(1, 10**6)  # stands for a share of 0, whose noise would be infinite
 _QUANTA = 220
 """The number of quanta in a radius while shares are tried; errors on the real lattice differ by less than 1
 in 1,000."""
@@ -79,7 +80,7 @@ class NestedQuestion:
     timezone: str = "UTC"
 
     def limits_w(self) -> tuple[float, ...]:
-        """Return the error with which each length is compared: its goal, else that of a stream alone.
+        """Return the error with which each length is compared: its goal, or the error of a stream alone.
 
         If some lengths have goals, those without one are not compared.
         """
@@ -93,19 +94,19 @@ class NestedQuestion:
 class NestedAnswer:
     """The best shares, and a single stream of the finest length.
 
-    It is `possible` if all goals are met, and `is_better` if shares beat the single stream.
+    It `is_possible` if all goals are met, and `is_better` if shares beat the single stream.
     """
 
     question: NestedQuestion
     best: Division
-    alone: Division
+    single: Division
     is_better: bool
-    possible: bool
+    is_possible: bool
 
     @property
     def text(self) -> str:
         """The configuration to paste."""
-        question, chosen = self.question, self.best if self.is_better else self.alone
+        question, chosen = self.question, self.best if self.is_better else self.single
         keys = {"privacy.hide": f'"{_energy_text(question.hide.energy_wh)}"'}
         keys["privacy.level"] = (
             f'"{question.level}"' if question.level.denominator > 1 else str(question.level)
@@ -145,22 +146,22 @@ def solve(question: NestedQuestion) -> NestedAnswer:
     _check(question)
     limits_w = question.limits_w()
 
-    def excess(division: Division) -> float:
-        """Return the largest error of a division relative to its limit."""
+    def largest_ratio(division: Division) -> float:
+        """Return the largest ratio of an error of a division to its limit."""
         return max(watts / limit for watts, limit in zip(division.errors_w, limits_w, strict=True))
 
-    parts = [
+    divisions = [
         Division(question.lengths, shares, question.hide.energy_wh, question.level)
         for shares in _grid(len(question.lengths))
     ]
-    alone = next(division for division in parts if division.shares[0] == 1)
-    best = min(parts, key=excess)
+    single = next(division for division in divisions if division.shares[0] == 1)
+    best = min(divisions, key=largest_ratio)
     answer = NestedAnswer(
         question,
         best,
-        alone,
-        is_better=excess(best) < excess(alone),
-        possible=not any(question.goals) or excess(best) <= 1,
+        single,
+        is_better=largest_ratio(best) < largest_ratio(single),
+        is_possible=not any(question.goals) or largest_ratio(best) <= 1,
     )
     try:
         config.parse(answer.text)
@@ -179,19 +180,19 @@ def _check(question: NestedQuestion) -> None:
         raise ValueError("an error for each length, such as any,0.7kWh,1.5kWh")
 
 
-def _grid(lengths: int) -> Iterator[tuple[Fraction, ...]]:
+def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
     """Yield all shares in whole steps that add up to one, with at least one step for the finest length."""
 
-    def divisions(places: int, steps: int) -> Iterator[tuple[int, ...]]:
+    def distribute(places: int, steps: int) -> Iterator[tuple[int, ...]]:
         """Yield all ways to distribute steps over places."""
         if places == 1:
             yield (steps,)
             return
         for given_steps in range(steps + 1):
-            for others in divisions(places - 1, steps - given_steps):
+            for others in distribute(places - 1, steps - given_steps):
                 yield (given_steps, *others)
 
-    for steps in divisions(lengths, STEPS):
+    for steps in distribute(length_count, STEPS):
         if steps[0]:
             yield tuple(Fraction(step, STEPS) for step in steps)
 
@@ -204,10 +205,10 @@ def _energy_text(wh: Fraction) -> str:
 
 
 def as_text(answer: NestedAnswer) -> str:
-    """Write the answer with its errors, its configuration, and what to do next."""
+    """Return the answer as text: its errors, its configuration, and what to do next."""
     question = answer.question
     names = ", ".join(length.name for length in question.lengths)
-    verdict = "possible" if answer.possible else "NOT possible; these are the nearest shares"
+    verdict = "possible" if answer.is_possible else "NOT possible; these are the nearest shares"
     chosen = "nested streams" if answer.is_better else "one stream is as good"
     lines = [
         f"To hide {question.hide.name}, share {names}: {verdict}, {chosen}.",
@@ -217,10 +218,10 @@ def as_text(answer: NestedAnswer) -> str:
     ]
     goals = question.goals or (None,) * len(question.lengths)
     rows = zip(
-        question.lengths, answer.best.shares, answer.best.errors_w, answer.alone.errors_w, goals, strict=True
+        question.lengths, answer.best.shares, answer.best.errors_w, answer.single.errors_w, goals, strict=True
     )
-    for length, share, error_w, alone_w, goal in rows:
-        cells = f"{exact(share):>8}{error(error_w, length):>12}{error(alone_w, length):>14}"
+    for length, share, error_w, single_w, goal in rows:
+        cells = f"{exact(share):>8}{error(error_w, length):>12}{error(single_w, length):>14}"
         lines.append(f"  {length.name:<16}{cells}{goal.text if goal else '-':>12}")
     level = exact(question.level)
     hidden = f"Together they hide {energy(question.hide.energy_wh)} at level {level}, in all slots."
@@ -228,12 +229,12 @@ def as_text(answer: NestedAnswer) -> str:
 
 
 def as_json(answer: NestedAnswer) -> str:
-    """Return the same facts as JSON; errors in W over a number's time, exact numbers as text."""
+    """Return the same facts as JSON: errors as mean powers in W, and exact numbers as text."""
     question = answer.question
     document: dict[str, Any] = {
         "hides_wh": str(question.hide.energy_wh),
         "level": str(question.level),
-        "possible": answer.possible,
+        "possible": answer.is_possible,
         "nested_is_better": answer.is_better,
         "lengths": _rows(answer),
         "configuration": answer.text,
@@ -242,15 +243,15 @@ def as_json(answer: NestedAnswer) -> str:
 
 
 def _rows(answer: NestedAnswer) -> Sequence[dict[str, Any]]:
-    best, alone = answer.best, answer.alone
+    best, single = answer.best, answer.single
     return [
         {
             "share": length.name,
             "part_of_level": str(share),
             "error_w": figure(error_w),
-            "error_of_one_stream_w": figure(alone_w),
+            "error_of_one_stream_w": figure(single_w),
         }
-        for length, share, error_w, alone_w in zip(
-            best.lengths, best.shares, best.errors_w, alone.errors_w, strict=True
+        for length, share, error_w, single_w in zip(
+            best.lengths, best.shares, best.errors_w, single.errors_w, strict=True
         )
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from meteragent.tools.redact import p1
 from meteragent.tools.redact.times import CLOCK, Shift
-from meteragent.tools.redact.words import SMALL, TIME_WORDS, UNITS, known, parts
+from meteragent.tools.redact.words import SMALL, TIME_WORDS, UNITS, is_known, parts
 
 _QUOTED = r'"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\\?\Z)'
 _RUN = r"[^\W][^\s,;(){}\[\]\"'<>|=]*|[+\-.](?=[\w.])[^\s,;(){}\[\]\"'<>|=]*"
@@ -115,7 +115,7 @@ class Redactor:
         return "".join(self._value(p) if i % 2 == 0 else p for i, p in enumerate(pieces))
 
     def _stays(self, text: str) -> bool:
-        return text in self._keep or known(text)
+        return text in self._keep or is_known(text)
 
     def _time(self, text: str, shifted: str, fraction: str | None) -> str:
         self.replaced["time"] += 1

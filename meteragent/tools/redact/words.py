@@ -102,7 +102,7 @@ def parts(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def known(text: str) -> bool:
+def is_known(text: str) -> bool:
     """Return whether a name consists of known words and at most one number of up to two digits."""
     if text.lower() in WORDS:
         return True
@@ -110,7 +110,12 @@ def known(text: str) -> bool:
     numbers = [piece for piece in pieces if piece.isdecimal()]
     if len(numbers) > 1 or any(len(number) > _DIGITS_MAX for number in numbers):
         return False
-    named = [piece for piece in pieces if not piece.isdecimal()]
+    name_parts = [piece for piece in pieces if not piece.isdecimal()]
     # Single letters in a row could spell anything.
-    spelt = sum(len(part) == 1 for part in named) > 1
-    return bool(named) and not spelt and all(w in WORDS for w in named) and bool(_JOINTS.fullmatch(text))
+    could_spell = sum(len(part) == 1 for part in name_parts) > 1
+    return (
+        bool(name_parts)
+        and not could_spell
+        and all(w in WORDS for w in name_parts)
+        and bool(_JOINTS.fullmatch(text))
+    )

@@ -8,9 +8,9 @@ the mean of a slot is that of the seconds in its place. Energies are multiplied 
 a slot holds what it would hold if the present use went on for all of it. All other durations of the
 configuration (hold, interval, lateness) are multiplied, too, and readings count at their arrival.
 
-There is no store, no sink and no session: the commits of the core are dropped, and its noise with them. It is
-drawn for intervals of a clock that no release uses. Beside the noisy core runs one whose noise is zero except
-with a probability of 1e-18, which shows what was measured. So the values belong on a terminal only (law 3).
+There is no store, no sink and no session: the commits of the core are dropped, and its noise with them. The
+noise is drawn for intervals of a clock that no release uses. A second core, whose noise is zero except with a
+probability of 1e-18, shows what was measured. So the values belong on a terminal only (law 3).
 """
 
 import json
@@ -35,8 +35,8 @@ from meteragent.privacy.bits import SecretBits
 
 SLOT_MS = 5_000
 """The shortest time that stands for a slot."""
-_LEVEL_OF_TRUTH = Fraction(10_000)
-"""The level, relative to the radius, at which noise is practically never drawn."""
+_NOISELESS_LEVEL = Fraction(10_000)
+"""A level so high that the noise of a slot is practically always zero."""
 
 
 class Row(NamedTuple):
@@ -61,7 +61,7 @@ class Rehearsal:
     def __init__(
         self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, now_ms: int
     ) -> None:
-        """Begin at `now_ms`; `secret` must be fresh. Of `links` only the key of pseudonyms is used."""
+        """Begin at `now_ms`; `secret` must be fresh. Of `links`, only the pseudonym key is used."""
         schedule = settings.schedule(stream)
         self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
@@ -70,7 +70,7 @@ class Rehearsal:
         self._began_ms, self._first_ms = now_ms, schedule.first_ms(now_ms)
         self._fed_ms = self._first_ms
         fast = self._faster(stream)
-        exact = fast.model_copy(update={"privacy": _but(fast.privacy, level=_LEVEL_OF_TRUTH)})
+        exact = fast.model_copy(update={"privacy": _replace_values(fast.privacy, level=_NOISELESS_LEVEL)})
         self._noisy = self._pipeline(fast, links, secret, bits, self.counts)
         self._exact = self._pipeline(exact, links, secret, bits, Counts())
         self._half_widths: dict[str, float] = {}
@@ -89,30 +89,30 @@ class Rehearsal:
         modulus = None if source.modulus is None else source.modulus * self.factor
         return stream.model_copy(
             update={
-                "source": _but(
+                "source": _replace_values(
                     source, hold=self._stretched(hold_ms(source)), interval=interval, modulus=modulus
                 ),
-                "window": _but(
+                "window": _replace_values(
                     window,
                     clock=Clock.WALL,
                     lateness=self._stretched(self._lateness_ms(stream)),
                     forget=self._stretched(settings.forget_ms(source, window.forget)),
                 ),
-                "privacy": _but(stream.privacy, budget=None),
-                "sink": _but(stream.sink, spread=0, total=False, format="json"),
+                "privacy": _replace_values(stream.privacy, budget=None),
+                "sink": _replace_values(stream.sink, spread=0, total=False, format="json"),
             }
         )
 
     def _lateness_ms(self, stream: settings.Stream) -> int:
-        """Return how long a slot stays open; energies of its end come with the next reading."""
-        least_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
-        return max(lateness_ms(stream.source, stream.window.lateness), least_ms)
+        """Return how long a slot stays open; the energy at its end arrives with the next reading."""
+        shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
+        return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
 
     def _stretched(self, duration_ms: int) -> int:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder of readings at their arrival; earlier ones of a message come before it."""
+        """Return a decoder that takes a message's newest reading as arriving now, others before."""
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:
@@ -122,12 +122,13 @@ class Rehearsal:
             fast = []
             for time_ms, value_u in readings:
                 before_ms = 0 if time_ms is None else self._stretched(newest_ms - time_ms)
+                # A negative time is relative to the arrival; None stands for the arrival itself.
                 fast.append(Reading(-before_ms or None, round(value_u * scale)))
             return fast
 
         return decode_fast
 
-    def message(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> list[Row]:
+    def receive(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> list[Row]:
         """Process a message; return the slots that have ended."""
         rows = self.advance(now_ms)
         fast_ms = self._fast_ms(now_ms)
@@ -135,7 +136,7 @@ class Rehearsal:
         return rows + self._feed([message], fast_ms, now_ms)
 
     def advance(self, now_ms: int) -> list[Row]:
-        """Let the time pass; return the slots that have ended."""
+        """Advance the clock to `now_ms`; return the slots that have ended."""
         fast_ms, step_ms = self._fast_ms(now_ms), self._noisy.length_ms
         rows = []
         for time_ms in (*range(self._fed_ms + step_ms, fast_ms, step_ms), fast_ms):
@@ -167,7 +168,7 @@ class Rehearsal:
         ]
 
     def _records(self, effects: Effects) -> Iterator[dict[str, Any]]:
-        """Yield the records of a feed, and note the intervals of the descriptors."""
+        """Yield the records of a feed, and remember the interval in each descriptor."""
         for outgoing in effects.commit.outgoing:
             content = json.loads(outgoing.payload)
             if outgoing.retain:
@@ -176,6 +177,6 @@ class Rehearsal:
                 yield content
 
 
-def _but(section: Any, **keys: Any) -> Any:
-    """Return a section of a configuration with other keys."""
+def _replace_values(section: Any, **keys: Any) -> Any:
+    """Return a section of a configuration with some values replaced."""
     return section.model_copy(update=keys)

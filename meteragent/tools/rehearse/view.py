@@ -12,7 +12,7 @@ from meteragent.report.format import column, energy
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
 PATIENCE_MS = 20_000
-"""How long nothing may end before the reasons are shown; then it doubles."""
+"""How long to wait for the first slot before showing the reason; the wait then doubles."""
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
 HEAD = _ROW.format("meter", "time", "measured", "would leave", "sd", "95%: low", "high", "unit")
@@ -38,7 +38,7 @@ class View:
         self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}
 
     def begin(self) -> None:
-        """Write what the stream is, and what stands for a slot."""
+        """Describe the stream, and the time that stands for a slot."""
         for text in _about(self._stream, self._rehearsal):
             self._say(text)
         self._write("")
@@ -67,7 +67,7 @@ class View:
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
-        """Write the means of all slots: noise makes one number wrong, but not their mean."""
+        """Write the means of all slots, in which most of the noise cancels out."""
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
                 f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"
@@ -76,19 +76,22 @@ class View:
 
 
 def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield what a rehearsal shows of a stream, and what is different from a run."""
+    """Yield what a rehearsal of a stream shows, and how it differs from a run."""
     terms, source = settings.terms(stream), stream.source
     slot = duration_text(terms.step_ms) if not terms.bands else "a band"
-    yield f"meteragent {__version__}: rehearsal of stream {stream.name}. Nothing leaves, nothing is written."
+    yield (
+        f"meteragent {__version__}: rehearsal of stream {stream.name}."
+        " Nothing leaves, and nothing is written."
+    )
     kind = str(source.kind).replace("_", " ")
     yield f"Reads {kind} in {source.unit} on {source.topic} from {source.url}."
     yield f"A run would send each number to {stream.sink.topic} at {settings.sink_url(stream)}."
     yield (
         f"Here {duration_text(rehearsal.slot_ms)} stand for a slot ({slot}). The noise is that of a real"
-        f" slot, which hides {energy(terms.hides_wh)}; no run ever uses it again."
+        f" slot and hides {energy(terms.hides_wh)}; no run ever uses it again."
     )
     if source.kind is not Kind.POWER or terms.is_energy:
-        yield "Energies are shown as if the use of these seconds went on for the whole slot."
+        yield "Energies are shown as if the use in these seconds continued for the whole slot."
     if stream.window.weights is not None and stream.window.weights.topic is not None:
-        yield "Prices of window.weights.topic are not read here: window.weights.default counts."
-    yield "The column `measured` shows your readings as they are: it never leaves. Ctrl-C ends this."
+        yield "Prices from window.weights.topic are not read here: window.weights.default applies."
+    yield "The column `measured` shows your readings as they are: it never leaves. Press Ctrl-C to stop."

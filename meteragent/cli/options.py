@@ -214,7 +214,7 @@ def init(parser: argparse.ArgumentParser) -> None:
         help="whether power can flow out of the home (solar panels, a battery)",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE", type=Path, help="the configuration; default: home.toml")
+    output.add_argument("--out", metavar="FILE", type=Path, help="the file to write; default: home.toml")
     output.add_argument("--unit-file", metavar="FILE", type=Path, help="also write a systemd unit")
     output.add_argument("--yes", action="store_true", help="ask nothing: accept each default")
 

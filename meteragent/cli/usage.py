@@ -191,7 +191,7 @@ COMMANDS = {
         {1: "nothing was heard, or the broker refuses or does not answer"},
     ),
     "init": Command(
-        "Find a meter on a broker, ask what to hide, and write a configuration that runs.",
+        "Find a meter on a broker, ask what to hide, and write a working configuration.",
         "init --url mqtt://192.168.1.10\ninit --url mqtt://192.168.1.10 --preset street --yes",
         options.init,
         (0, 1, 2, 78, 130),

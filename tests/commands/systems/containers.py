@@ -150,10 +150,13 @@ def addon(engine: Engine, folder: Path) -> str:
     meter = Meter(group)
     try:
         wait("the add-on is healthy", lambda: health(engine, "addon") == "healthy")
-        wait("a reading is accepted", lambda: accepted(engine) > 0)
+        wait("a reading is received", lambda: received(engine) > 0)
         kill(engine, "addon")
         engine.run("start", "addon")
-        wait("the add-on is healthy again", lambda: accepted(engine) > 0)
+        wait("the add-on is healthy again", lambda: received(engine) > 0)
+    except Failed as error:
+        asked = engine.exit_code("exec", "addon", PROGRAM, "health", "/data/meteragent/meteragent.toml")
+        raise Failed(f"{error}\n{asked}\n{engine.exit_code('logs', 'addon')[1][-3000:]}") from None
     finally:
         meter.close()
     environment = Path("/proc", engine.field("addon", ".State.Pid"), "environ").read_bytes()
@@ -167,8 +170,8 @@ def addon(engine: Engine, folder: Path) -> str:
     return "reads, through a kill -9; healthy; stopped with 0"
 
 
-def accepted(engine: Engine) -> int:
-    """Return how many readings the add-on's agent has accepted; 0 if it does not answer."""
+def received(engine: Engine) -> int:
+    """Return how many messages the add-on's agent has received; 0 if it does not answer."""
     words = ("exec", "addon", PROGRAM, "health", "--json", "/data/meteragent/meteragent.toml")
-    code, text = engine.exit_code(*words)
-    return int(json.loads(text)["counts"].get("accepted", 0)) if code == OK else 0
+    _, text = engine.exit_code(*words)
+    return int(json.loads(text)["counts"].get("received", 0)) if text.startswith("{") else 0

@@ -56,7 +56,7 @@ def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
 
 
 def test_other_logs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of another run, by other code, with a line that is none, or that is being written is refused."""
+    """A log is refused if it belongs to another run or version, is damaged, or is being written."""
     path = tmp_path / "log"
     with LongRun(path, "test", FOLDERS), pytest.raises(OtherLog, match="another run writes"):
         LongRun(path, "test", FOLDERS).__enter__()

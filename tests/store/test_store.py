@@ -48,7 +48,7 @@ states = st.builds(
         st.builds(
             OpenWindow,
             start_ms=numbers,
-            terms=texts,
+            terms_id=texts,
             topic=texts,
             public_id=texts,
             noise_bound=st.none() | st.integers(0, 10**400),

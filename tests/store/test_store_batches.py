@@ -140,6 +140,7 @@ def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
     names = {
         "noise_bound": "radius",
         "public_id": "label",
+        "terms_id": "terms",
         "integrated_until_ms": "covered_ms",
         "idle_windows": "idle",
         "draws": "drawn",

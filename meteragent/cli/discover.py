@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from meteragent import mqtt
-from meteragent.config import read_secret
+from meteragent.config import PROFILES_FOLDER, all_profiles, read_secret
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.tools.discover import Access, Listener, progress, report
 
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
-        endpoint = _endpoint(options)
+        endpoint, profiles = _endpoint(options), all_profiles(Path(PROFILES_FOLDER))
         print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             f"nothing was heard in {seconds} s: does the broker let this user read {options.topic!r}, and"
             " is anything publishing? Some devices send every few minutes: --seconds 600"
         )
-    print(report(listener, _access(options), seconds))
+    print(report(listener, _access(options), seconds, profiles))
     return 0
 
 

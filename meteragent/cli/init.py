@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from meteragent import config, mqtt
 from meteragent.cli import check, common
 from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, converse
 from meteragent.cli.draft import Draft
+from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.tools.discover import Findings, Listener, findings
 
@@ -39,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
     """Ask, listen, write and check; return the exit code."""
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     try:
-        draft = _converse(converse(_given(options)), options.seconds)
+        folder = (options.out or Path()).parent / config.PROFILES_FOLDER
+        profiles = config.all_profiles(folder)
+        draft = _converse(converse(_given(options)), options.seconds, profiles)
         _write(draft)
     except (KeyboardInterrupt, EOFError):
         print("\nmeteragent: ended before the last answer: nothing was written.", file=sys.stderr)
@@ -62,7 +65,8 @@ def _given(options: argparse.Namespace) -> Options:
     for name in _FILES:
         path = getattr(options, name)
         if path is not None and path.exists():
-            raise Refused(f"{path} exists, and `init` never overwrites: name another file with --{name}")
+            option = name.replace("_", "-")
+            raise Refused(f"{path} exists, and `init` never overwrites: name another file with --{option}")
     path = options.password_file
     password = None if path is None else config.read_secret("--password-file", path).decode()
     return Options(answers, yes=options.yes, password=password, timezone=local_timezone())
@@ -74,7 +78,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
     return os.environ.get("TZ") or (name if separator else "UTC")
 
 
-def _converse(conversation: Conversation, seconds: int) -> Draft:
+def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
     """Do what the conversation asks for; return its result."""
     answer: object = None
     while True:
@@ -90,7 +94,7 @@ def _converse(conversation: Conversation, seconds: int) -> Draft:
             case Question():
                 answer = _ask(step)
             case Listen():
-                answer = _heard(step.endpoint, seconds)
+                answer = _heard(step.endpoint, seconds, profiles)
 
 
 def _ask(question: Question) -> str:
@@ -105,7 +109,7 @@ def _ask(question: Question) -> str:
     return getpass.getpass(prompt) if question.secret else input(prompt)
 
 
-def _heard(endpoint: mqtt.Endpoint, seconds: int) -> Findings | LinkError:
+def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
     """Listen; return what was found, or a refused login. Raises LinkError."""
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
@@ -118,7 +122,7 @@ def _heard(endpoint: mqtt.Endpoint, seconds: int) -> Findings | LinkError:
             f"nothing was heard in {seconds} s: does the broker let this user read, and is anything"
             " publishing? Some devices send every few minutes: --seconds 600"
         )
-    return findings(listener)
+    return findings(listener, profiles)
 
 
 async def _listen(endpoint: mqtt.Endpoint, seconds: int, listener: Listener) -> None:

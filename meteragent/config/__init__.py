@@ -19,7 +19,7 @@ from meteragent.config.files import endpoint, exposed, read_secret, sink_broker,
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
-from meteragent.config.profiles import FOLDER, all_profiles, own_profiles
+from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
 from meteragent.config.refuse import problems
 from meteragent.config.schema import schema
 from meteragent.config.source import (
@@ -39,6 +39,7 @@ from meteragent.domain.lines import line_of, lines, path_of
 from meteragent.domain.refusal import not_toml, raise_all, text_of_file
 
 __all__ = [
+    "PROFILES_FOLDER",
     "Archive",
     "Config",
     "Month",
@@ -82,7 +83,7 @@ def load(path: Path) -> Config:
     Raises ConfigError with all errors, each with its file, line and key, the value found and the value
     expected.
     """
-    profiles, refusals = own_profiles(path.parent / FOLDER)
+    profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
     try:
         config = parse(text_of_file(path), profiles)

@@ -10,7 +10,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import line_of, lines
 from meteragent.domain.refusal import raise_all, text_of_file
 
-FOLDER = "profiles"
+PROFILES_FOLDER = "profiles"
 """The folder beside the configuration."""
 
 

@@ -24,6 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meteragent.decode.profile import Profile
+from meteragent.decode.profiles import PROFILES
 from meteragent.domain.units import Kind
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.configuration import Access, source_keys, toml
@@ -106,8 +108,8 @@ class Findings:
     quiet: tuple[str, ...]
 
 
-def findings(listener: Listener) -> Findings:
-    """Search the log of a listener."""
-    outcome = search(listener)
+def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
+    """Search the log of a listener for meters of the profiles, and for others that a text describes."""
+    outcome = search(listener, profiles)
     proposals = tuple(map(Proposal.of, outcome.candidates))
     return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

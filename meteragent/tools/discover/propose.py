@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from meteragent.decode.profile import Profile
+from meteragent.decode.profiles import PROFILES
 from meteragent.tools.discover.candidate import Candidate, Unplaced
 from meteragent.tools.discover.configuration import Access, source_keys, toml, toml_value
 from meteragent.tools.discover.doubts import doubts, rough
@@ -15,9 +17,11 @@ _SHOWN = 10
 _UNPLACED_SHOWN = 30
 
 
-def report(listener: Listener, access: Access, seconds: int) -> str:
+def report(
+    listener: Listener, access: Access, seconds: int, profiles: Mapping[str, Profile] = PROFILES
+) -> str:
     """Return the report: the messages, each candidate with its configuration, and what to do next."""
-    outcome = search(listener)
+    outcome = search(listener, profiles)
     meters = outcome.candidates
     lines = [f"Heard {listener.messages:,} messages on {len(listener.topics):,} topics in {seconds} s."]
     if listener.shed:

@@ -4,7 +4,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 
 from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile, Quantity
@@ -59,23 +58,26 @@ _ONE_TARIFF = "one tariff alone: the registers of the others were not heard"
 _CSV = "emonhub-csv"
 _OTHER_MEDIUM = "a telegram of wmbusmeters that is not of electricity, or repeats what another telegram has"
 _PAIR = ("0", "1")
-_CLAMPS = "two clamps: each is measured on its group_rows, and they are summed only if you choose phases"
+_CLAMPS = "two clamps: each is measured on its own, and they are summed only if you choose phases"
 
 
 def recognise(
-    topics: Iterable[TopicLog], elsewhere: Mapping[str, str], roles: Mapping[str, Role]
+    topics: Iterable[TopicLog],
+    elsewhere: Mapping[str, str],
+    roles: Mapping[str, Role],
+    profiles: Mapping[str, Profile] = PROFILES,
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise the known families; return the candidates, and the topics of which no unit is known.
+    """Recognise families; return the candidates, and the topics of which no unit is known.
 
-    `elsewhere` maps topics to the family that a description on the broker assigns to them; `roles` maps
-    topics to their meter's role. The payloads of topics that match a family's template are not compared with
-    other families.
+    `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
+    that a description on the broker assigns to them; `roles` maps topics to their meter's role. The payloads
+    of topics that match a family's template are not compared with other families.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
-    apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(PROFILES[name], log)}
-    for profile in PROFILES.values():
+    apparent = {log.topic for name in _APPARENT for log in logs if _reads_any(profiles[name], log)}
+    for profile in profiles.values():
         for template in concrete(profile.topics, logs):
             places = [place for log in logs if (place := place_of(template, log)) is not None]
             places = [
@@ -88,12 +90,13 @@ def recognise(
     for log in logs:
         profile_name = elsewhere.get(log.topic)
         if profile_name is not None and not any(log in candidate.topics for candidate in candidates):
-            likely, refused = _of_template(PROFILES[profile_name], log.topic, [Place(log, None, None)], roles)
+            likely, refused = _of_template(profiles[profile_name], log.topic, [Place(log, None, None)], roles)
             candidates += likely
             unplaced += refused
     placed = {id(log) for candidate in candidates for log in _topics(candidate)}
     placed |= {id(log) for log in logs if any(entry.topic == log.topic for entry in unplaced)}
-    likely, refused = _by_payload([log for log in logs if id(log) not in placed], roles)
+    remaining = [log for log in logs if id(log) not in placed]
+    likely, refused = _by_payload(remaining, roles, profiles)
     return candidates + likely, with_kinds(unplaced + refused, logs)
 
 
@@ -299,13 +302,13 @@ def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _by_payload(
-    topics: Sequence[TopicLog], roles: Mapping[str, Role]
+    topics: Sequence[TopicLog], roles: Mapping[str, Role], profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Recognise families with distinctive payloads, on topics that are not the usual ones."""
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
     logs = [log for log in topics if _newest(log).lstrip()[:1] in _DOCUMENTS]
-    for profile in _distinct():
+    for profile in filter(_is_distinct, profiles.values()):
         for log in [log for log in logs if _reads(profile, _newest(log))]:
             likely, refused = _of_template(profile, log.topic, [Place(log, None, None)], roles, rank=1)
             usual = " or ".join(profile.topics)
@@ -346,8 +349,6 @@ def _reads(profile: Profile, payload: bytes) -> bool:
     return _reads_any(profile, TopicLog("", payloads=deque([payload])))
 
 
-@cache
-def _distinct() -> tuple[Profile, ...]:
-    """Return the families with distinctive payloads."""
-    profiles = PROFILES.values()
-    return tuple(profile for profile in profiles if not any(_reads(profile, plain) for plain in _PLAIN))
+def _is_distinct(profile: Profile) -> bool:
+    """Return whether a family can be recognised by its payloads alone."""
+    return not any(_reads(profile, plain) for plain in _PLAIN)

@@ -8,9 +8,11 @@ unplaced with a reason; a topic that speaks of neither power nor energy is quiet
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from meteragent.decode.profile import Profile
+from meteragent.decode.profiles import PROFILES
 from meteragent.domain.identity import holds_topic
 from meteragent.domain.units import UNIT_FACTOR, Kind
 from meteragent.tools.discover.assemble import assemble
@@ -40,8 +42,8 @@ class Search:
     quiet: list[str] = field(default_factory=list)
 
 
-def search(listener: Listener) -> Search:
-    """Search the log of a listener."""
+def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Search:
+    """Search the log of a listener for meters of the profiles, and for others that a text describes."""
     ours = [log.topic for log in listener.topics.values() if log.is_ours]
     logs = {
         log.topic: log
@@ -51,7 +53,7 @@ def search(listener: Listener) -> Search:
     described = describe(logs)
     logged = [log for log in logs.values() if log.topic not in described.topics]
     logged += _examples(logged, described)
-    recognised, incomplete = _recognised(logged, described)
+    recognised, incomplete = _recognised(logged, described, profiles)
     recognised = _uncontradicted(recognised, described)
     covered = {log.topic: candidate for candidate in recognised for log in _logs([candidate])}
     points = [point for point in described.points if not _is_covered(point, covered.get(point.log.topic))]
@@ -91,7 +93,7 @@ def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[Topic
 
 
 def _recognised(
-    logged: Sequence[TopicLog], described: Descriptions
+    logged: Sequence[TopicLog], described: Descriptions, profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
     """Recognise families, also of devices that only describe themselves."""
     elsewhere = {device.topic: "tasmota" for device in described.devices}
@@ -100,7 +102,7 @@ def _recognised(
         point.log.topic: point.meaning.role for point in described.points if point.meaning.role is Role.DEVICE
     }
     roles |= dict.fromkeys(_switched(logged), Role.DEVICE)
-    candidates, unplaced = recognise(logged, elsewhere, roles)
+    candidates, unplaced = recognise(logged, elsewhere, roles, profiles)
     units = {point.log.topic for point in described.points}
     for candidate in candidates:
         if not candidate.count:

@@ -50,7 +50,7 @@ def answered(**given: Any) -> plan.Answer:
 def found(**given: Any) -> Setting:
     """The setting of a question that has one."""
     answer = answered(**given)
-    assert answer.possible
+    assert answer.is_possible
     assert answer.setting is not None
     return answer.setting
 
@@ -263,13 +263,13 @@ def test_what_is_said_to_be_hidden_is(level: Fraction) -> None:
 def test_with_an_error_enough_homes_are_found() -> None:
     """Hide, share and error give the least number of homes; one less is not enough."""
     answer = answered(hide="kettle", share="half-hour", goal="5%")
-    assert answer.possible
+    assert answer.is_possible
     assert answer.setting is not None
     goal_w = 0.05 * MEAN_W
     assert answer.setting.error_w(answer.homes) <= goal_w < answer.setting.error_w(answer.homes - 1)
     assert answer.homes == 356
-    assert answered(hide="kettle", share="half-hour", homes="356", goal="5%").possible
-    assert not answered(hide="kettle", share="half-hour", homes="355", goal="5%").possible
+    assert answered(hide="kettle", share="half-hour", homes="356", goal="5%").is_possible
+    assert not answered(hide="kettle", share="half-hour", homes="355", goal="5%").is_possible
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_hiding_and_error_are_each_others_inverse(share: ask.Share, energy_wh: i
 def test_what_is_near_is_possible(given: dict[str, str]) -> None:
     """Where it is not possible, each setting that is offered meets the goal and is accepted."""
     answer = answered(**given)
-    assert not answer.possible
+    assert not answer.is_possible
     assert len(answer.nearest) >= 2
     for near in answer.nearest:
         goal_w = ask.goal(given["goal"]).watts(near.setting.share)

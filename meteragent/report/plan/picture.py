@@ -31,7 +31,7 @@ def draw(answer: Answer, path: Path) -> None:
     Raises:
         ValueError: the suffix names no format, or there is no setting.
     """
-    setting = answer.setting if answer.possible else next((near.setting for near in answer.nearest), None)
+    setting = answer.setting if answer.is_possible else next((near.setting for near in answer.nearest), None)
     if setting is None:
         raise ValueError("nothing to draw: no setting is possible")
     homes = answer.homes if answer.homes > 1 else CROWDS[0]

@@ -49,9 +49,9 @@ def _question(answer: Answer) -> str:
 
 def as_text(answer: Answer) -> str:
     """Write the answer with its configuration, error against hiding, and what to do next."""
-    verdict = "possible" if answer.possible else f"NOT possible: {answer.why_not}"
+    verdict = "possible" if answer.is_possible else f"NOT possible: {answer.why_not}"
     lines = [f"To {_question(answer)}: {verdict}.", "", *_considered(answer)]
-    if not answer.possible:
+    if not answer.is_possible:
         lines += [*_nearest(answer), ""]
         setting = answer.nearest[0].setting if answer.nearest else None
         return "\n".join([*lines, *(_paste(setting, "The first of these, to paste") if setting else [])])
@@ -232,23 +232,23 @@ def _nearest(answer: Answer) -> list[str]:
 def as_json(answer: Answer) -> str:
     """Return the same facts as JSON; errors in W over a number's time, exact numbers as text."""
     setting, windows = answer.setting, None
-    if answer.possible and setting is not None:
+    if answer.is_possible and setting is not None:
         windows = sliding(answer.question, setting)
     document: dict[str, Any] = {
         "question": _question(answer),
-        "possible": answer.possible,
+        "possible": answer.is_possible,
         "why_not": answer.why_not or None,
         "homes": answer.homes,
-        "setting": _facts(setting, answer.homes) if answer.possible and setting else None,
+        "setting": _facts(setting, answer.homes) if answer.is_possible and setting else None,
         "considered": [_facts(option, answer.homes) for option in answer.considered],
         "nearest": [{"change": change} | _facts(option, homes) for change, option, homes in answer.nearest],
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}
-            for row in (around(setting, FACTORS) if answer.possible and setting else ())
+            for row in (around(setting, FACTORS) if answer.is_possible and setting else ())
         ],
     }
-    if answer.possible and setting is not None:
+    if answer.is_possible and setting is not None:
         document["check"] = facts.of(guarantee.of(setting.stream))
     return json.dumps(document, indent=2)
 

@@ -70,7 +70,7 @@ class Answer:
     considered: tuple[Setting, ...] = ()
 
     @property
-    def possible(self) -> bool:
+    def is_possible(self) -> bool:
         """Whether the question has an answer."""
         return not self.why_not
 

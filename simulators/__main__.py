@@ -26,7 +26,7 @@ COMMANDS = {
     "tariff": ("analysis", "reproduce the theory's figures on tariffs; find the cheapest of four"),
     "utility": ("analysis", "compare the errors of private numbers with those promised"),
 }
-"""By command, which is also the name of its module: the extra that installs its packages, and a summary."""
+"""For each command (also its module's name), the extra that installs its packages, and a summary."""
 _FORMER = {"ordeal": "simtest"}
 """Former names of commands, which still work."""
 

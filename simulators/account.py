@@ -1,9 +1,9 @@
 """The ground truth of a simulated world, and checks that the releases agree with it.
 
 The energy of a slot is computed from the readings as the meters stamped them, before any fault, by one
-cumulative sum and independently of the agent. Noise and dither are the content of an accumulator when its
-slot opens, before any reading. If no fault can have touched a slot, its record must be the sum of noise,
-dither and energy, rounded down to the quantum. In doubt, a slot counts as touched.
+cumulative sum and independently of the agent. Noise and dither are what an accumulator contains when its slot
+opens, before any reading. If no fault can have touched a slot, its record must be the sum of noise, dither
+and energy, rounded down to the quantum. When in doubt, a slot counts as touched.
 """
 
 from collections import Counter
@@ -105,7 +105,7 @@ class Account:
         check(is_complete, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
-        """Check that from each home's first window to its last reading every slot leaves once."""
+        """Check that every slot from each home's first window to its last reading leaves exactly once."""
         step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
         times: dict[int, list[int]] = {home: [] for home in self.readings}
         for slot, _ in self.released:
@@ -144,7 +144,7 @@ class Account:
 
 
 def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: int) -> Integers:
-    """Integrate readings between times: each reading holds until the next one, for at most `hold_ms`.
+    """Integrate readings between two times; each reading holds until the next one, for at most `hold_ms`.
 
     The result is exact, in millionths of the unit times milliseconds.
     """

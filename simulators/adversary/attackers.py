@@ -2,14 +2,14 @@
 
 | name | method | knows |
 |---|---|---|
-| bayes | the class of the largest posterior: no attacker is right more often | the law, all points |
+| bayes | the class with the largest posterior: no attacker is right more often | the law, all points |
 | correlation | the largest normalised correlation with a signature (Greveler 2012) | all points |
-| averaging | the mean of the m windows, and the nearest signature's: repetitions average out | all points |
-| edges | the largest rise, fall, and rise with a fall after it (Hart 1992) | released windows |
+| averaging | the signature nearest to the mean of the m windows: noise averages out | all points |
+| edges | the largest rise, fall, and rise followed by a fall (Hart 1992) | released windows |
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three are trained on noised windows, which an attacker can make from windows of its own. They use
+The last three are trained on noised windows, which attackers can make from windows of their own. They use
 numpy; stronger ones, such as random forests, are named by `package.module:Name`. No attacker beats `bayes` if
 `bayes` knows the law.
 """
@@ -24,7 +24,7 @@ from simulators.adversary.base import Attacker, Releases, log_masses
 from simulators.adversary.scene import Floats, Integers, Scene
 
 NEIGHBOURS = 15
-_RIDGE = 1e-6  # added to variances, so that a constant feature does not cause a division by zero
+_RIDGE = 1e-6  # added to variances to avoid a division by zero if a feature is constant
 
 
 # Attackers that know the signatures ---------------------------------------------------------------
@@ -41,12 +41,12 @@ class _InformedAttacker:
         self.mechanism, self.scene = mechanism, scene
 
     def fit(self, windows: Integers, labels: Integers) -> object:  # noqa: ARG002
-        """Learn nothing more."""
+        """Return the attacker unchanged, since there is nothing more to learn."""
         return self
 
 
 class Bayes(_InformedAttacker):
-    """The best of all attackers that know the mechanism and the scene.
+    """The best possible attacker that knows the mechanism and the scene.
 
     It sums P(window | point) over each class and normalises. If the points are equally likely, no attacker is
     right more often.
@@ -61,7 +61,7 @@ class Correlation(_InformedAttacker):
     """Names the signature that correlates best with the window (Greveler, Justus and Loehr, CPDP 2012)."""
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return (1 + the best correlation with a signature of the class)/2, normalised to sum 1."""
+        """Return (1 + the best correlation with a signature of the class)/2, normalised to a sum of 1."""
         points = self.scene.points.reshape(len(self.scene.points), -1)
         correlation = _unit(windows) @ _unit(points).T
         score = 1 + np.transpose([correlation[:, members].max(axis=1) for members in _members(self.scene)])
@@ -75,7 +75,7 @@ class Averaging(_InformedAttacker):
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn how far means are from their points."""
+        """Learn the variance of the means around their points."""
         squares = np.transpose(
             [self._squares(windows)[:, members].min(axis=1) for members in _members(self.scene)]
         )
@@ -84,17 +84,17 @@ class Averaging(_InformedAttacker):
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the posterior for normal noise on the means."""
+        """Return the posterior of each class, assuming normal noise on the means."""
         return _posterior(-self._squares(windows) / (2 * self._variance), self.scene)
 
     def _squares(self, windows: Integers) -> Floats:
-        """Return the squared distance of each trial's mean window to each point's, (trials, K)."""
+        """Return the squared distance between each trial's mean window and each point's, (trials, K)."""
         means = windows.reshape(len(windows), self.scene.windows, -1).mean(axis=1)
         return squared_distances(means, self.scene.points.mean(axis=1))
 
 
 def _members(scene: Scene) -> list[NDArray[np.bool_]]:
-    """Return for each class a mask of its points."""
+    """Return a mask of the points of each class."""
     return [scene.labels == label for label in range(scene.classes)]
 
 
@@ -106,7 +106,7 @@ def _posterior(logs: Floats, scene: Scene) -> Floats:
 
 
 def _normalise(weights: Floats) -> Floats:
-    """Scale rows to sum 1."""
+    """Scale each row to a sum of 1."""
     total = weights.sum(axis=1, keepdims=True)
     share = np.divide(weights, total, out=np.full_like(weights, 1 / weights.shape[1]), where=total > 0)
     return np.asarray(share)
@@ -120,8 +120,8 @@ def _unit(rows: Integers) -> Floats:
 
 
 def squared_distances(rows: Floats, other_rows: Floats) -> Floats:
-    """Return the squared Euclidean distances of all pairs of rows; for whole numbers they are exact."""
-    middle = np.rint(other_rows.mean(axis=0))  # subtracted, so that x @ y loses no digits
+    """Return the squared Euclidean distances between all pairs of rows; they are exact for whole numbers."""
+    middle = np.rint(other_rows.mean(axis=0))  # subtracted so that x @ y loses no digits
     x, y = rows - middle, other_rows - middle
     squares = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * x @ y.T
     return np.asarray(np.maximum(squares, 0), np.float64)
@@ -134,7 +134,7 @@ class _Discriminant(ABC):
     """Fisher's linear discriminant on features, for equally likely classes of equal covariance."""
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn the mean of each class, and how features vary within the classes."""
+        """Learn the mean of each class, and the covariance of the features within the classes."""
         features = self._features(windows)
         self._means = np.array([features[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
         within = features - self._means[labels]
@@ -144,7 +144,7 @@ class _Discriminant(ABC):
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the posterior for normally distributed features."""
+        """Return the posterior of each class, assuming normally distributed features."""
         features = self._features(windows) / self._scale
         means = self._means / self._scale
         middle = means.mean(axis=0)
@@ -173,9 +173,9 @@ class Features(_Discriminant):
 
 
 class Edges(_Discriminant):
-    """The discriminant on edges: a rise, and a fall of the same height after it (Hart 1992).
+    """The discriminant on edges: a rise followed by a fall of the same height (Hart 1992).
 
-    Training finds the height from which an edge counts as the event's. A single value has no edges.
+    Training finds the height above which an edge is attributed to the event. A single value has no edges.
     """
 
     def _features(self, windows: Integers) -> Floats:
@@ -200,7 +200,7 @@ class Neighbours:
         return self
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the share of each class among the nearest."""
+        """Return the share of each class among the nearest windows."""
         count = min(NEIGHBOURS, len(self._labels))
         squares = squared_distances(windows.astype(np.float64), self._windows)
         nearest = self._labels[np.argpartition(squares, count - 1, axis=1)[:, :count]]

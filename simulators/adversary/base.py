@@ -1,6 +1,6 @@
 """Interfaces of attackers, which learn from released windows with their classes and then predict classes.
 
-Their two methods are those of scikit-learn's classifiers, so each of these is an attacker:
+Their two methods are those of scikit-learn's classifiers, so any such classifier can be an attacker:
     python -m simulators attack programmes --attack "sklearn.ensemble:RandomForestClassifier n_estimators=100"
 """
 
@@ -34,11 +34,11 @@ class Attacker(Protocol):
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
-        """Learn from released windows and their classes; every class occurs."""
+        """Learn from released windows and their classes; every class occurs at least once."""
         ...
 
     def predict_proba(self, windows: Integers) -> Floats:
-        """Return the probability of each class, (trials, C), the columns in the order of the classes."""
+        """Return the probability of each class, (trials, C), with the columns in the order of the classes."""
         ...
 
 
@@ -47,7 +47,7 @@ class Informed(Attacker, Protocol):
     """An attacker that knows the law of the mechanism and the points of the scene."""
 
     def know(self, mechanism: Releases, scene: Scene) -> None:
-        """Take the mechanism and the scene, before `fit`."""
+        """Take the mechanism and the scene; this is called before `fit`."""
         ...
 
 

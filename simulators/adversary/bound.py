@@ -4,7 +4,7 @@
   by hand if N is too large for it). m windows of n slots are treated as one window of m n slots at m times
   epsilon, because the losses of windows add up, and no distance in one window exceeds that over all slots.
 * With or without an event: `success_bound`. In each window the event moves no load by more than the largest
-  d_inf, so the same discrete Laplace pairs dominate each pair. Their power B is concave, so it also bounds
+  d_inf, so the same discrete Laplace pairs dominate every pair. Their power B is concave, so it also bounds
   the mean over loads, which is the power of an attacker that does not know the load. The area under the ROC
   curve is at most the area under B.
 
@@ -26,7 +26,7 @@ _OUTPUTS = 500
 
 
 def success(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the largest success of any attacker on a mechanism as private as `promise`, or None."""
+    """Return the success rate that no attacker exceeds if `promise` is kept; None if no bound is known."""
     if scene.paired:
         shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))
         return success_bound(promise, [k * promise.quantum for k in shift.tolist()])
@@ -42,7 +42,7 @@ def success(promise: LInfLaplace, scene: Scene) -> float | None:
 
 
 def area(promise: LInfLaplace, scene: Scene) -> float | None:
-    """Return the largest area under the ROC curve for two classes; None if there are more."""
+    """Return the largest possible area under the ROC curve for a paired scene; None for other scenes."""
     if not scene.paired:
         return None
     shift = np.abs(np.subtract(*np.split(scene.points, 2))).max(axis=(0, 2))

@@ -1,11 +1,11 @@
-"""The frontier: how often the worst attacker is right, against the error of a slot, for each mechanism.
+"""The frontier: the success rate of the worst attacker against the error of a slot, for each mechanism.
 
 It is not drawn against the level, because two mechanisms of the same level may differ in error by any factor.
 Instead, at each level of the l_inf mechanism (epsilon = level / radius), the independent noises are given its
 error: scale b = sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` claims 1/b for the same
-noise, and `telegraf` claims nothing. A mean over slots has no level; every number of slots that divides the
-window is tried. Any other mechanism gets `epsilon`, and is drawn at its own error. The certificate follows
-from the mechanism's promise: if the promise is kept, no attacker exceeds the certificate.
+noise, and `telegraf` claims nothing. A mean over slots has no level, so every number of slots that divides
+the window is tried. Any other mechanism gets `epsilon`, and is drawn at its own error. The certificate
+follows from the mechanism's promise: if the promise is kept, no attacker exceeds the certificate.
 """
 
 import csv
@@ -70,7 +70,7 @@ class Point:
 def mechanisms(
     name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """Yield for each level a mechanism's name with parameters, and the epsilon for other mechanisms."""
+    """Yield, for each level, a mechanism's name with parameters, and the epsilon for other mechanisms."""
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)
         return
@@ -98,7 +98,7 @@ def frontier(
     radius_w: Fraction,
     trials_and_seed: tuple[int, int],
 ) -> Iterator[Point]:
-    """Attack each mechanism at each level; `trials_and_seed` are the number of trials and the seed.
+    """Attack each mechanism at each level; `trials_and_seed` is the number of trials and the seed.
 
     Raises Unusable for a mechanism or an attacker that cannot be made.
     """

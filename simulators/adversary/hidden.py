@@ -1,9 +1,10 @@
-"""Test the claims of `meteragent check`: attack each of its events on homes.
+"""Test the claims of `meteragent check` by attacking homes with each of its events.
 
-In every trial a home has the event with probability 1/2. The attackers know the home's load without
-the event, the time at which the event would have begun, and the mechanism's law. They learn from released
-windows, and get all windows that the event touches, on all days on which it happens. `check` states the
-largest success of such an attacker in per cent. Events begin with the slot that contains 18:00.
+In every trial a home has the event with probability 1/2. The attackers know the home's load without the
+event, the time at which the event would have begun, and the mechanism's law. They learn from released
+windows, and get every window that the event touches on any day on which it happens. `check` states the
+largest success rate of such an attacker as a percentage. Events begin at the start of the slot that contains
+18:00.
 """
 
 import json
@@ -29,7 +30,7 @@ from simulators.adversary.named import Unusable
 from simulators.adversary.scene import Floats, Integers, Scene, with_or_without
 
 DAYS = max(guarantee.REPETITIONS) + 1
-"""The number of days needed of each home: an event of the last evening may end on the next day."""
+"""The number of days needed from each home: an event on the last evening may end on the next day."""
 _BEGINS_MIN = 18 * 60
 _CALENDAR = ("day", "bill", "typical-day")
 _STREAM = """
@@ -46,7 +47,7 @@ class Row:
 
     The attacker `worst` was right in the share `rate` of trials; [low, high] contains the true share with a
     probability of 95 %, for all attackers together. If not `confirmed`, the attackers refute `check`, which
-    happens to a true figure with a probability of at most `SURE`.
+    happens with a probability of at most `SURE` if the figure is true.
     """
 
     event: str
@@ -96,9 +97,9 @@ def parsed(preset: str) -> config.Stream:
 def confirm(
     stream: config.Stream, loads: Floats, attackers: Sequence[str], trials: int, seed: int
 ) -> list[Row]:
-    """Attack each event of `check`'s table with the best of the attackers, in `trials` trials.
+    """Attack each event of `check`'s table in `trials` trials, and report the best of the attackers.
 
-    `loads` are homes by the minute in W, (homes, DAYS, 1440); the trials are split evenly over them.
+    `loads` are homes by the minute in W, (homes, DAYS, 1440); the trials are divided evenly among them.
     Raises Unusable for an attacker that cannot be made.
     """
     terms = config.terms(stream)

@@ -1,10 +1,10 @@
 """Scenes from a seed or real traces: which programme was on, or whether an event happened in a half hour.
 
-Programmes are windows of 10 s slots of a television set: of `simulators.television`, or of the real sets of
-tracebase. Real programmes also differ in their mean, and are easier to distinguish.
+Programmes are windows of 10 s slots of a television set, from `simulators.television` or from the real sets
+of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
 
 A half hour is that of a simulated or a real home, by the minute; the time at which an event starts in it is
-drawn for each home. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
+drawn at random for each home. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
 """
 
 from fractions import Fraction
@@ -59,7 +59,7 @@ def _repetitions(times: int) -> str:
 
 
 def _real_programmes(data: Path, slots: int) -> Floats:
-    """Load windows of real sets that are on and show moving pictures."""
+    """Load windows in which real sets are on and show moving pictures."""
     by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
     windows = np.concatenate([np.empty((0, slots)), *by_trace])
     jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
@@ -79,7 +79,7 @@ def _load_windows(path: Path, slots: int) -> Floats:
 
 
 def _load_trace(path: Path) -> tuple[Floats, Floats]:
-    """Load seconds and watts of a trace."""
+    """Load the seconds and watts of a trace."""
     try:
         from simulators.trace import TraceError, load  # noqa: PLC0415 (it needs pyarrow)
     except ModuleNotFoundError as error:
@@ -149,7 +149,8 @@ def simulated_days(homes: int, days: int, seed: int) -> Floats:
 def real_days(data: Path, count: int, days: int = 1) -> Floats:
     """Load real homes by the minute, in W: (count, days, 1440).
 
-    At least half of each day was measured. Raises Unusable if there are too few such stretches.
+    Only stretches with more than half of each day measured are used. Raises Unusable if there are too few of
+    them.
     """
     by_home = []
     for path in sorted((data / "homes").glob("*.parquet")):

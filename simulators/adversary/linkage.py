@@ -1,16 +1,16 @@
 """Test whether a new pseudonym unlinks a home, given its releases before and after the change.
 
 Homes release two months under old pseudonyms and two under new ones. The attackers have all releases, know
-the terms, and name the old pseudonym of each new one. No promise about single windows prevents that, because
-habits repeat over windows.
+the terms, and name the old pseudonym that belongs to each new one. No promise about single windows prevents
+that, because habits repeat from window to window.
 
 A home is a vector of features for each week (the mean of each hour, on working days and on weekends; for
 windows of a day, the seven days) or for each month (its bands: means, or the energies of a tariff). `level`
-names the old pseudonym with the nearest mean. `habits` names the one with the largest likelihood ratio, the
-same home against any other, in a Gaussian model fitted to the old pseudonyms alone: what odd and even weeks
-have in common belongs to the home, their difference to the week and the noise (probabilistic linear
-discriminant analysis: Ioffe 2006, section 3).
-`matching` assigns each new pseudonym a different old one, so that the ratios of all together are largest.
+names the old pseudonym with the nearest mean. `habits` names the one with the largest likelihood ratio, that
+of the same home to any other, in a Gaussian model fitted to the old pseudonyms alone: what odd and even weeks
+have in common belongs to the home, and their difference belongs to the week and the noise (probabilistic
+linear discriminant analysis: Ioffe 2006, section 3). `matching` assigns a different old pseudonym to each new
+one so as to maximise the product of all ratios.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ from simulators.fleet import Fleet
 
 COMPLETE = "television", "appliance", "street", "day", "bill", "typical-day", "tariff"
 POPULATIONS = 3
-"""The number of separate populations of homes that are attacked."""
+"""The number of separate populations of homes to attack."""
 MONTHS, MONTH_DAYS = 2, 30
-"""The number of months released before the change and again after it, and the days of each."""
+"""The number of months released before the change and again after it, and the number of days in a month."""
 DAYS = MONTHS * MONTH_DAYS
 ATTACKERS = "level", "habits", "matching"
 _STEP_S = 1800
@@ -55,7 +55,7 @@ _WEEKS = DAYS // 7
 _LINEAR_W = 50.0
 """Below this, features are compared by their differences, above it by their ratios."""
 _SHRINK = 0.5
-"""Weight of the assumption that weeks vary independently from feature to feature."""
+"""Weight of the assumption that the features of a week vary independently of one another."""
 _MIN_BETWEEN = 0.3
 """Directions in which the variance between homes is less than this multiple of that between weeks are left
 out."""
@@ -141,7 +141,7 @@ def _band_energies(watts: Floats, month: int) -> Floats:
 
 
 def _add_noise(true_w: Floats, terms: Terms, seed: int, number: int) -> Floats:
-    """Release slot values."""
+    """Add the mechanism's noise to slot values."""
     key = np.random.SeedSequence([seed, number]).generate_state(4).tobytes()
     bits = SeededBits(int.from_bytes(key, "little"))
     flat = quanta(true_w, Fraction(terms.quantum)).reshape(-1, terms.slots_per_bound)
@@ -169,7 +169,7 @@ def _features(values_w: Floats, terms: Terms, monday: int) -> Floats:
 
 
 def _count(hits: dict[str, int], old: Floats, new: Floats, rng: np.random.Generator) -> None:
-    """Count the new pseudonyms that each attacker links, in random order."""
+    """Count the new pseudonyms that each attacker links correctly; they are presented in random order."""
     order = rng.permutation(len(new))
     for name, answers in attack(old, new[order]).items():
         hits[name] += int((answers == order).sum())

@@ -1,6 +1,6 @@
 """Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
-Half of the draws train the attackers, the other half are attacked; everything follows from one seed.
+Half of the draws train the attackers, and the other half are attacked; everything follows from one seed.
 Intervals are Clopper and Pearson's, with a Bonferroni correction over the attackers, so all of them,
 including that of the worst attacker, hold together with probability 1 - alarm. An area under the ROC curve
 has Hoeffding's interval for a mean over pairs. Separate, wider intervals decide whether a promise is broken:
@@ -31,8 +31,8 @@ _LAST_DIGITS = 1e-9
 class AttackResult:
     """The result of one attacker, right in the share `rate` of the trials, with the interval [low, high].
 
-    If the question is whether an event happened, also `auc`, the area under the ROC curve, with the interval
-    [auc_low, auc_high], and `f1`, the harmonic mean of precision and recall for the event.
+    If the question is whether an event happened, there are also `auc`, the area under the ROC curve, with the
+    interval [auc_low, auc_high], and `f1`, the harmonic mean of precision and recall for the event.
     """
 
     attacker: str
@@ -70,7 +70,7 @@ class Outcome:
         return max(self.results, key=lambda result: result.rate)
 
     def figures(self) -> dict[str, Any]:
-        """Return the outcome as data for JSON; infinite numbers, which JSON lacks, become strings."""
+        """Return the outcome as data for JSON; infinite numbers become strings, because JSON lacks them."""
         odds = str(self.odds) if self.odds is not None and math.isinf(self.odds) else self.odds
         data = {"found" if name == "results" else name: value for name, value in asdict(self).items()}
         return {**data, "odds": odds, "worst": self.worst.attacker}
@@ -82,7 +82,7 @@ def measure(
     """Attack `rival` with each of `attackers`, by "name key=value ..", in `trials` trials.
 
     Raises Unusable if an attacker cannot be made or needs something that the mechanism lacks, if there is no
-    attacker, or if there are fewer trials than points.
+    attacker, or if there are more points than trials.
     """
     answers = _ask(scene, rival, attackers, trials, seed)
     error = answers.outputs - scene.points[answers.played].reshape(trials, -1)
@@ -117,7 +117,7 @@ class _Bounds:
         return cls(bound.success(promise, scene), bound.area(promise, scene), odds)
 
     def beaten(self, results: Sequence[AttackResult]) -> bool:
-        """Return whether the odds change more than promised, or an attacker is surely above its bound."""
+        """Return whether the odds change more than promised, or an attacker is certainly above its bound."""
         return (
             (self.odds or 0) > 1 + _LAST_DIGITS
             or any(self.bound is not None and result.low > self.bound for result in results)
@@ -210,7 +210,7 @@ def _result(name: str, probabilities: Floats, labels: Integers, alarm: float) ->
 
 
 def area_under_roc(scores: Floats, labels: Integers) -> float:
-    """Return the probability that a trial of class 1 scores higher than one of class 0; ties count half."""
+    """Return the probability that a trial of class 1 scores above one of class 0; a tie counts as half."""
     ordered, rank = np.unique(scores, return_inverse=True)
     ones = np.bincount(rank[labels == 1], minlength=len(ordered))
     zeros = np.bincount(rank[labels == 0], minlength=len(ordered))

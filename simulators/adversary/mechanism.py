@@ -6,10 +6,10 @@
 | independent | epsilon | Laplace, scale n/epsilon, independent | epsilon d_inf |
 | per-reading | epsilon | Laplace, scale 1/epsilon, independent | claimed: epsilon d_inf; true: n times it |
 | telegraf | scale | Laplace of any given scale | none |
-| average | slots | none: each slot is replaced by the mean of that number of slots | none |
+| average | slots | none: each slot is replaced by the mean of that many slots | none |
 | none | | none | none |
 
-`independent`, `per-reading` and `telegraf` are the same noise with different claims. At equal error the
+`independent`, `per-reading` and `telegraf` add the same noise but make different claims. At equal error the
 attackers are equally successful, and only the promise of `independent` holds.
 """
 
@@ -39,7 +39,7 @@ class Rival:
 
 @dataclass(frozen=True, init=False)
 class Average:
-    """Replaces each of `slots` slots by their mean, without noise; with one slot nothing changes.
+    """Replaces each group of `slots` slots by their mean, without noise; with one slot nothing changes.
 
     Means are rounded to quanta, floor(x + 1/2). An attacker who knows the points knows each output.
     Raises ValueError if `slots` does not divide a window.
@@ -55,7 +55,7 @@ class Average:
         object.__setattr__(self, "n", n)
 
     def release(self, windows: ArrayLike, *, bits: Any = None) -> Integers:  # noqa: ARG002
-        """Return the means, each `slots` times, of windows in quanta, (..., n); `bits` is not used."""
+        """Return the means of windows in quanta, (..., n), each `slots` times in a row; `bits` is unused."""
         values = np.asarray(windows, np.int64)
         sums = values.reshape(*values.shape[:-1], -1, self.slots).sum(axis=-1)
         return np.repeat((2 * sums + self.slots) // (2 * self.slots), self.slots, axis=-1)
@@ -122,9 +122,9 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
     """Make a mechanism for a scene from "name key=value .." or "package.module:Name key=value ..".
 
     `quantum` and `n` are the scene's. A mechanism of another package accepts and returns quanta; if it has a
-    `loss` of a distance, that is its promise, under d_inf. A mechanism of single numbers (its `log_mass`
-    returns a value for each slot) is applied to each slot, and promises n times its loss. Raises Unusable for
-    an unknown name, unknown parameters, or a mechanism that does not accept windows.
+    method `loss` of a distance, that is its promise under d_inf. A mechanism of single numbers (its
+    `log_mass` returns a value for each slot) is applied to each slot, and promises n times its loss. Raises
+    Unusable for an unknown name, unknown parameters, or a mechanism that does not accept windows.
     """
     mechanism = make(text, MECHANISMS, quantum=scene.quantum, n=scene.slots, **offered)
     if isinstance(mechanism, tuple):
@@ -137,9 +137,9 @@ def rival(text: str, scene: Scene, **offered: Exact) -> Rival:
 
 
 def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
-    """Return whether a mechanism is of single numbers: it returns a mass for each slot, not for a window.
+    """Return whether a mechanism is of single numbers: it returns one mass per slot, not one per window.
 
-    Raises: Unusable: it accepts neither.
+    Raises Unusable if it accepts neither.
     """
     if not hasattr(mechanism, "log_mass"):
         return False

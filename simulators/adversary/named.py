@@ -1,4 +1,4 @@
-"""Mechanisms and attackers by name: ours, or others as `package.module:Name`, with key=value."""
+"""Mechanisms and attackers by name: ours, or others as `package.module:Name`, with key=value parameters."""
 
 import importlib
 import inspect
@@ -18,11 +18,11 @@ class Unusable(ValueError):
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
     """Make the object that "name key=value .." or "package.module:Name key=value .." describes.
 
-    Values are strings, except whole numbers, which are ints. Of the `offered` parameters the object gets
-    those that it has and that the text does not set. Modules are also searched for in the current directory.
+    Values are strings, except whole numbers, which are ints. The object gets those `offered` parameters that
+    it has and that the text does not set. Modules are also searched for in the current directory.
 
     Raises:
-        Unusable: the name is unknown, its keywords are not key=value, or the object refuses them.
+        Unusable: the name is unknown, its parameters are not key=value, or the object refuses them.
     """
     name, *keywords = shlex.split(text) or [""]
     pairs = dict(keyword.split("=", 1) for keyword in keywords if "=" in keyword)
@@ -58,7 +58,7 @@ def _import(name: str, ours: Mapping[str, Any]) -> Any:
 
 
 def _parameters(factory: Callable[..., Any]) -> set[str]:
-    """Return the names of parameters."""
+    """Return the names of a callable's parameters."""
     try:
         return set(inspect.signature(factory).parameters)
     except (TypeError, ValueError):  # some built-in classes have no signature

@@ -1,9 +1,9 @@
-"""Measure what a register in whole steps reveals of a change to an attacker who has the exact trace.
+"""Measure what a register in whole steps reveals about a change to an attacker who has the exact trace.
 
-Once, a home uses a little more energy, or it does not. Its register shows whole steps, so the change shifts
-the count for ever, and about every second later slot differs by a step. The attacker knows the mechanism, the
-time of the change and, to the last digit, the energy used without it. The best possible test is a
-likelihood-ratio test on all slots of a month.
+Once, a home either uses a little more energy or does not. Its register shows whole steps, so the change
+shifts the count for ever, and about half of all later slots differ by a step. The attacker knows the
+mechanism, the time of the change and, to the last digit, the energy used without it. The best possible test
+is a likelihood-ratio test on all slots of a month.
 
 The register is read at the ends of the slots. The levels that the change costs are the sum of epsilon
 |difference| over all slots, the largest log-odds that an output can show. They are compared with the bound of
@@ -42,13 +42,13 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Row:
-    """What a register with this step reveals of a change, on average over homes and in the worst home.
+    """What a register with this step reveals about a change, on average over homes and in the worst home.
 
     `slots` is the number of slots that differ, `levels` their cost in all; `bound` bounds the levels. The
     attacker was right in the share `rate` of trials (95 %: `low` to `high`). `limit` is the success limit if
     one slot moves by the change, `limit_of_month` the limit over all slots of the month. If not `confirmed`,
-    the bound or the limit of the month is refuted, which happens to a true limit with a probability of at
-    most `SURE`.
+    the bound or the limit of the month is refuted, which happens with a probability of at most `SURE` if the
+    limit is true.
     """
 
     step_wh: str
@@ -110,7 +110,7 @@ def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return by how many Wh each slot moves if the first one uses `moved_wh` more: (slots,)."""
+    """Return the Wh by which each slot moves if the first one uses `moved_wh` more: (slots,)."""
     totals_wh = np.cumsum(energy_wh)
     shown, shown_changed = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))
@@ -119,7 +119,7 @@ def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
 
 
 def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
-    """Count the right answers of the likelihood-ratio test, alternately with and without the change."""
+    """Count the right answers of the likelihood-ratio test; every second trial has the change."""
     quanta = (shift_wh[shift_wh != 0] / float(terms.quantum)).astype(np.int64)
     bits, right_count = SeededBits(seed), 0
     for first in range(0, trials, _BATCH):

@@ -1,4 +1,4 @@
-"""The attackers' results as a table: rows for attackers, the worst and the bound; columns for mechanisms."""
+"""The attackers' results as a table: a row per attacker, the worst and the bound; a column per mechanism."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from simulators.adversary.scene import Scene
 
 
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
-    """Format a Markdown table of right guesses in %, with intervals that together hold with 95 %."""
+    """Format a Markdown table of right guesses in %, with intervals that jointly hold with 95 %."""
     guess = f"{100 * scene.guess:.3g}"
     lines = [
         f"{scene.question}",

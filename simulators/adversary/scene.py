@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, init=False, eq=False)
 class Scene:
-    """Points of m windows of n slots, shape (K, m, n), in quanta; `labels`, the class 0 .. C-1 of each.
+    """Points of m windows of n slots, shape (K, m, n), in quanta; `labels` has the class 0 .. C-1 of each.
 
     `question` is the text for people; `quantum` is in W. Raises TypeError if points are not integers, and
     ValueError for a wrong shape, missing classes, or fewer than two classes.
@@ -61,7 +61,7 @@ class Scene:
 
     @property
     def guess(self) -> float:
-        """The success of guessing without data: the share of the largest class."""
+        """The success rate of guessing without data: the share of the largest class."""
         return float(np.bincount(self.labels).max() / self.labels.size)
 
     @property
@@ -71,7 +71,7 @@ class Scene:
         return bool(np.array_equal(self.labels, np.repeat([0, 1], half)))
 
     def distances(self) -> Integers:
-        """Return d_inf of all pairs of points, summed over the windows, in quanta: (K, K)."""
+        """Return d_inf for all pairs of points, summed over the windows, in quanta: (K, K)."""
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
     def play(self, trials: int) -> Integers:

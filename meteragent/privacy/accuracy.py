@@ -152,7 +152,7 @@ def _dithered_half_width(table: _Lattice, coverage: float) -> float:
 
 def _lattice_tail(table: _Lattice, h: float) -> float:
     """Return P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
-    # Not a dot product: its threads cost 100 times as much as the sum if other programs use the cores.
+    # Not a dot product: if other programs use the cores, its threads cost 100 times as much as the sum.
     return float(np.sum(table.probability * np.maximum(1 - h / table.r, 0)))
 
 

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 An adversary with a prior pi on the input x of a channel observes an output z and computes the posterior, its
-conclusion. The distance d_P of two conclusions is the largest |ln| of the ratio of their probabilities.
+conclusion. The distance d_P between two conclusions is the largest |ln| of the ratio of their probabilities.
 
 Hiding functions (Chatzikokolakis 2013, Theorem 3). A function phi replaces x before the mechanism is applied;
 it moves x by at most d(phi) = sup d(x, phi(x)). Two adversaries with the same prior observe z; sigma is the
@@ -15,7 +15,7 @@ A mechanism that is d-private has |ln rho| <= d(phi), so d_P(sigma, sigma') <= 2
 Over all priors the supremum is exactly max ln rho - min ln rho: a prior with nearly all of its mass on the
 point of the least rho and the remainder on the point of the greatest comes arbitrarily close. The theorem is
 about events, which matters for a single hiding function: the union of two outputs can reveal more than either
-output, because rho may be least at different points.
+output alone, because rho may be least at different points.
 
 Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diameter d(N). Then the ratio of
 posterior to prior is L(x) / (the prior's mean of L on N). Its |ln| is at most d(N), and the supremum over all
@@ -37,9 +37,9 @@ So the converse of Theorem 1 holds for exchanges, and for replacements up to a f
 
 "Maximally tight" is defined here by the property proved above: the bounds of the family imply d-privacy.
 
-For example, the truncated geometric mechanism releases a count of 0 .. 3. An adversary who considers 0 and 1
-equally likely observes the output 0. For any prior on the two, posterior and prior differ by a factor of at
-most e^1/2:
+For example, the truncated geometric mechanism releases a count between 0 and 3. An adversary who considers 0
+and 1 equally likely observes the output 0. For any prior on the two, posterior and prior differ by a factor
+of at most e^1/2:
 
     >>> from meteragent.privacy import Hiding, Neighbourhood, TruncatedGeometric, is_maximally_tight
     >>> mechanism = TruncatedGeometric("1/2", quantum=1, k=3)
@@ -98,7 +98,7 @@ class Conclusions(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """A prior and an event (a tuple of outputs) that break a bound on the distance of two conclusions."""
+    """A prior and an event (a tuple of outputs) that break a bound on the distance of conclusions."""
 
     prior: dict[Point, Fraction]
     event: tuple[Point, ...]
@@ -127,7 +127,7 @@ class Comparison(ABC):
 
     @abstractmethod
     def loss(self, points: Sequence[Point], metric: Metric) -> Distance:
-        """Return the largest distance d_P of the conclusions under d-privacy, at epsilon 1."""
+        """Return the largest distance d_P between the conclusions under d-privacy, at epsilon 1."""
 
     @abstractmethod
     def links(self, points: Sequence[Point], metric: Metric) -> Iterator[tuple[Point, Point, Distance]]:
@@ -160,7 +160,7 @@ class Comparison(ABC):
         The supremum is exact. It is attained only if it is 1.
 
         Raises:
-            ValueError: there are more than 20 outputs: too many events for a hiding function.
+            ValueError: there are more than 20 outputs, too many for all events of a hiding function.
         """
         largest = exp(0)
         for event in self._events(channel):
@@ -182,9 +182,9 @@ class Comparison(ABC):
     def witness(self, channel: Channel, metric: Metric, epsilon: Exact) -> Witness | None:
         """Return a prior and an event that break the bound; None if it holds.
 
-        The prior is on the two points with the largest and the least ratio of likelihoods. The distance
-        approaches the supremum as the prior's mass moves to the second point, so the first point's share is
-        halved until the bound breaks.
+        The prior has its mass on the two points with the largest and the least ratio of likelihoods. The
+        distance approaches the supremum as the prior's mass moves to the second point, so the first point's
+        share is halved until the bound is broken.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -244,7 +244,7 @@ class Hiding(Comparison):
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
     def _likelihoods(self, channel: Channel, event: Iterable[Point]) -> Iterator[_Likelihoods]:
-        """Yield the likelihoods of x and phi(x) for each input x; raises ValueError if phi(x) is no input."""
+        """Yield the likelihoods of x and phi(x) for each input x; raise ValueError if phi(x) is no input."""
         likelihoods = dict(zip(channel.inputs, channel.likelihood(event), strict=True))
         for x, likelihood in likelihoods.items():
             if (image := self.phi(x)) not in likelihoods:
@@ -327,9 +327,9 @@ def chain_metric(family: Iterable[Comparison], points: Sequence[Point], metric: 
 def is_maximally_tight(family: Iterable[Comparison], points: Sequence[Point], metric: Metric) -> bool:
     """Return whether the bounds of a family together imply d-privacy: no shortest chain is longer than d.
 
-    See Chatzikokolakis 2013, Definitions 2 and 3. If so, a channel is epsilon-d-private if and only if
-    every bound of the family holds (Proposition 2). For neighbourhoods the condition is also necessary. On
-    some spaces, families of hiding functions without exchanges could imply d-privacy, too.
+    See Chatzikokolakis 2013, Definitions 2 and 3. If the result is True, a channel is epsilon-d-private if
+    and only if every bound of the family holds (Proposition 2). For neighbourhoods the condition is also
+    necessary. On some spaces, families of hiding functions without exchanges might also imply d-privacy.
     """
     chain = chain_metric(family, points, metric)
     return not any(exceeds(chain(x, y), metric(x, y)) for x, y in combinations(points, 2))

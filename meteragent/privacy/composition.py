@@ -35,8 +35,8 @@ class Cost:
     """The cost of releases: a pure or approximate part (epsilon, delta), and a zCDP part rho.
 
     On the same data costs add, `a + b`. On disjoint parts each component is the larger of the two, `a | b`
-    (the module's docstring gives the conditions). All three are exact. Costs that are combined must agree in
-    the unit: epsilon per unit of distance, or at one radius; rho at one radius. Releases at a cost with rho
+    (the module's docstring gives the conditions). All three are exact. Costs that are combined must have the
+    same unit: epsilon per unit of distance or at one radius, rho at one radius. Releases whose cost has a rho
     are (epsilon + zcdp_epsilon(rho, delta'), delta + delta')-private for any delta'
     (`meteragent.privacy.divergence`).
 
@@ -77,7 +77,7 @@ class Cost:
 
 
 class BudgetExceeded(Exception):
-    """An error: a charge is refused because `spent` + `epsilon` would exceed `budget`. Nothing was recorded.
+    """A charge is refused because `spent` + `epsilon` would exceed `budget`; nothing was recorded.
 
     An `Odometer` states all three as epsilons, a `Filter` as costs.
     """
@@ -93,8 +93,8 @@ class Filter:
     """The sum of adaptively chosen costs, which refuses a cost that would take any part above the budget.
 
     All releases together stay within the budget, even if each mechanism and its cost are chosen after seeing
-    all earlier releases. Without a budget (None) the filter only counts, as an odometer does. It is in memory
-    and deterministic.
+    all earlier releases. Without a budget (None) the filter only counts, as an odometer does. It is
+    deterministic and kept in memory only.
     """
 
     def __init__(self, budget: Cost | None = None) -> None:
@@ -126,7 +126,8 @@ class Odometer:
 
     Periods last `length_ms` and are aligned to the Unix epoch: a time lies in the period that starts at
     time_ms // length_ms * length_ms. `budget` is the largest epsilon that a key may spend in a period; with
-    None the odometer only counts. It is in memory and deterministic; the caller stores and restores charges.
+    None the odometer only counts. It is deterministic and kept in memory only; the caller stores and restores
+    charges.
     """
 
     def __init__(self, length_ms: int, budget: Exact | None = None) -> None:
@@ -184,7 +185,7 @@ class Odometer:
             del self._spent[start_ms]
 
     def _remembered_ms(self, time_ms: int) -> int:
-        """Return the start of a time's period; raises ValueError if the period has been forgotten."""
+        """Return the start of a time's period; raise ValueError if the period has been forgotten."""
         start_ms = self.period_ms(time_ms)
         if self._floor_ms is not None and start_ms < self._floor_ms:
             raise ValueError(f"the period from {start_ms} ms has been forgotten and cannot be charged")

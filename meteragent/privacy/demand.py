@@ -21,7 +21,7 @@ def on_demand(package: str, file: str) -> tuple[Callable[[str], object], Callabl
     }
 
     def load(name: str) -> object:
-        """Import a name; raises AttributeError if the stub does not list it."""
+        """Import a name; raise AttributeError if the stub does not list it."""
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{modules[name]}"), name)

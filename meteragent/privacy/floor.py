@@ -3,13 +3,13 @@
 Theory of operation
 -------------------
 Finite and bounded spaces (Holohan 2014, on expected error). X_x is the output for x, a point of the space;
-the *maximal expected error* is the largest over x of E d(x, X_x). Let E be that of any (epsilon, delta)
-sanitisation.
+the *maximal expected error* is the largest E d(x, X_x) over x. Let E be the maximal expected error of any
+(epsilon, delta) sanitisation.
 
 *Two points* x, x' at distance r (Theorem 6: the diameter). For 0 <= s < r let B = {y: d(x, y) <= s}; in B
-d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate
-over s: p gives at most E d(x, X_x), as that is the integral of P(d > s), and q at most E d(x', X_x'). So
-r (1-delta) <= E + e^epsilon E. The paper uses a single ball, of radius r/2, and gets half of that:
+d(x', y) >= r - s. With p = P(X_x not in B) and q = P(X_x' in B), 1 - p <= e^epsilon q + delta. Integrate over
+s: p gives at most E d(x, X_x), because this is the integral of P(d > s), and q gives at most E d(x', X_x').
+So r (1-delta) <= E + e^epsilon E. The paper uses a single ball, of radius r/2, and gets half of that:
 
     E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
@@ -27,10 +27,11 @@ The categorical mechanism attains this bound. The paper states Theorem 7 for out
 that contains the points, for which it is false: the centre of a triangle with sides of 1 is within 0.577 of
 its three corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of radius kappa are
 disjoint on the points, but not in the space around them. With balls of radius kappa/2 the proof holds for
-outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for them,
-too; the larger of the two bounds is the floor.
+outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for such
+outputs, too; the larger of the two bounds is the floor.
 
-Lemma 4 states that E > 0 for delta < 1. It needs two points and then follows from the floor of two points.
+Lemma 4 states that E > 0 for delta < 1. It requires that the space has two points, and then follows from the
+floor of two points.
 
 Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
 |z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is
@@ -130,7 +131,7 @@ def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
 def finite_floor(
     m: int, kappa: Exact, epsilon: Exact, delta: Exact = 0, *, outputs: Outputs = "points"
 ) -> Number:
-    """Return a lower bound of the maximal expected error on m+1 points, any two at least kappa apart.
+    """Return a lower bound on the maximal expected error on m+1 points, any two at least kappa apart.
 
         kappa m (1-delta)/(m + e^epsilon)        (Holohan 2014, Theorem 7)
 
@@ -188,7 +189,7 @@ def _finite(distance: Distance) -> Fraction:
 
 @dataclass(frozen=True, init=False)
 class WindowFloor:
-    """Lower bounds of the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
+    """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
     epsilon is in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains all bounds at once.
     They hold for mechanisms that add noise on R^n, and in the worst window for any other mechanism. For
@@ -224,10 +225,10 @@ class WindowFloor:
         return self.n / self.epsilon
 
     def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
-        """Integrate the mean of loss(|error|) of a reading, for any loss that does not fall with |error|.
+        """Integrate the mean of loss(|error|) of a reading, for any loss that does not decrease with |error|.
 
         `loss` takes an array of |error|, in the unit. The relative error of the result is at most 1e-5; the
-        place of a jump of the loss is accurate to 1e-3/epsilon.
+        position of a jump of the loss is accurate to 1e-3/epsilon.
         """
         n, epsilon = self.n, float(self.epsilon)
         low, high = max(0.0, n - math.sqrt(80 * n)), n + 40 + math.sqrt(1600 + 80 * n)

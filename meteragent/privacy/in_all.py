@@ -1,4 +1,4 @@
-"""The loss of a change by the sum of what it moves, over any number of slots (THEORY T.7).
+"""The loss of a change, given the sum of its moves over any number of slots (THEORY T.7).
 
 Theory of operation
 -------------------
@@ -11,12 +11,13 @@ by which *any* slot of *any* window moves, and the loss between two series of sl
 
 where d_1 is the sum of all differences, over any number of slots. By the same argument the logarithm of
 the probability of every event changes by no more, and d_1 is a geodesic metric. So THEORY 5.1 holds at
-X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a chance of at
-most (1 + TV)/2, TV = 1 - e^(-X/2). One pair bounds every attacker, however the change is spread.
+X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a probability of
+at most (1 + TV)/2, where TV = 1 - e^(-X/2). One pair bounds every attacker, however the change is spread.
 
-kappa is needed: changes of a small part of a quantum in many slots attain it in the limit.
+The factor kappa is needed: changes of a small part of a quantum in many slots attain it in the limit.
 
-All values are rounded up: a bound is never below its formula, and exceeds it by a relative 2^-60 or so.
+All values are rounded up: a bound is never below its formula, and exceeds it by a relative error of about
+2^-60.
 """
 
 import math
@@ -26,7 +27,7 @@ from meteragent.privacy.exact import Exact, exp_neg_bounds, not_negative, positi
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 A_LIMIT = 64
-"""The largest a for which kappa is computed; for a above 1 it is of little use."""
+"""The largest a at which kappa is computed; above a = 1 it is of little use."""
 _BITS = 64
 
 
@@ -61,7 +62,7 @@ def loss_in_all(mechanism: LInfLaplace, moved: Exact) -> Fraction:
 def success_in_all(mechanism: LInfLaplace, moved: Exact) -> float:
     """Return the largest success probability of any attacker on a change of `moved` in all, rounded up.
 
-    The attacker distinguishes two equally likely series of slot values and sees all that leaves. The
+    The attacker distinguishes two equally likely series of slot values and sees all releases. The
     probability is 1 - e^(-X/2)/2, X = `loss_in_all`, or 1 if a is above `A_LIMIT`.
 
     Raises:

@@ -29,7 +29,7 @@ The result is too small by 6 e^(-aP) in total for |L| <= 3aP, and too large only
 below 1e-14. The rounding error of the sum, less than 1e-13 per window, is added. So a bound is never below
 the true value, and at most slightly above it.
 
-A lattice that is too fine is replaced by a lattice that is 2, 4, 8 .. times as coarse, with distances rounded
+A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
 lattice with a c in place of a. So the bound on the coarser lattice is larger.
 
@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
-_POINTS_LIMIT = 1 << 14  # of the midpoint rule; half of them are computed, and the other half mirrors them
+_POINTS_LIMIT = 1 << 14  # points of the midpoint rule; half are computed, and the other half mirrors them
 _REACH = 23.0  # the smallest value of a P: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
@@ -65,7 +65,8 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
     """Return the largest chance of success of any attacker who distinguishes two equally likely load shapes.
 
     The shapes differ in one window by each of `distances` (d_inf, in the unit of the quantum, before
-    rounding), and this repeats `times` times: an event of several windows, every day for `times` days.
+    rounding), and all of this is repeated `times` times: for example, an event of several windows on each of
+    `times` days.
 
     The bound lies between 1/2, a coin toss, and 1. It is not below the true value (except for the last bits
     of a float), and for a = epsilon q >= 0.0015 exceeds the value of the discrete Laplace pairs by at most
@@ -100,11 +101,11 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
 def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:
     """Return the largest chance of success of any attacker who identifies the load shape of one window.
 
-    The shape is one of `candidates` known and equally likely shapes, any two of which differ by at most
+    The shape is one of `candidates` known and equally likely shapes, and any two of them differ by at most
     `diameter` (d_inf, in the unit of the quantum, before rounding). The bound is the smaller of
     e^(ak)/(e^(ak) + N-1) and the bound from a shape in the middle of all, which for a << 1 and N >= 2
-    e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k this is the lattice's bound, which is larger than the bound
-    for real numbers: an attacker on the lattice can exceed the latter.
+    e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k this is the bound for the lattice, which is larger than the
+    bound for real numbers: an attacker on the lattice can exceed the latter.
 
     Raises:
         TypeError: the diameter is not exact.  ValueError: it is negative, or there is no candidate.

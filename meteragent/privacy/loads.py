@@ -1,10 +1,10 @@
-"""How far readings can move when the load changes.
+"""Bounds on how far readings can move when the load changes.
 
 Theory of operation
 -------------------
 Noise protects readings, but a meter's readings are not the load: it samples power from time to time, or
-counts energy in steps. This module bounds how far slot values can move for a change of the load itself. All
-bounds are exact and public; units are the caller's, as long as energy = power * time.
+counts energy in steps. This module bounds how far slot values can move when the load itself changes. All
+bounds are exact and public; the caller chooses the units, as long as energy = power * time.
 
 A *move* of X is the difference f of two loads that agree except on one stretch of time within a slot. On this
 stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power): 0 <=
@@ -25,8 +25,8 @@ The bound is reached in the limit, with p for an instant at one reading and the 
 times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
 apart, the move is at most q T (floor(d / T) + 1). A difference that rises and falls k times moves the energy
 by at most X + k p T. Without a bound on k only the range bounds the move, because a change only at the
-instants of readings has no energy. The mean over a slot of length s never moves by more than p, the energy by
-p s.
+instants of readings has no energy. The mean over a slot of length s never moves by more than p, and the
+energy never by more than p s.
 
 **Reported on change.** If the device's last report is within b of the sampled power, two courses of reports
 differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
@@ -46,9 +46,9 @@ because the left side, in steps, is a whole number below X / s + m. Both bounds 
 than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
 clamped: no reading lies within a step of the top of the range.
 
-**In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the moves of all
-slots add up. The proof for samples bounds their sum over all slots. A difference that rises and falls k
-times, from 0 to either side and back, moves them by at most
+**In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the moves of all slots
+add up. The proof for samples also bounds the sum over all slots. A difference that rises and falls k times,
+from 0 to either side and back, moves them by at most
 
     X + k p T                                                                          (`sampled_in_all`)
 
@@ -73,7 +73,7 @@ from meteragent.privacy.exact import Exact, not_negative
 
 
 def sampled(moved: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return the largest energy by which a move can change sampled power: X + p T.
+    """Return the largest change that a move can cause in the energy of sampled power: X + p T.
 
     Args:
         moved: X, the energy moved.
@@ -87,7 +87,7 @@ def sampled(moved: Exact, power: Exact, period: Exact) -> Fraction:
 
 
 def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None = None) -> Fraction:
-    """Return the largest energy by which a move can change counted energy: s (ceil(X / s) + m - 1).
+    """Return the largest change that a move can cause in counted energy: s (ceil(X / s) + m - 1).
 
     Args:
         moved: X, the energy moved.
@@ -108,10 +108,10 @@ def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None
 
 
 def sampled_in_all(moved: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
-    """Return the largest energy by which a change can move samples of power in all: X + k p T.
+    """Return the largest energy by which a change can move sampled power in all: X + k p T.
 
-    `moved` is X of all slots, and `rises` is k, how often the change rises and falls. The other arguments are
-    those of `sampled`.
+    `moved` is X over all slots, and `rises` is k, how often the change rises and falls. The other arguments
+    are those of `sampled`.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.

@@ -1,9 +1,11 @@
 """Metrics, the measure of privacy (Chatzikokolakis, Andres, Bordenabe, Palamidessi 2013, sections 2, 5).
 
-Theory of operation ------------------- A metric is any function of two points. A distance is a `Fraction` if
-it is rational, and a float only if it is irrational or `math.inf`. Extended metrics are allowed: nothing is
-promised between points at an infinite distance. A point's number may be an int, a Fraction, a Decimal or a
-float. A float counts as the rational number that it holds (only parameters must be exact; a point is data).
+Theory of operation
+-------------------
+A metric is any function of two points. A distance is a `Fraction` if it is rational, and a float only if it
+is irrational or `math.inf`. Extended metrics are allowed: nothing is promised between points at an infinite
+distance. A point's number may be an int, a Fraction, a Decimal or a float. A float is taken as the rational
+number that it represents (only parameters must be exact; a point is data).
 
 Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf the
 largest of them, d_h is d_1 with the discrete metric, and the normalised d_1 is d_1 / d_V(V), the row
@@ -27,7 +29,7 @@ Distance = Fraction | float
 
 Metric = Callable[[Any, Any], Distance]
 
-_SLACK = 1e-12  # relative: by this, rounded irrational distances may appear to break an inequality
+_SLACK = 1e-12  # relative error by which rounded irrational distances may seem to break an inequality
 
 
 def root(square: Fraction) -> Distance:
@@ -57,7 +59,7 @@ def symmetric_difference(x: Any, y: Any) -> Distance:
 
 
 def _number(x: Any) -> Fraction | int:
-    """Return a point's number exactly, a float as the rational number that it holds; nan and inf raise."""
+    """Return a point's number exactly, a float as the rational that it represents; refuse nan and inf."""
     if type(x) is int:
         return x
     return int(x) if isinstance(x, Integral) else Fraction(x)
@@ -120,7 +122,7 @@ def euclidean(x: Any, y: Any) -> Distance:
 
 
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Return the pairs of rows with equal numbers; raises ValueError if the points differ in length."""
+    """Pair the rows of two points by their numbers; raise ValueError if the points differ in length."""
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
     return zip(x, y, strict=True)
@@ -185,16 +187,16 @@ class GraphMetric:
 class Induced:
     """The metric that a query induces on its answers: the largest under which the query is 1-Lipschitz.
 
-    The distance of two answers is the length of the shortest chain of answers between them. The length of a
-    link between two answers is the distance of the nearest two points that have these answers. A mechanism H
-    is private for this metric if and only if H after the query is private for `metric`, because both bound
-    the same odds, link by link: those between the answers of two points. Chatzikokolakis 2013, Theorem 6, is
-    the case in which d_Y is Delta times this metric.
+    The distance between two answers is the length of the shortest chain of answers that joins them. The
+    length of a link between two answers is the distance between the nearest two points that have these
+    answers. A mechanism H is private for this metric if and only if H after the query is private for
+    `metric`, because both bound the same odds, link by link: those between the answers of two points.
+    Chatzikokolakis 2013, Theorem 6, is the case in which d_Y is Delta times this metric.
     """
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:
         self.links: dict[tuple[Hashable, Hashable], Distance] = {}
-        """The length of each link between two different answers: the distance of their nearest points."""
+        """The length of each link between two answers: the distance between their nearest points."""
         for (x, y), (u, v) in _with_answers(query, points):
             if u != v:
                 length = min(metric(x, y), self.links.get((u, v), math.inf))

@@ -12,9 +12,9 @@ estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with
     down:  x = z at the root;  x_c = z_c + (U_c/V) (x - S) for a child c of a node whose estimate is x.
 
 The weights depend on the variances alone, never on values. So the error of an estimate is a sum of
-independent noises with known weights, and `privacy.totals` has its law: intervals are exact, for dithered
-values at the worst load. The weights follow from the *path* of a node, the kinds of the nodes from the root
-to it. Nodes with equal paths have one law.
+independent noises with known weights, and `privacy.totals` computes its law. Intervals are exact; for
+dithered values they hold at the worst load. The weights follow from the *path* of a node: the kinds of the
+nodes from the root down to it. Nodes with equal paths have the same law.
 
 `sd` of the mechanism is used as the deviation of a dithered number: its mean over loads. The estimates are
 unbiased for every load; they are the best ones where each number's variance is that mean.
@@ -70,7 +70,7 @@ class Tree:
     def of(
         cls, value: float, kind: Kind, children: Sequence["Tree"] = (), place: tuple[int, int] = (0, 0)
     ) -> Self:
-        """Make the tree of a value and its children; `kind` gets its children here.
+        """Make the tree of a value and its children, whose kinds are added to `kind`.
 
         Raises:
             ValueError: the kind has a window of several slots, whose noises are not independent.
@@ -99,10 +99,10 @@ def _down(tree: Tree, estimate: float, path: Path) -> Iterator[tuple[Tree, float
 def regular(kinds: Sequence[Kind], counts: Sequence[int]) -> Path:
     """Return the path to a leaf of a regular tree: `counts[i]` nodes of `kinds[i]` in each of the next kind.
 
-    Kinds are without children and go from the leaves to the root.
+    The kinds are given without children, in order from the leaves to the root.
 
     Raises:
-        ValueError: there is not exactly one kind more than counts.
+        ValueError: the number of kinds is not one more than the number of counts.
     """
     path = [kinds[0]]
     for kind, count in zip(kinds[1:], counts, strict=True):

@@ -1,12 +1,14 @@
-"""Queries on the points of a space, and how much their answers change (Chatzikokolakis 2013, section 4).
+"""Queries on the points of a space, and how far their answers move (Chatzikokolakis 2013, section 4).
 
-Theory of operation ------------------- A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x),
-f(x')) <= Delta d_X(x, x') (Definition 4). Then an epsilon-d_Y-private mechanism after f is (Delta
-epsilon)-d_X-private (Fact 5). This bound is tight if f is *uniformly* Delta-sensitive (Definition 5): any two
-answers y, y' are joined by a chain of answers that is tight, d_Y(y, y') = the sum of d_Y over its links, and
-expansive, every link having points x, x' at its ends with d_Y = Delta d_X(x, x'). Then the converse holds,
-too: a mechanism that is private after f is private on Y (Theorem 6). In general the converse fails (the
-counterexample of Fig. 1): less noise suffices between answers that no two near points have.
+Theory of operation
+-------------------
+A query f from a space X to answers Y is Delta-sensitive if d_Y(f(x), f(x')) <= Delta d_X(x, x') (Definition
+4). Then an epsilon-d_Y-private mechanism after f is (Delta epsilon)-d_X-private (Fact 5). This bound is tight
+if f is *uniformly* Delta-sensitive (Definition 5): any two answers y, y' are joined by a chain of answers
+that is tight, d_Y(y, y') = the sum of d_Y over its links, and expansive, every link having points x, x' at
+its ends with d_Y = Delta d_X(x, x'). Then the converse holds, too: a mechanism that is private after f is
+private on Y (Theorem 6). In general the converse fails (the counterexample of Fig. 1): less noise suffices
+between answers that no two near points have.
 
 Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
 is expansive if this is their distance. Then y and y' have a tight expansive chain if and only if
@@ -23,8 +25,8 @@ of the rows that are present, of which there must be at least one. Adding or rem
 by at most V and counts as a distance of V, so the sensitivities are those above. The average is the
 exception: if only one row is present, the average moves as far as that row. Theorems 11 to 13 state that the
 three queries are uniformly sensitive. On q [0..k] the average is not: 0 and q/2 are answers whose nearest
-databases are q apart. An average that is rounded down to whole quanta is, and a truncated geometric mechanism
-on q [0..k] needs this rounding anyway.
+databases are q apart. An average that is rounded down to whole quanta is uniformly sensitive, and a truncated
+geometric mechanism on q [0..k] needs this rounding anyway.
 """
 
 import math
@@ -243,7 +245,7 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 
 
 def most_common(domain: Databases, k: int) -> Query:
-    """Return the k most common values of the rows, as a query; of equally common values the first listed.
+    """Return the k most common values of the rows, as a query; ties go to the value listed first.
 
     The answers are frozensets, at the distance of their symmetric difference (Holohan 2014, Example 3).
 
@@ -264,9 +266,9 @@ def most_common(domain: Databases, k: int) -> Query:
 def in_family_c(query: Query) -> bool:
     """Return whether a query on databases of numbers is in family C (Chatzikokolakis 2013, Definition 8).
 
-    It is if its answers move by at most d_V(x[i], x'[i]) for all x, x' that differ only in row i, and by
-    d_V(V) for some such x, x'. Its sensitivity is then d_V(V) under d_h and under the normalised d_1
-    (Proposition 4).
+    The query is in the family if its answers move by at most d_V(x[i], x'[i]) for all x, x' that differ only
+    in row i, and by d_V(V) for some such x, x'. Its sensitivity is then d_V(V) under d_h and under the
+    normalised d_1 (Proposition 4).
 
     Raises:
         ValueError: the domain is not a space of databases, or has too many databases to list.

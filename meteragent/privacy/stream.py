@@ -45,7 +45,7 @@ def overdraw_loss(a: Exact, extra: int) -> float:
 
         1 + 1 / (sum over R >= 1 of e^(-aR) / (2R+1)^extra).
 
-    At a = 0.1 a single slot too many costs 7.3 times a, 30 cost 330 times a (THEORY 2.1).
+    At a = 0.1, one slot too many costs 7.3 times a, and 30 cost 330 times a (THEORY 2.1).
 
     Raises:
         TypeError: a is not exact.  ValueError: a is not above zero, or extra is negative.
@@ -99,7 +99,7 @@ class SlidingPlan:
         )
 
     def touched(self, length: int) -> int:
-        """Return how many blocks `length` consecutive slots touch at most: ceil((length-1)/block) + 1."""
+        """Return how many blocks `length` consecutive slots can touch at most: ceil((length-1)/block) + 1."""
         if length < 1:
             raise ValueError(f"an event needs at least one slot, not {length}")
         return -(-(length - 1) // self.block) + 1
@@ -161,8 +161,9 @@ class Accumulator:
     A reader of the store learns A mod q T = S mod q T, because z q T is a multiple of q T (`residue`). This
     residue is the part of the sum below one quantum, in the clear: sums with different residues can be
     distinguished with certainty. The remaining part, floor(S/(q T)), has the full noise. So the store is
-    epsilon d_inf-private for sums a whole number of quanta apart, and the release for all sums. A reader of
-    the store who also sees the release learns, to within a quantum, how much S grew after the store was read.
+    epsilon d_inf-private for sums that are a whole number of quanta apart, and the release for all sums. A
+    reader of the store who also sees the release learns, to within a quantum, how much S grew after the store
+    was read.
 
     Raises:
         ValueError: the lattice is not above zero.
@@ -215,9 +216,9 @@ def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
 def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]]) -> tuple[Fraction, ...]:
     """Return the mean over D days of each band's mean, one number for each band (THEORY 3.6).
 
-    `days` has the slot values of each day, of 23, 24 or 25 hours. `bands` has the number 0..k-1 of each
-    slot's band. The bands are public. The weights of each result sum to 1, so the map is 1-Lipschitz from sup
-    to d_inf, and a change by at most W on one day moves d_inf by at most W/D.
+    `days` holds the slot values of each day, which has 23, 24 or 25 hours. `bands` holds the number 0..k-1 of
+    each slot's band. The bands are public. The weights of each result sum to 1, so the map is 1-Lipschitz
+    from sup to d_inf, and a change by at most W on one day moves d_inf by at most W/D.
 
     Raises:
         TypeError: a value is not exact.
@@ -238,16 +239,16 @@ def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]])
 def hold_means(times: Sequence[int], values: Sequence[Exact], edges: Sequence[int]) -> tuple[Fraction, ...]:
     """Return the exact means over slots of a curve that holds each value until the next (THEORY 3.7).
 
-    `times` increase, and the first time is not after the first of `edges`, which increase and bound the
-    slots. For fixed times the map is 1-Lipschitz from the largest difference of values to d_inf. A meter that
+    `times` and `edges` both increase, and `edges` bound the slots. The first time is not after the first
+    edge. For fixed times the map is 1-Lipschitz from the largest difference of values to d_inf. A meter that
     reports on change reports at times that depend on the load. With a dead band, curves within r of each
     other have means within `reported_radius(r, dead_band)`, because the held value is within the dead band of
     its curve. A plain mean of the reports has no such bound.
 
     Raises:
-        TypeError: a value is not exact. ValueError: times or edges do not increase, times and values differ
-        in number, or no value holds at the
-            start.
+        TypeError: a value is not exact.
+        ValueError: times or edges do not increase, times and values differ in number, or no value holds at
+            the start.
     """
     if len(times) != len(values) or any(a >= b for a, b in (*pairwise(times), *pairwise(edges))):
         raise ValueError("times and edges must increase, and each time needs a value")

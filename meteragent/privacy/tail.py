@@ -6,12 +6,12 @@ of the costs. `tail` is the p-value of such a difference, `quantile` its inverse
 Theory of operation
 -------------------
 A dithered slot whose value is f of a quantum above a whole one has the error e = z + B - f in quanta, with
-B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which falls in k,
+B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which decreases in k,
 
     P(e >= y) = (1 - f) T(ceil(y + f)) + f T(ceil(y + f) - 1).
 
-Write y = k - s with 0 <= s < 1. For f <= s it is (1 - f) T(k) + f T(k - 1), which rises in f; for f > s it is
-at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s, which is
+Write y = k - s with 0 <= s < 1. For f <= s it is (1 - f) T(k) + f T(k - 1), which increases in f; for f > s
+it is at most T(k). So its largest value over all loads is (1 - s) T(k) + s T(k - 1), at f = s, which is
 P(z + U >= y) with U uniform on [0, 1). Therefore z + U is stochastically larger than e at any load, and so is
 a sum of independent such terms with positive weights. The error -e has the law of e at 1 - f, so the sign of
 a weight does not matter:
@@ -24,9 +24,9 @@ chance over uniform f. Rounded half up, e is at most z + 1/2, which z + U + 1/2 
 
 One term has a closed form. The law of a sum is convolved by the fast Fourier transform, on a grid of 1/1024
 of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points of the
-grid is divided between them so that the mean stays. That raises tails by a relative 1e-6 at most for each
-term. The grid ends where the mass beyond is below 1e-13 (Chernoff's bound); 1e-12 is added for this mass and
-for the rounding of the transform.
+grid is divided between them so that the mean stays. This raises the tails by a relative error of at most 1e-6
+for each term. The grid ends where the mass beyond is below 1e-13 (Chernoff's bound); 1e-12 is added for this
+mass and for the rounding of the transform.
 """
 
 import math
@@ -79,7 +79,7 @@ class _Law(NamedTuple):
 def tail(terms: Iterable[Term], x: float) -> float:
     """Return the largest probability, over all loads, that the error of a sum is at least x.
 
-    It is exact for one term, and otherwise an upper bound (see above).
+    The result is exact for one term, and otherwise an upper bound (see the module's docstring).
 
     Raises:
         ValueError: there is no term; one has n > 1, values < 1, or a weight that is 0 or not finite.
@@ -96,7 +96,7 @@ def quantile(terms: Iterable[Term], chance: float) -> float:
     """Return the least x >= 0 that the error of the sum reaches with at most this probability at any load.
 
     Raises:
-        ValueError: the chance is not between 1e-9 and 1; or as `tail`.
+        ValueError: the chance is not between 1e-9 and 1; or as for `tail`.
     """
     if not 1e-9 <= chance < 1:
         raise ValueError(f"a chance must lie between 1e-9 and 1, not {chance}")
@@ -164,7 +164,7 @@ def _law(kinds: tuple[tuple[_Kind, int], ...]) -> _Law:
 def _circle(kind: _Kind, cell: float, size: int) -> Floats:
     """Return the masses of a term at the points of the grid, negative ones at the end of the circle.
 
-    A point has E of the hat function around it: a second difference of the mean excess.
+    The mass of a point is the mean of the hat function around it, a second difference of the mean excess.
     """
     points = np.arange(size // 2 + 1, dtype=np.float64) * (cell / kind.size)
     excess = _slot_excess(kind.a, points + 0.5)

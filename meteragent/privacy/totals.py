@@ -47,8 +47,8 @@ from meteragent.privacy.mechanism.laplace import LInfLaplace
 Floats = NDArray[np.float64]
 
 _TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
-_CELLS_PER_DEVIATION = 256  # of the total
-_CELLS_PER_WINDOW = 32  # of a window's deviation
+_CELLS_PER_DEVIATION = 256  # cells per deviation of the total
+_CELLS_PER_WINDOW = 32  # cells per deviation of a window
 _HALF_POINTS = 256  # of the heaviest uniform behind G_w
 _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12 (Hoeffding)
 
@@ -99,7 +99,7 @@ class _Window(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """A bound that the weighted sum of uniforms exceeds with a chance of at most 1.3e-12."""
+        """A bound that the weighted sum of uniforms exceeds with a probability of at most 1.3e-12."""
         return min(math.fsum(count * weight for weight, count in self.slots), _FAR * math.sqrt(self.squares))
 
 
@@ -114,7 +114,7 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
     """Return the standard deviation of a total, from `accuracy.sd`: slots are uncorrelated (THEORY 1.2).
 
     Raises:
-        ValueError: as `half_width_of_total`.
+        ValueError: as for `half_width_of_total`.
     """
     windows = _windows(parts).items()
     return math.hypot(
@@ -169,7 +169,7 @@ def half_width_of_window(
 
 
 def _whole_and_half(n: int, r: Floats, probability: Floats, start: float, coverage: float) -> float:
-    """Return the first H + 1/2 from `start` on that covers all n dithered slots, at any load."""
+    """Return the first H + 1/2 from `start` on that covers all n dithered slots, for any load."""
     h = math.ceil(start - 0.5) + 0.5
     while True:
         share = np.where(r == h, 1 - 1 / (4 * h), np.minimum(1, h / r))
@@ -182,7 +182,7 @@ def law_of_total(parts: Iterable[Part | Weighted]) -> Law:
     """Return the law of a total's error, whose quantiles are `half_width_of_total`.
 
     Raises:
-        ValueError: as `half_width_of_total`.
+        ValueError: as for `half_width_of_total`.
     """
     return _law(tuple(_windows(parts).items()))
 
@@ -264,7 +264,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 
 
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
-    """Return a number of cells that the sum exceeds with a chance below 1e-12.
+    """Return a number of cells that the sum exceeds with a probability below 1e-12.
 
     Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), at the best of several s.
     """

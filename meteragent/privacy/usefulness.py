@@ -1,12 +1,14 @@
 """(alpha, delta)-usefulness, the distance of outputs from the true value, and the papers' numerical examples.
 
-Theory of operation ------------------- A mechanism is (alpha, delta)-useful if for every x the output is
-farther than alpha from x with a probability of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013,
-section 5.2). For noise on R^n of density ~ e^(-epsilon norm(z)), for any norm, the norm of the noise is
-Gamma(n)/epsilon, because the volume of a ball grows with the n-th power of its radius. So alpha depends only
-on n: it is ln(1/delta)/epsilon for a number, and the solution of (1 + epsilon alpha) e^(-epsilon alpha) =
-delta in the plane, under d_2 and under d_1. The largest error of a window under the l_inf law has the same
-alpha. A single reading's error is smaller (`accuracy.half_width`).
+Theory of operation
+-------------------
+A mechanism is (alpha, delta)-useful if for every x the output is farther than alpha from x with a probability
+of at most delta (Blum, Ligett, Roth 2008; Chatzikokolakis 2013, section 5.2). For noise on R^n with density
+~ e^(-epsilon norm(z)), for any norm, the norm of the noise is Gamma(n)/epsilon, because the volume of a ball
+grows with the n-th power of its radius. So alpha depends only on n: it is ln(1/delta)/epsilon for a number,
+and the solution of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane, under d_2 and under d_1. The
+largest error of a window under the l_inf law has the same alpha. A single reading's error is smaller
+(`accuracy.half_width`).
 
 The output of the truncated geometric on 0..k is farther than j quanta from x with probability
 e^(-a(j+1))/(1+e^-a) for each side of x with more than j points. The worst x has two such sides if
@@ -68,7 +70,7 @@ def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
 
 
 def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
-    """Return alpha of noise on R^n of density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
+    """Return alpha of noise on R^n with density ~ e^(-epsilon norm(z)): P(Gamma(n) > epsilon alpha) = delta.
 
     The result holds for any norm and is in the unit of 1/epsilon. n = 1: the Laplace mechanism on numbers;
     n = 2: on the plane, d_2 or d_1; any n: the largest error of a window under the l_inf law.
@@ -138,8 +140,8 @@ def registration_dates(
 ) -> dict[str, float]:
     """Return alpha of the earliest registration date, in days (Chatzikokolakis 2013, Example 1, Figure 3).
 
-    The noise is Laplace's, for two promises: epsilon d_h, under which a date may move by the whole span, and
-    (epsilon/radius) d_1, with level epsilon for dates within the radius of each other. The scales are
+    The noise is Laplace noise, for two promises: epsilon d_h, under which a date may move by the whole span,
+    and (epsilon/radius) d_1, with level epsilon for dates within the radius of each other. The scales are
     span/epsilon and radius/epsilon, and alpha is the scale times ln(1/delta).
 
     Raises:

@@ -142,7 +142,7 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
 
 
 def _growing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
-    """Return times as Fractions; raises ValueError unless they grow from 0."""
+    """Return times as Fractions; raise ValueError unless they grow from 0."""
     exact = tuple(rational(name, t) for t in times)
     if len(exact) < 2 or exact[0] != 0 or any(t >= u for t, u in pairwise(exact)):
         raise ValueError(f"{name} must be at least two times that grow from 0")

@@ -1,10 +1,12 @@
 """Reconstruction of a curve from numbers.
 
-Theory of operation ------------------- A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue
-constant, the largest sum |b_j(t)|, is the factor by which it may enlarge an error of the numbers. The least
-constant, 1, is that of positive functions that sum to 1: steps, hats, Bernstein's polynomials. The constant
-of a cubic interpolating spline is 1.97, that of Chebyshev's polynomial of 33 points 3.19 (THEORY 4.3).
-Bernstein's polynomials approximate a kink slowly, as k^-1/2: for loads use steps or hats.
+Theory of operation
+-------------------
+A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest sum |b_j(t)|, is the
+factor by which it may enlarge an error of the numbers. The least constant, 1, is that of positive functions
+that sum to 1: steps, hats, Bernstein's polynomials. The constant of a cubic interpolating spline is 1.97,
+that of Chebyshev's polynomial of 33 points 3.19 (THEORY 4.3). Bernstein's polynomials approximate a kink
+slowly, as k^-1/2: for loads use steps or hats.
 """
 
 from collections.abc import Callable, Mapping

@@ -105,7 +105,7 @@ def best_k(
 def _approximation(
     curves: Hoelder | BoundedVariation, duration_s: Exact, *, largest: bool
 ) -> tuple[float, float]:
-    """Return (c, alpha) of the approximation; raises ValueError if there is no such bound."""
+    """Return (c, alpha) of the approximation; raise ValueError if there is no such bound."""
     if largest and isinstance(curves, BoundedVariation):
         raise ValueError("no number of blocks bounds the largest error of curves that may jump")
     return curves.approximation(positive("duration_s", duration_s))

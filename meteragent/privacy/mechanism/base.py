@@ -66,7 +66,10 @@ class MetricMechanism(Mechanism, Protocol):
     """A mechanism with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the log of the largest factor by which odds change between points at `distance`; 0 at 0."""
+        """Return the log of the largest factor by which odds change between points at `distance`.
+
+        It is 0 at distance 0.
+        """
         ...
 
 

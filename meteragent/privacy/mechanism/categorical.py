@@ -143,7 +143,7 @@ class Categorical:
         return np.array([self._index(label) for label in labels.ravel().tolist()], np.int64)
 
     def _index(self, label: Hashable) -> int:
-        """Return the index of a label; raises ValueError if it is not in the set."""
+        """Return the index of a label; raise ValueError if it is not in the set."""
         try:
             return self._index_by_label[label]
         except (KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""Discrete Gaussian noise for windows, accounted by zCDP at a radius (Canonne, Kamath, Steinke 2020).
+"""Discrete Gaussian noise for windows, its loss counted in zCDP at a radius (Canonne, Kamath, Steinke 2020).
 
-Every number of a window gets independent noise of P(z) ~ e^(-z^2/(2 sigma^2)), z in quanta. Windows at
+Every number of a window gets independent noise with P(z) ~ e^(-z^2/(2 sigma^2)), z in quanta. Windows at
 d_inf = d differ by at most k = ceil(d/q) quanta in each of n numbers (also when they are rounded first), and
 the Renyi divergence of order alpha between the releases is at most alpha n k^2/(2 sigma^2): rho-zCDP, with
 
@@ -9,17 +9,17 @@ the Renyi divergence of order alpha between the releases is at most alpha n k^2/
 So `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
 epsilon: the loss of an outcome is unbounded, and the promise is a delta for every epsilon. This delta is
 computed without slack. Of all pairs at d_inf <= d, those that differ by k in every number are the worst. A
-number's law is log-concave, so tests of 0 against j quanta are half-lines and get no worse as j grows. By
-Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and so is a product of such
-pairs; signs do not matter. For the worst pair the log of the odds is a function of the sum S of the noise
-alone,
+number's law is log-concave, so the best tests of 0 against j quanta are half-lines, which do not lose power
+as j grows. By Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and so is a
+product of such pairs; signs do not matter. For the worst pair the log of the odds is a function of the sum S
+of the noise alone,
 
     ln P/P' = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
 
-with s the value at which the log is epsilon. S has the weights e^(-s^2/(2 n sigma^2)), up to a relative error
-of about 2n e^(-pi^2 sigma^2) (Poisson's formula on the integers with a given sum; no error for n = 1). For
-sigma^2 < 5 the law of S is convolved instead. A sum of more than 2^21 terms is replaced by its integral, the
-delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
+where s is the value of S at which the log is epsilon. S has the weights e^(-s^2/(2 n sigma^2)), up to a
+relative error of about 2n e^(-pi^2 sigma^2) (Poisson's formula on the integers with a given sum; no error for
+n = 1). For sigma^2 < 5 the law of S is convolved instead. A sum of more than 2^21 terms is replaced by its
+integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
 """
 
 import math
@@ -68,7 +68,7 @@ class DiscreteGaussian:
 
     @property
     def sigma2(self) -> Fraction:
-        """The parameter sigma^2 of a slot's noise, in quanta^2; if it is small, the variance is smaller."""
+        """The parameter sigma^2 of a slot's noise, in quanta^2; the variance is less if sigma is small."""
         return self.n * self._quanta(self.radius) ** 2 / (2 * self.rho)
 
     @property

@@ -16,7 +16,7 @@ There are (2m+1)^n - (2m-1)^n points at max|z_i| = m > 0, so that, with r = R + 
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
 
 The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
-keeps its digits if Z is hardly above 1). With more terms, a is so small that an integral, n! a^-(n+1),
+keeps its precision if Z is barely above 1). With more terms, a is so small that an integral, n! a^-(n+1),
 replaces the second sum: by Poisson's formula their relative difference is at most 2 sum over m > 0 of
 |1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
 """
@@ -45,16 +45,16 @@ class LInfLaplace:
     """The l_inf Laplace mechanism: noise for windows of n slots that is epsilon d_inf-private.
 
     An output changes the odds between two windows by a factor of at most e^loss(d), where d is their d_inf
-    distance: the largest difference between two values of a slot. At a multiple of the quantum loss(d) is
+    distance: the largest difference between their values in any slot. At a multiple of the quantum loss(d) is
     epsilon d.
 
-        >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=2)  # level 1 at 220 W, on whole tens of W
+        >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=2)  # level 1 at 220 W, in steps of 10 W
         >>> mechanism.loss(220)
         Fraction(1, 1)
         >>> mechanism.release([[51, 50], [10, 9]]).shape  # two windows, in quanta
         (2, 2)
 
-    If a window's slots are released one by one, call `noise_bound` when the window opens and `draw` once for
+    To release the slots of a window one by one, call `noise_bound` when the window opens and `draw` once for
     each slot.
 
     Attributes:

@@ -6,7 +6,7 @@ This is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Def
 d = |x - y|). With a = epsilon q it is epsilon d-private. For a window of one slot it is `LInfLaplace`.
 
 `TruncatedGeometric` clips the output to 0 .. k, which costs no privacy: it is epsilon d-private on q [0 .. k]
-(Chatzikokolakis 2013, Figure 2(iv)). The noise that falls beyond an end sums (THEORY 2.4) to
+(Chatzikokolakis 2013, Figure 2(iv)). With the mass beyond each end added to that end (THEORY 2.4), the law is
 
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
 """
@@ -35,7 +35,7 @@ class Laplace:
     windows.
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or 1/a >= 2^45.
     """
 
@@ -90,14 +90,14 @@ class Laplace:
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """Return ln P(y | x) = ln tanh(a/2) - a|y-x| for each y of `outputs` and x = `point`, in quanta."""
         a, distance = float(self.a), np.abs(quanta(outputs, self.space) - quanta(point, self.space))
-        # The distance of 2^62 from -2^62 is 2^63, which overflows int64 and fits uint64.
+        # The distance of 2^62 from -2^62 is 2^63, which overflows int64 but fits into uint64.
         mass: NDArray[np.float64] = math.log(math.tanh(a / 2)) - a * distance.view(np.uint64)
         return mass
 
 
 @dataclass(frozen=True, init=False)
 class TruncatedGeometric:
-    """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to them: epsilon |x - y|-private.
+    """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to this range: epsilon |x - y|-private.
 
     The module's docstring has P(y | x) (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
     After a uniformly sensitive query, whose answers form a line, no epsilon d-private mechanism of the form H
@@ -171,7 +171,7 @@ class TruncatedGeometric:
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return `points` of `space`, in quanta, as int64; they stay within int64 when noise is added.
+    """Return `points` of `space`, in quanta, as int64; adding noise does not overflow.
 
     Raises:
         TypeError: a point is not an integer.  ValueError: a point is not in the space, or beyond 2^62.

@@ -81,7 +81,7 @@ class PlanarLaplace:
     section 6.2).
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or 10/a >= 2^45, a = epsilon * quantum.
     """
 
@@ -179,7 +179,7 @@ class PlanarManhattan(VectorLaplace):
     The Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or 1/a >= 2^45.
     """
 

@@ -107,8 +107,8 @@ class MetricProduct(_Rows):
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss between databases at `distance` in the metric of the space.
 
-        Under d_1 the distances of the rows add up to it: loss(d) of a row. Under d_inf each of the n rows may
-        differ by d: n loss(d).
+        Under d_1 the distances of the rows add up to `distance`, so the loss is loss(d) of a row. Under d_inf
+        each of the n rows may differ by d, so the loss is n loss(d).
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.

@@ -4,11 +4,11 @@ Sanitised response (Holohan 2014, section 2.2), X_Q(d) = Q(X_d). Noise is added 
 every answer is computed from the noisy database. So a single release is charged, for any number of queries:
 the answers to all queries together are (epsilon, delta)-private if and only if the release is, because the
 release is the answer to the identity query (Theorem 4, Corollary 1). A repeated query has the same answer.
-See `Sanitised`; for one function of a mechanism's output, `Then`.
+See `Sanitised` and, for one function of a mechanism's output, `Then`.
 
 Output perturbation, X_Q(d) = X_{Q(d)}. Every answer gets fresh noise and is charged, even if the query is
-repeated, because the mean of many noisy answers tends to the true answer. The promise is about the space of
-answers Y, and carries over to databases:
+repeated, because the mean of many noisy answers tends to the true answer. The promise holds on the space of
+answers Y and carries over to databases:
 
 * `After`: an epsilon d_Y-private mechanism after a Delta-sensitive query is Delta epsilon d_X-private
   (Chatzikokolakis 2013, Fact 5);
@@ -62,7 +62,7 @@ class Sanitised:
 
 @dataclass(frozen=True)
 class Then:
-    """A metric mechanism followed by a function of its output: post-processing, without further loss.
+    """A metric mechanism followed by a function of its output: post-processing, which adds no loss.
 
     `function` maps an array of outputs to an array of their images.
     """

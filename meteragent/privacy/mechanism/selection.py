@@ -104,7 +104,7 @@ class NoisyMax(_Selection):
     `epsilon` may be twice the level.
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or 1/a >= 2^45.
     """
 
@@ -163,7 +163,7 @@ class Exponential(_Selection):
     utilities; with `NoisyMax` it does not.
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or 1/a >= 2^45.
     """
 

@@ -34,7 +34,7 @@ class VectorLaplace:
     Delta = 1 (a person is added or removed) or 2 (a person's value is changed).
 
     Raises:
-        TypeError: a parameter is not exact; the text shows what to write.
+        TypeError: a parameter is not exact; the message shows a correct form.
         ValueError: a parameter is not above zero, or 1/a >= 2^45.
     """
 
@@ -142,7 +142,7 @@ class VectorLaplace:
 
 
 def _share(beta: float) -> float:
-    """Return `beta`; raises ValueError unless it is between 0 and 1."""
+    """Return `beta`; raise ValueError unless it is between 0 and 1."""
     if not 0 < beta < 1:
         raise ValueError(f"beta must lie between 0 and 1, not {beta}")
     return beta

@@ -1,12 +1,14 @@
 """The noise of many windows at once, with the law that `noise_bound` and `uniform` give for one window.
 
-Theory of operation ------------------- The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn
-by rejection, as in `noise_bound`, but from a tight envelope: cells of 2^s integers each, with M as a
-boundary, out to the distance D at which w has fallen to 2^-16 w(M). Heights are integers in units of w(M)/S.
-A cell's envelope is the weight at its larger end (w is monotone on either side of M), rounded up; beyond D
-there are steps as in `noise_bound`. The areas of the cells and of the steps, laid end to end, fill the
-integers below 2^64 except for a remainder, which is rejected. So one uniform word determines a cell, a place
-R in it and a height H, exactly; R is accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
+Theory of operation
+-------------------
+The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but
+from a tight envelope: cells of 2^s integers each, with M as a boundary, out to the distance D at which w has
+fallen to 2^-16 w(M). Heights are integers in units of w(M)/S. A cell's envelope is the weight at its larger
+end (w is monotone on either side of M), rounded up; beyond D there are steps as in `noise_bound`. The areas
+of the cells and of the steps, laid end to end, fill the integers below 2^64 except for a remainder, which is
+rejected. So one uniform word determines a cell, a place R in it and a height H, exactly; R is accepted if
+H + U < S w(R)/w(M), U uniform on [0, 1).
 
 A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
 by at most h^2/8 max|w''| (Lagrange), and

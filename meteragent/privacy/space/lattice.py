@@ -198,7 +198,7 @@ def _inside(low: int | None, high: int | None) -> int:
 
 
 def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
-    """List the values of each of the n numbers; raises AttributeError if the space cannot be listed."""
+    """List the values of each of the n numbers; raise AttributeError if the space cannot be listed."""
     if low is None or high is None:
         raise AttributeError("a space without bounds has no list of points: give low and high")
     if (high - low + 1) ** n > POINTS_LIMIT:

@@ -1,4 +1,4 @@
-"""The core of one stream, without I/O: it turns messages and the time into effects.
+"""The core of one stream, without I/O: it turns messages and times into effects.
 
     pipeline   decides when slots open and close, what is charged and what is released (start here)
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
@@ -6,9 +6,9 @@
     window     holds the accumulators of a window's slots
     noise      draws the noise and dithers of a feed; `charges` counts the charges of its windows
     totals     keeps the running totals
-    claims decides which sink topics belong to this store; `names` derives the meters' public names
+    claims     finds out which sink topics belong to this store; `names` derives the meters' public names
     upcoming   finds the slot of a meter that is released next
 
-No module of the core logs, reads a clock or has a random number generator: time and random bits are
-arguments. No exception holds a reading.
+No module of the core writes logs, reads a clock or owns a random number generator: it receives times and
+random bits as arguments. No exception holds a reading.
 """

@@ -1,8 +1,9 @@
-"""A window of energy above a threshold: the integral of the part of the power that lies above it.
+"""A window that releases the energy above a threshold: the integral of the power in excess of it.
 
-Each reading counts as max(value - threshold, 0), which moves by no more than the reading. So the energy above
-a threshold moves by no more than the energy, and the noise of an energy hides it (THEORY-2 A.14). The energy
-*while* the power is above a threshold is another number: it jumps by threshold times duration.
+Each reading counts as max(value - threshold, 0), which changes by no more than the reading does. So the
+energy above a threshold changes by no more than the whole energy, and the noise for an energy hides it
+(THEORY-2 A.14). The energy used *while* the power is above a threshold is a different quantity: it jumps by
+threshold times duration.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ class AboveWindow(Window):
     """An open window that releases the energy above the threshold of its terms."""
 
     def put(self, slot_index: int, duration_ms: int, value_u: int | None) -> None:
-        """Add the part of a value (None: the gap value) above the threshold, for `duration_ms`."""
+        """Add the excess of a value (None: the gap value) over the threshold, for `duration_ms`."""
         terms = self.terms
         if value_u is not None:
             value_u = self._part_u(min(max(value_u, terms.low_u), terms.high_u))
@@ -26,9 +27,9 @@ class AboveWindow(Window):
 
     @property
     def _gap_u(self) -> int:
-        """The part of the gap value above the threshold."""
+        """The excess of the gap value over the threshold."""
         return self._part_u(self.terms.gap_u)
 
     def _part_u(self, value_u: int) -> int:
-        """Return the part of a value above the threshold."""
+        """Return the excess of a value over the threshold, or 0."""
         return max(value_u - (self.terms.threshold_u or 0), 0)

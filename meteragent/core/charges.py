@@ -1,4 +1,4 @@
-"""The charges of a feed: counted as windows open, summed once per commit."""
+"""The charges of a feed, which are counted as windows open and summed once per commit."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The budgets of a stream, in 1/W: the one that limits its charges, and all that count them.
+    """The budgets of a stream, in 1/W: the budget that limits its charges, and all budgets that count them.
 
     A budget covers all streams of a meter, so the streams share `odometers`; `own_budget` is one of them.
     """
@@ -21,11 +21,11 @@ class Spending:
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a window that is about to open; return False and count nothing if the budget forbids it."""
+        """Count a window that is about to open, unless the budget forbids it; return whether it counts."""
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
-            # Not `add`: the budget of another stream also counts this window, but cannot forbid it.
+            # Not `add`: the budgets of other streams also count this window, but cannot forbid it.
             odometer.restore(meter, start_ms, epsilon)
         return True
 
@@ -44,7 +44,7 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window that is about to open; return False and charge nothing if the budget forbids it."""
+        """Charge a window that is about to open, unless the budget forbids it; return whether it did."""
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w

@@ -1,4 +1,4 @@
-"""The sink topics that belong to this store, and the descriptor that precedes the first record on each.
+"""The sink topics that belong to this store, and the descriptors that precede the first records on them.
 
 No window opens under a topic on which another store releases.
 """
@@ -15,16 +15,16 @@ from meteragent.wire.descriptor import TermsDescriptor
 class Claims:
     """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
 
-    A topic on which this store has sent a descriptor is this store's for ever. The shell finds out whether
-    another store has sent one: the core asks once for each topic (`take`), and the shell answers if no other
-    store releases there (`settle`). Unless the stream `listens`, every topic is this store's. `key` makes the
-    store's mark in descriptors.
+    A topic on which this store has sent a descriptor belongs to it for ever. For any other topic, the core
+    asks the shell once whether another store has sent a descriptor there (`take`), and the shell answers only
+    if no other store releases there (`settle`). Unless the stream `listens`, every topic belongs to this
+    store. The store's mark in descriptors is derived from `key`.
     """
 
     __slots__ = ("_announced", "_asked_topics", "_clear_topics", "_key", "_listens", "_questions")
 
     def __init__(self, announced: Mapping[str, str], key: bytes | None, *, listens: bool) -> None:
-        """Begin with the topics of this store: `announced` has the id of the latest descriptor of each."""
+        """Begin with the topics of this store; `announced` maps each to the id of its latest descriptor."""
         self._announced = dict(announced)
         self._key = key
         self._listens = listens
@@ -33,13 +33,13 @@ class Claims:
         self._questions: list[str] = []
 
     def ask(self, sink_topic: str) -> None:
-        """Ask about a topic, unless it is this store's or was asked about before."""
+        """Ask about a topic, unless it belongs to this store or has been asked about before."""
         if not self.is_own(sink_topic) and sink_topic not in self._asked_topics:
             self._asked_topics.add(sink_topic)
             self._questions.append(sink_topic)
 
     def take(self) -> list[str]:
-        """Return the topics to ask the shell about, since the last call."""
+        """Return the topics that the shell has to ask about, as collected since the last call."""
         sink_topics, self._questions = self._questions, []
         return sink_topics
 
@@ -48,16 +48,16 @@ class Claims:
         self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str) -> bool:
-        """Return whether a window may open under a topic."""
+        """Return whether the topic belongs to this store, so that windows may open under it."""
         return not self._listens or sink_topic in self._announced or sink_topic in self._clear_topics
 
     def forget(self, sink_topic: str) -> None:
-        """Forget the topic of a forgotten meter, so that it is asked about again if the meter returns."""
+        """Forget the topic of a forgotten meter, so that `ask` asks about it again if the meter returns."""
         self._asked_topics.discard(sink_topic)
         self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit, unless it is the latest on the window's topic."""
+        """Add a window's descriptor to the commit, unless it is already the latest one on its topic."""
         if self._announced.get(window.topic) == terms.id:
             return
         self._announced[window.topic] = terms.id

@@ -1,8 +1,8 @@
 """From messages to readings of meters.
 
-A message may hold several readings. They are processed in order of their times, and each is counted by its
-outcome. A message is free (may be acknowledged) when all its readings are. For a meter with phases, each
-reading changes the sum of the phases, and this sum is the meter's reading.
+A message may hold several readings. They are processed in order of time, and each is counted under its
+outcome. A message is free, which means that it may be acknowledged, once all of its readings are free. For a
+meter with phases, each reading changes the sum of the phases, and this sum is the meter's reading.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class MeterReading(NamedTuple):
 
 
 class Intake:
-    """The decoder of a stream's messages, with the phases of each meter.
+    """The decoder of a stream's messages, together with the phases of each meter.
 
     `shares` is True as soon as a token may be a `Share`.
     """
@@ -44,10 +44,10 @@ class Intake:
     def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[MeterReading]:
         """Return the readings of messages that arrived in one millisecond.
 
-        The tokens of messages without a reading that counts are appended to `free`. Messages that waited in a
-        broker arrive together. If several readings are stamped with the same time on arrival, only the last
-        of them counts: a power that holds from then on, a register that includes the earlier ones, or the
-        only interval that is known to have just ended.
+        The tokens of messages without any reading that counts are appended to `free`. Messages that waited in
+        a broker arrive together. If several readings are stamped with the same time on arrival, only the last
+        one counts: a power holds from then on, a register includes the earlier ones, and an interval is the
+        only one known to have just ended.
         """
         timed: list[MeterReading] = []
         stamped: dict[tuple[str, str | None, int], MeterReading] = {}
@@ -70,7 +70,7 @@ class Intake:
         return timed + sorted(stamped.values(), key=lambda item: item.reading.time_ms) if stamped else timed
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
-        """Return the meter, the phase and the readings of a message; raises PayloadError if it has none."""
+        """Return the meter, phase and readings of a message; raises PayloadError if it has no readings."""
         topic, payload, retain, received_ms, token = message
         if retain:
             raise PayloadError("retained")
@@ -87,7 +87,8 @@ class Intake:
             token, self.shares = Share((token,), len(decoded)), True
         readings: list[Pending] = []
         for time_ms, value_u in decoded:
-            # A negative time is relative to the arrival; without a time, the time of arrival counts.
+            # A negative time is relative to the arrival; a reading without a time gets the time of its
+            # arrival.
             if time_ms is None or time_ms < 0:
                 readings.append(Pending(received_ms + (time_ms or 0), value_u, token, stamped=True))
             else:
@@ -97,7 +98,7 @@ class Intake:
         return *origin, readings
 
     def _origin(self, topic: str) -> tuple[str, str | None]:
-        """Return the meter and the phase that a topic names, and cache them.
+        """Return the meter and phase that a topic names, and cache them.
 
         Raises PayloadError for a topic that belongs to no meter of this stream and shard.
         """
@@ -121,7 +122,7 @@ class Intake:
     ) -> tuple[Outcome, list[Token], Pending | None]:
         """Add a phase's reading to its meter; return the outcome, the tokens that are free, and the sum.
 
-        The sum is None if the reading completes none.
+        The sum is None if the reading does not complete one.
         """
         phases = self._phases.get(meter)
         if phases is None:
@@ -135,7 +136,7 @@ class Intake:
             return outcome, free, None
         sum_outcome, tokens = timeline.replace_sum(total)
         if sum_outcome is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
-            # This is a redelivery after a restart, and the sum has already been counted.
+            # The message was redelivered after a restart, and its sum has already been counted.
             return outcome, [*free, *tokens], None
         return sum_outcome, [*free, *tokens], total
 

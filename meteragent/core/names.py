@@ -1,4 +1,4 @@
-"""The public id, topic and delay under which each meter is released, derived once per meter."""
+"""The public id, topic and delay with which each meter's values are released, derived once per meter."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Name(NamedTuple):
 
 
 class Names:
-    """The names of a stream's meters, by meter."""
+    """The names of a stream's meters, as a mapping from meters."""
 
     __slots__ = ("_names", "_stream")
 

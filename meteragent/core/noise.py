@@ -1,15 +1,15 @@
-"""The noise of the slots that open in one feed: no draw is made before the feed or kept after it.
+"""The noise of the slots that open in one feed; nothing is drawn before the feed or kept after it.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
 slot is drawn when that slot opens, and every slot has a dither. In a pair (R, z), R has the mechanism's law
-and z is uniform on {-R .. R}. Pairs are independent; so are dithers, which are uniform on the quantum of
-their slot. So any number of pairs or dithers may be drawn together, as long as each is used for one window or
-slot: readings do not influence the draws. If thousands of windows open at once, drawing in bulk is several
-times faster.
+and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are uniform over the quantum
+of their slot. Readings do not influence the draws. So any number of pairs or dithers may be drawn together,
+as long as each is used for only one window or slot. If thousands of windows open at once, drawing in bulk is
+several times faster.
 
-Noise kept in memory for a later window would be in every copy of the memory, such as a snapshot of a virtual
-machine, and the copy and the original would give two windows the same noise. Hence a feed ends with `forget`,
-which drops the unused pairs and dithers, and the bits.
+If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
+machine, would contain it. The copy and the original would then give two windows the same noise. Hence each
+feed ends with `forget`, which drops the unused pairs, dithers and bits.
 """
 
 from meteragent.core.window import Window
@@ -21,18 +21,20 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""How many pairs of the same terms, or dithers of one lattice, are drawn one at a time: a home opens few
-windows."""
+"""The number of pairs of the same terms, or of dithers of one lattice, that are drawn singly.
+
+A home opens few windows.
+"""
 BATCH = 256
-"""The size of the batches drawn after that; a batch takes as long as a dozen single draws."""
+"""The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
-"""The coarsest lattice, in accumulator units, whose dithers fit into arrays."""
+"""The coarsest lattice, in accumulator units, with dithers that fit into arrays."""
 
 
 class Noise:
     """The draws of one feed.
 
-    Unused draws are kept until its end: pairs (R, z) by the id of terms, dithers by lattice.
+    Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice.
     """
 
     __slots__ = ("_bits", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
@@ -45,7 +47,7 @@ class Noise:
         self._dithers: dict[int, list[int]] = {}
 
     def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        """Draw the first slot of a new window, and R if more follow; in l1, draw all of its slots."""
+        """Draw a new window's first slot, and keep R if more slots follow; in l1, draw all slots at once."""
         noise_bound, noise = self.open(window.terms_id, mechanism)
         in_all = window.terms.metric is Metric.L1
         window.noise_bound = None if in_all else noise_bound
@@ -55,14 +57,14 @@ class Noise:
             window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def draw_next(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        """Draw the next slot of a window from its noise bound; raises MeteragentError if it has none."""
+        """Draw a window's next slot from its noise bound; raises MeteragentError if there is no bound."""
         if window.noise_bound is None:
             raise MeteragentError("a slot without a noise bound")
         noise = mechanism.draw(window.noise_bound, self._bits)
         window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
-        """Draw R and the first slot's noise for a window of these terms, from their mechanism."""
+        """Return R and the first slot's noise for a window of these terms, drawn from their mechanism."""
         count = self._pair_counts.get(terms_id, 0)
         self._pair_counts[terms_id] = count + 1
         pairs = self._pairs.get(terms_id)

@@ -6,15 +6,16 @@ The window has one slot. With S_k the energy of part k in accumulator units, the
 
     A = z * L + u + max_k S_k,    released: floor(A / L)
 
-over the parts that have ended. To continue, the mask z * L + u is needed, but A minus the mask is a reading,
-so the store must not reveal both (theory A.13). It keeps A alone, and the mask exists only in memory. Nothing
-is stored of the open part either: time is integrated in whole parts (`whole_ms`), and the readings of a part
-are pending until the part ends, so that the broker delivers them again after a crash.
+where the maximum is over the parts that have ended. Further parts can be added only with the mask z * L + u.
+But A minus the mask is a reading, so the store must not reveal both (theory A.13). The store keeps A alone,
+and the mask exists only in memory. Nothing of the open part is stored either: time is integrated in whole
+parts (`whole_ms`), and the readings of a part are pending until the part ends, so that the broker delivers
+them again after a crash.
 
-After a restart the mask is gone. When the first part since then ends, a new mask is drawn and charged like a
-new window on the day of that part, and A becomes the larger of A and the new mask plus the part's energy.
-`draws` counts the masks, and the record states their number. Parts whose charge the budget forbids do
-not count.
+After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
+like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
+energy. `draws` counts the masks, and the record states this number. A part does not count if the budget
+forbids its charge.
 """
 
 from collections.abc import Iterable
@@ -29,8 +30,8 @@ from meteragent.domain.errors import MeteragentError
 class PeakWindow(Window):
     """An open window that releases the largest mean of its parts.
 
-    mask             z * L + u; None after a restart, until a part is over
-    part             the energy of the open part so far, only while time is integrated
+    mask             z * L + u; None after a restart, until a part has ended
+    part             the energy of the open part so far; set only while time is being integrated
     unmasked_energy  the largest energy of a part since the restart, which waits for `redraw`
     """
 
@@ -62,7 +63,7 @@ class PeakWindow(Window):
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
-        """Open the window with its noise and dither; parts already integrated are gap.
+        """Open the window with its noise and dither; parts that are already integrated count as gap.
 
         Raises MeteragentError if it is open already.
         """
@@ -98,7 +99,7 @@ class PeakWindow(Window):
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
         """Add a value (None: the gap value) over a stretch of time to the parts that it touches.
 
-        The time of a part before its first value is gap.
+        The time in a part before its first value counts as gap.
         """
         terms = self.terms
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
@@ -123,7 +124,7 @@ class PeakWindow(Window):
             at_ms = until_ms
 
     def seal(self, _integrated_until_ms: int) -> None:
-        """Leave out the remaining parts, in which readings no longer count."""
+        """Leave out the remaining parts, because readings no longer count in them."""
 
     def close(self, slot_index: int) -> int:
         """Return the released value in quanta: floor(A / L).
@@ -145,7 +146,7 @@ class PeakWindow(Window):
 
 
 def whole_ms(windows: Iterable[Window], until_ms: int) -> int:
-    """Return the latest time, up to a time, to which all of these windows can be integrated."""
+    """Return the latest time, at most `until_ms`, up to which all of these windows can be integrated."""
     for window in windows:
         until_ms = window.whole_ms(until_ms)
     return until_ms

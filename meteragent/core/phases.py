@@ -3,20 +3,20 @@
 Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
 gives the meter a new reading: the sum of the standing readings. While a phase has never sent a reading, or
 has been silent for longer than `hold`, there is no sum, not even a partial one. A reading's message is free
-when a newer reading of its phase stands and every sum with the reading has been integrated. So after a crash
-the broker delivers all standing readings again, and the sums resume as they were. A reading older than the
-meter's newest is late; readings of different phases with the same time make one sum. If readings of one phase
-were stamped with the same time on arrival, the newest stands.
+once a newer reading of its phase stands and every sum that includes the reading has been integrated. So after
+a crash the broker delivers all standing readings again, and the sums resume unchanged. A reading older than
+the meter's newest is late. Readings of different phases with the same time make one sum. If several readings
+of one phase were stamped with the same time on arrival, the newest stands.
 
-Registers: a sum of standing readings would belong to no time. All energy that a phase used since its last
-    reading would count as used at its next one (not a 1-Lipschitz map, and a rate beyond any range). So each
-    phase's register is interpolated, and there is a sum at each time up to which all phases have been read,
-    the newest time of the phase that lags. Between two sums the sum itself is interpolated, so a slot with a
-    boundary between them may differ from the sum of the phases' slots. The total use does not differ, nor
-    does the Lipschitz constant: the weights of a slot still sum to 1. A reading is kept until a sum lies
-    beyond the next reading of its phase. If very many readings wait for a phase that lags, every second
-    reading is dropped. This loses no energy, only the time at which the energy was used. Sums are rounded to
-    millionths, like values.
+Registers: a sum of standing readings would not be the register at any one time. All energy that a phase used
+since its last reading would count as used at its next one (not a 1-Lipschitz map, and a rate beyond any
+range). So each phase's register is interpolated, and there is a sum at each time up to which all phases have
+been read, which is the newest time of the phase that lags. Between two sums, the sum itself is interpolated,
+so a slot with a boundary between them may differ from the sum of the phases' slots. The total use is the
+same, and so is the Lipschitz constant: the weights of a slot still sum to 1. A reading is kept until there is
+a sum at a time beyond the next reading of its phase. If very many readings wait for a phase that lags, every
+second reading is dropped. This loses no energy, only the time at which the energy was used. Sums are rounded
+to millionths, like values.
 """
 
 from bisect import bisect_right
@@ -38,7 +38,7 @@ _WAITING = 64
 
 
 class _Part(Share):
-    """A phase's reading and its message, with a use while it stands and one for each sum that includes it."""
+    """A phase's reading with its message: one use while it stands, and one for each sum that includes it."""
 
     __slots__ = ("live", "phase", "time_ms", "value_u")
 
@@ -60,8 +60,8 @@ class _Part(Share):
 class PhaseResult(NamedTuple):
     """The effect of a phase's reading.
 
-    `outcome` is None if the reading is too old; the timeline then determines the reason. `free` are tokens to
-    give back.
+    `outcome` is None if the reading is too old; the timeline then determines the reason. `free` holds the
+    tokens to give back.
     """
 
     outcome: Outcome | None
@@ -80,7 +80,7 @@ class Phases(Protocol):
 
 
 def phases_of(names: Sequence[str], terms: Terms) -> Phases:
-    """Return the phases of a meter whose readings count under these terms."""
+    """Return the object that sums a meter's phases under these terms."""
     return RegisterPhases(names, terms) if terms.kind is Kind.REGISTER else PowerPhases(names, terms.hold_ms)
 
 
@@ -115,7 +115,7 @@ class PowerPhases:
         return PhaseResult(Outcome.ACCEPTED, self._sum(reading.time_ms), free)
 
     def _sum(self, time_ms: int) -> Pending | None:
-        """Return the sum of the standing readings at a time; None unless every phase has one."""
+        """Return the sum of the readings that stand at a time; None unless every phase has one."""
         parts = list(self._standing.values())
         oldest_ms = min(part.time_ms for part in parts)
         if oldest_ms + self._hold_ms <= time_ms or len(parts) < self._count:
@@ -130,12 +130,12 @@ class PowerPhases:
 
 
 class RegisterPhases:
-    """The readings of each phase's register since the last sum, and the newest reading up to that sum."""
+    """The readings of each phase's register after the last sum, and the newest reading at or before it."""
 
     __slots__ = ("_live", "_newest_ms", "_readings", "_rules")
 
     def __init__(self, names: Sequence[str], rules: Terms) -> None:
-        """Begin without readings; the terms `rules` tell a rollover from a reset."""
+        """Begin without readings; `rules` are the terms that distinguish a rollover from a reset."""
         self._rules = rules
         self._readings: dict[str, list[_Part]] = {name: [] for name in names}
         self._live: dict[tuple[str, int], _Part] = {}
@@ -192,7 +192,7 @@ class RegisterPhases:
 
 
 def _redelivered(part: _Part, reading: Pending) -> Token:
-    """Return the token to acknowledge at once when a reading in use arrives again, as in a timeline."""
+    """Return the token to acknowledge at once when a reading in use arrives again, as `Timeline` does."""
     if part.value_u != reading.value_u:
         return reading.token
     [token] = part.tokens

@@ -2,21 +2,21 @@
 
 Theory of operation
 -------------------
-`feed` takes a batch of messages and the time. It returns what to write in one transaction, which messages to
-acknowledge after the commit, and which topics to listen on. `deadline_ms` returns when `feed` must next be
-called. If the transaction cannot be written, the process must end: its memory is ahead of the store.
+`feed` takes a batch of messages and the time. It returns the content of one transaction, the messages to
+acknowledge after the commit, and the topics to listen on. `deadline_ms` returns the time of the next call. If
+the transaction cannot be written, the process must end, because its memory is ahead of the store.
 
-A feed alternates between time and messages. Before the readings of each time of arrival are accepted, all
-slots that are due by this time open and close, so a reading meets the slots that were open when it arrived.
-Two heaps hold the next opening and closing of each meter; an entry may be stale, and is checked when due.
+A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
+opens and closes all slots that are due by then, so a reading meets the slots that were open when it arrived.
+Two heaps hold the next opening and closing of each meter; entries may be stale, so each is checked when due.
 
-Two clocks drive a wall-clock stream: windows and slots open at `now`, slots close at `closing`. The clocks
-differ only after a start, while readings that waited in the broker arrive and slots that fell due during the
-stop stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp is both of its clocks.
+Two clocks drive a wall-clock stream: `now` opens windows and slots, and `closing` closes slots. They differ
+only after a start, while readings that waited in the broker arrive and slots that fell due during the stop
+stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp is both clocks.
 
 Rules
-1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made ahead
-   (`noise`) belongs to no window yet.
+1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
+   advance (`noise`) does not belong to a window yet.
 2. A window opens at or after the mark of its meter, and raises the mark to its end (law 1).
 3. The clock alone decides when slots close. Slots that are due together close in the order of their public
    ids, never in the order of arrival (law 4).
@@ -52,7 +52,7 @@ from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
 
-_SESSION_EXPIRY_MS = 7 * DAY_MS  # for how long the agent asks the broker to keep waiting messages
+_SESSION_EXPIRY_MS = 7 * DAY_MS  # the time for which the agent asks the broker to keep waiting messages
 
 
 class Pipeline:
@@ -61,7 +61,7 @@ class Pipeline:
     def __init__(
         self, stream: Stream, snapshot: Snapshot, spending: Spending, bits: SecretBits, counts: Counts
     ) -> None:
-        """Resume the stream from the content of the store."""
+        """Resume the stream from the contents of the store."""
         self._stream = stream
         self._terms = stream.terms
         self._wall = stream.terms.clock is Clock.WALL
@@ -108,11 +108,11 @@ class Pipeline:
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Let no record of a topic leave before those that already wait, whose delay may be longer."""
+        """Let no record of a topic leave before those already waiting, whose delay may be longer."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:
-        """Open no window on these sink topics: the broker refuses them, and too many records already wait."""
+        """Open no window on these sink topics: the broker refuses them, and too many records are waiting."""
         self._withheld_topics = topics
 
     def feed(
@@ -150,7 +150,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return when `feed` must next be called, or None; without `closing` only openings count."""
+        """Return the time of the next call of `feed`, or None; without `closing`, only openings count."""
         heads = (*self._opens[:1], *(self._closes[:1] if closing else ()))
         return min((head[0] for head in heads), default=None)
 
@@ -163,12 +163,12 @@ class Pipeline:
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
     def upcoming(self, meter: str) -> Upcoming | None:
-        """Return the next slot of a meter to be released; None if no slot is scheduled."""
+        """Return the next of a meter's slots to be released; None if no slot is scheduled."""
         timeline, schedule = self._timelines.get(meter), self._stream.schedule
         return upcoming(timeline, schedule, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Pass a reading to its meter, and note the meter if its state changes; count a refused reading."""
+        """Pass a reading to its meter, and note the meter if its state changes; count a refusal."""
         meter, phase, reading = item
         try:
             if self._take(meter, phase, reading, received_ms, now_ms):
@@ -184,7 +184,7 @@ class Pipeline:
         is_new = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots have opened up to this time
-        # The fast path, for nearly all power readings; the result is the same as that of the code below
+        # The fast path, for nearly all power readings; its result is the same as that of the code below
         if phase is None and (standing := timeline.extend_standing(reading, clock_ms)) is not None:
             self._effects.acknowledge.append(standing.token)
             self._accepted(meter, reading)
@@ -206,7 +206,7 @@ class Pipeline:
         return True
 
     def _observe(self, observer: Observer | None) -> None:
-        """Send the spans of observed meters to this feed's observer instead of the last feed's."""
+        """Send the spans of observed meters to this feed's observer instead of the previous feed's."""
         for watcher, span in ((self._observer, None), (observer, observer and observer.span)):
             for meter in watcher.meters if watcher else ():
                 if (timeline := self._timelines.get(meter)) is not None:
@@ -214,7 +214,7 @@ class Pipeline:
         self._observer = observer
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading and send it to the observer; None stands for a phase without a sum."""
+        """Count an accepted reading, and send it to the observer unless it is None: a phase without a sum."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -271,7 +271,7 @@ class Pipeline:
             heapq.heappush(self._closes, (closes_ms, self._names[meter].public_id, meter))
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Open slots up to `open_ms` and close slots up to `close_ms`, in order of time, in all timelines."""
+        """Open slots up to `open_ms` and close slots up to `close_ms` in all timelines, in order of time."""
         close_ms = min(open_ms, close_ms)
         while True:
             opens_ms = self._opens[0][0] if self._opens else open_ms + 1
@@ -295,7 +295,7 @@ class Pipeline:
     def _close_due(self, meter: str, closes_ms: int, now_ms: int) -> None:
         timeline = self._timelines.get(meter)
         if timeline is None or timeline.next_close_ms() != closes_ms:
-            return  # stale: a band that began later ended and closed earlier
+            return  # stale: a band that began later has ended and closed earlier
         self._close_until(meter, timeline, closes_ms, now_ms)
         if (next_ms := timeline.next_close_ms()) is not None:
             heapq.heappush(self._closes, (next_ms, self._names[meter].public_id, meter))
@@ -312,7 +312,7 @@ class Pipeline:
     # --- opening -------------------------------------------------------------------------------
 
     def _open(self, meter: str, timeline: Timeline, now_ms: int) -> None:
-        """Open the next slot, and its window if the slot is the first."""
+        """Open the next slot, and also its window if the slot is the first."""
         windows = timeline.windows
         if windows and windows[-1].noise_bound is not None:
             mechanism = self._formats.mechanism(windows[-1].terms_id)
@@ -356,7 +356,7 @@ class Pipeline:
         return self._wall and timeline.idle_windows * self._terms.length_ms >= limit_ms
 
     def _redraw_restored(self) -> set[str]:
-        """Redraw the slots that were lost because the meaning of readings changed; return their meters."""
+        """Redraw slots that were lost because the meaning of readings changed; return their meters."""
         windows = {meter: self._timelines[meter].windows for meter in self._restored_meters}
         meters = {meter for meter in windows if any(window.lacks_noise for window in windows[meter])}
         self._restored_meters.clear()

@@ -1,4 +1,4 @@
-"""Takes prices from the messages of a stream, and gives them to its windows."""
+"""The intake of prices: takes them from a stream's messages and gives them to its windows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ from meteragent.domain.weights import Price
 
 
 class PriceIntake:
-    """The prices of a stream, from the messages on its price topic."""
+    """The prices of a stream, taken from the messages on its price topic."""
 
     def __init__(self, stream: Stream, rows: Iterable[Price], timelines: dict[str, Timeline]) -> None:
         """Resume with the prices from the store, and give them to the open windows."""
@@ -28,7 +28,7 @@ class PriceIntake:
                 self._give(window)
 
     def window(self, start_ms: int, terms: Terms, terms_id: str, topic: str, public_id: str) -> Window:
-        """Return a new window, with the topic's prices if they weight it."""
+        """Return a new window, which has the topic's prices if its weights come from the topic."""
         return self._give(window_of(terms)(start_ms, terms, terms_id, topic, public_id))
 
     def _give(self, window: Window) -> Window:
@@ -39,7 +39,7 @@ class PriceIntake:
     def take(
         self, batch: Sequence[Message], now_ms: int, counts: Counts, effects: Effects
     ) -> Sequence[Message]:
-        """Process the prices of a batch before any of its readings; return the other messages."""
+        """Process the prices in a batch, before any of its readings; return the other messages."""
         topic, rows = self._stream.price_topic, list[Price]()
         if topic is None or all(message.topic != topic for message in batch):
             return batch
@@ -58,7 +58,7 @@ class PriceIntake:
         return [message for message in batch if message.topic != topic]
 
     def _rows(self, payload: bytes, counts: Counts) -> list[Price]:
-        """Return the prices of a message; a refused message has none and is counted."""
+        """Return the prices in a message; if the message is refused, count it and return no prices."""
         if len(payload) > self._stream.max_payload:
             counts.add("refused_size")
             return []
@@ -69,9 +69,10 @@ class PriceIntake:
             return []
 
     def _needed_from_ms(self, now_ms: int) -> int:
-        """Return the time before which everything is integrated, or too long ago for any window.
+        """Return the time from which prices are needed; earlier time is integrated, or past all windows.
 
-        It is not ahead of now: a new meter's first window may begin before that of a meter that is waiting.
+        The returned time is never later than now, because a new meter's first window may begin before that of
+        a meter that is waiting.
         """
         times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)

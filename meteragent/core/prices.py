@@ -1,12 +1,12 @@
-"""The prices of a stream whose weights come from a topic: each is committed before its time, once.
+"""The prices of a stream with weights from a topic: each is committed once, before its time begins.
 
 Rules
 1. A price whose time has begun is refused: it could depend on what this home has used since (theory 3.10).
-2. A price is never replaced. A repetition with the same time and value changes nothing; any other price whose
-   time overlaps an earlier one's is refused.
-3. A price is committed no later than any energy that is counted at this price, since time is integrated only
-   after it has begun.
-4. A price beyond the bound is clamped to it, because the noise is adapted to the bound.
+2. A price is never replaced. A repetition with the same time and value changes nothing. Any other price is
+   refused if its time overlaps that of an earlier price.
+3. A price is committed no later than any energy that is counted at it, because time is integrated only after
+   it has begun.
+4. A price beyond the bound is clamped to it, because the noise is scaled to the bound.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.domain.weights import PRICE_MS, Price
 
 AHEAD_MS = 62 * DAY_MS
-"""How far ahead a price may begin; this bounds the number of prices that are kept."""
+"""The farthest ahead that a price may end, which limits the number of prices that are kept."""
 
 
 class Prices:
@@ -26,14 +26,14 @@ class Prices:
     __slots__ = ("rows",)
 
     def __init__(self, rows: Iterable[Price] = ()) -> None:
-        """Resume with the prices in the store."""
+        """Resume with the prices from the store."""
         self.rows = sorted(rows)
 
     def add(self, price: Price, bound_u: int, now_ms: int) -> tuple[str, ...]:
-        """Add a price, or refuse it; return the counters to increase.
+        """Add or refuse a price; return the names of the counters to increase.
 
-        A repetition, as in a daily list that is sent every hour, is recognised even after its time has begun,
-        as long as the price is kept.
+        A repetition, as in a daily list that is sent every hour, is recognised as long as the price is kept,
+        even after its time has begun.
         """
         start_ms, end_ms, price_u = price
         clamped_u = min(max(price_u, -bound_u), bound_u)
@@ -52,5 +52,5 @@ class Prices:
         return ("prices",) if clamped_u == price_u else ("prices", "price_clamped")
 
     def prune(self, until_ms: int) -> None:
-        """Drop the prices of time that is integrated for good."""
+        """Drop the prices that end by `until_ms`, when that time is integrated for good."""
         self.rows = [row for row in self.rows if row[1] > until_ms]

@@ -1,4 +1,4 @@
-"""Noise that is drawn again: for lost slots of registers, and for peaks after a restart."""
+"""Second draws of noise, for lost slots of registers and for peaks after a restart."""
 
 from meteragent.core.charges import Charges
 from meteragent.core.noise import Noise
@@ -12,8 +12,8 @@ from meteragent.wire.record import RecordFormats
 class Redraws:
     """The second draws of a stream's windows.
 
-    The noise of a lost slot masks a constant, so it costs nothing. The noise of a peak masks readings, so it
-    is charged like that of a new window, in the same commit.
+    The new noise of a lost slot masks a constant, so it is not charged. The new noise of a peak masks
+    readings, so it is charged like the noise of a new window, in the same commit.
     """
 
     __slots__ = ("_charges", "_counts", "_noise")
@@ -24,7 +24,7 @@ class Redraws:
         self._counts = counts
 
     def settle(self, meter: str, timeline: Timeline, formats: RecordFormats, commit: Commit) -> None:
-        """Count the events of registers, and draw noise from a new noise bound for slots without noise.
+        """Count the events of registers, and draw noise from a new noise bound for slots that lack it.
 
         A peak is charged on the day of the part that needs the noise; if the budget forbids the charge, the
         part does not count.

@@ -1,27 +1,29 @@
-"""Registers: readings of a meter's counter, differenced on the grid before anything else (law 5).
+"""Registers: readings of a meter's running count, differenced on the grid before anything else (law 5).
 
 Theory of operation
 -------------------
-Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used in [t0, t1], spread evenly. The
-register is interpolated at each slot boundary b and rounded down to a whole unit of the accumulator,
-W(b) = floor(r(b) * c); a slot gets W(end) - W(start). So a slot's value is a weighted mean of the power, in
-which the weights of each span sum to the slot's part of the span. The map from load curves to slot vectors is
-1-Lipschitz except for two units, 10^-12 of a quantum by default, and over a run without gaps the values
-telescope to r(end) - r(start). A fraction of a unit must not be kept: neither noise nor dither has a
-fraction, so it would reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span
-lies between that reading and the next one. The part of a slot after the newest reading is gap when the slot
-closes; when the next reading arrives, only the part of the span after the split counts, at the span's rate.
+Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
+interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
+c); a slot gets W(end) - W(start). So a slot's value is a weighted mean of the power, in which the weights of
+each span sum to the slot's part of the span. The map from load curves to slot vectors is 1-Lipschitz up to
+two units, 10^-12 of a quantum by default, and over a run without gaps the values telescope to r(end) -
+r(start). Fractions of a unit must not be kept: neither noise nor dither has fractions, so a fraction would
+reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
+reading and the next one. When a slot closes, its part after the newest reading is gap. When the next reading
+arrives, only the part of the span after the split counts, at the span's rate.
 
-Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. A register that
-falls further than the range allows has started again at 0 if `modulus_u` brings the rate within the range.
-Otherwise it was reset or replaced, and the span is gap: the promise does not hide this event.
+Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. If a register
+falls further than the range allows and adding `modulus_u` brings the rate within the range, the register
+rolled over to 0. Otherwise it was reset or replaced, and the span is gap: the promise does not hide this
+event.
 
 What the store keeps
 --------------------
-After an outage, the register still includes the energy that was used during the outage. To compute this use,
-the earlier register is needed, but neither it nor two numbers from which it follows may be on disk (law 3).
-Let (t0, r0) be the newest reading that was integrated. If everything is integrated up to t0, the store keeps
-for the slot that contains t0 not the accumulator A = noise * L + dither + use since the slot's start, but
+After an outage, the register includes the energy that was used during the outage. This use can be computed
+only from the earlier register, but neither that register nor two numbers that determine it may be on disk
+(law 3). Let (t0, r0) be the newest reading that was integrated. If everything is integrated up to t0, the
+store keeps for the slot that contains t0 not the accumulator A = noise * L + dither + use since the slot's
+start, but
 
     M = r0 * c - A    (c: from registers to accumulators)
 
@@ -29,28 +31,28 @@ which is the register at the slot's start minus noise and dither, and is constan
 for clamping and gap). M reveals no more about the register than A does about the energy: two homes whose
 registers and noises differ by the same amount have the same M. After a restart the first reading (t, r) of
 the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, delivered again, or a later one.
-How the use in [t0, t] was spread does not matter, because all of it lies in the slot.
+The distribution of the use over [t0, t] does not matter, because all of it lies in the slot.
 
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
 slot cannot be separated from the use after it: M and r give only their sum with the noise. To count the sum
 in this slot would count the power of other slots (not a 1-Lipschitz map: curves that differ by d in the other
 slots move this slot by d times more than a slot), and to count a part of the sum would release a part of the
-noise. So the slot is lost: it is gap throughout, and M with its noise is forgotten. The slot is released
-nevertheless (law 4), with noise from a new noise bound of the same law. No bound gives more than n values, no
-earlier draw is ever released, and the new noise masks a constant.
+noise. So the slot is lost: it is gap throughout, and M is forgotten along with its noise. The slot is
+released nevertheless (law 4), with noise from a new noise bound with the same distribution. No bound yields
+more than n values, the earlier draw is never released, and the new noise masks a constant.
 
-M alone does not show whether a register fell during an outage. r * c - M must be noise + energy for some
-|noise| <= K * L and some energy that the range allows for the time since the slot's start; otherwise the
-register rolled over, or it was reset and the slot is lost. K is public: noise exceeds K * L in fewer than one
-in 2^40 slots, and these slots are lost, too. A value within these bounds counts, so the error after an
-unnoticed reset is never larger than noise could be.
+M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise +
+energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's start.
+Otherwise the register either rolled over, or was reset and the slot is lost. K is public: noise exceeds K * L
+in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts, so the
+error after an unnoticed reset is never larger than the noise could be.
 
-If the clock closed the slot, past the newest reading, the next slot contains nothing of the register yet, and
-accumulators are stored as they are. So are those of bands: a band consists of many stretches, and a boundary
-within an outage would lose half a month. In bands, an outage without redelivery is gap.
+If the clock closed the slot after the newest reading, the next slot contains nothing of the register yet, and
+accumulators are stored unchanged. So are the accumulators of bands: a band consists of many stretches, and a
+boundary during an outage would lose half a month. In bands, an outage without redelivery is gap.
 
-A copy of the disk made while a slot is open reveals, together with the slot's release, the register at the
-slot's end, just as a copy of a power meter's state reveals the energy since the copy was made. Two such
+A copy of the disk made while a slot is open reveals the register at the slot's end once the slot is released.
+In the same way, a copy of a power meter's state reveals the energy used since the copy was made. Two such
 copies reveal the use between the ends of their slots. The threat model states this.
 """
 
@@ -69,7 +71,7 @@ _FOREVER_MS = 1 << 63
 
 
 class Read(Protocol):
-    """A register's reading."""
+    """A reading of a register."""
 
     @property
     def time_ms(self) -> int:
@@ -83,7 +85,7 @@ class Read(Protocol):
 def use_between(start: Read, end: Read, rules: Terms) -> tuple[int | None, bool]:
     """Return the use between two readings, in millionths, and whether the register rolled over.
 
-    The use is None if the register was reset or replaced.
+    Instead of a use, return None if the register was reset or replaced.
     """
     span_ms, use_u = end.time_ms - start.time_ms, end.value_u - start.value_u
     if use_u >= 0 or use_u * rules.interval_ms >= rules.low_u * span_ms:
@@ -122,7 +124,7 @@ class RegisterTimeline(Timeline):
     def _gives_way(self, pending: Pending) -> bool:
         """Return whether the time up to `pending` is still to be integrated.
 
-        If it is integrated already, `pending` stays. The use between the two readings then counts with the
+        If it is already integrated, `pending` stays, and the use between the two readings counts with the
         next reading.
         """
         return pending.time_ms > self.integrated_until_ms
@@ -165,7 +167,7 @@ class RegisterTimeline(Timeline):
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens.
 
-        After a restart the masked slot is resumed first, or lost.
+        After a restart, resume or lose the masked slot first.
         """
         window = next((window for window in self.windows if window.masked_slot is not None), None)
         if window is None:

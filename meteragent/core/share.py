@@ -1,8 +1,8 @@
-"""Tokens with several uses, whose message is free after the last use.
+"""Tokens with several uses: their message is free after the last use.
 
 A message may hold several readings, and a reading of a phase is part of several sums. All uses hold the same
-`Share`. After the last use has returned the share, the tokens in it are free; these belong to messages, or
-are shares themselves.
+`Share`. After the last use has returned the share, the tokens in it are free; each belongs to a message or is
+itself a share.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from meteragent.domain.reading import Token
 
 
 class Share:
-    """A token with a number of `uses`; the `tokens` that it holds are free after the last use."""
+    """A token with a number of `uses`; the `tokens` that it holds are free after the last of them."""
 
     __slots__ = ("tokens", "uses")
 
@@ -26,7 +26,7 @@ class Share:
 
 
 def give_back(tokens: Iterable[Token]) -> list[Token]:
-    """Give back tokens; return the freed tokens of messages, in order."""
+    """Give back tokens; return the tokens of the messages that become free, in order."""
     free: list[Token] = []
     for token in tokens:
         if isinstance(token, Share):

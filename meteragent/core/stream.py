@@ -17,13 +17,13 @@ class Stream:
 
     schedule       the windows of the stream and their terms
     secret         the key of the meters' delays
-    pseudonym_key  the key of the meters' public ids; None: meters leave under the names in the source
-    claim_key the key from which the store's mark in descriptors is derived
-    listens whether windows wait until the shell reports that no other store owns their topic
-    total whether running totals are also released
+    pseudonym_key  the key of the meters' public ids; None: meters leave under their names in the source
+    claim_key      the key from which the store's mark in descriptors is derived
+    listens        whether windows wait until the shell reports that no other store owns their topic
+    total          whether running totals are also released
     format         the format of records
     price_topic    the topic of prices, if weights come from one
-    local_times    whether times of readings are right only in the source's time zone
+    local_times    whether the times of readings are correct only if read in the source's time zone
     """
 
     name: str
@@ -47,7 +47,7 @@ class Stream:
 
     @property
     def terms(self) -> Terms:
-        """The terms of an ordinary window, by which readings count."""
+        """The terms of an ordinary window, under which readings count."""
         return self.schedule.usual
 
 

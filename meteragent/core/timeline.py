@@ -5,11 +5,11 @@ Theory of operation
 A timeline integrates power over slots. `integrated_until_ms` is the *split*: the time before it has been
 added to the accumulators for good; the time after it still depends on the *pending* readings, which are kept
 in order of their times. Integrating moves the split forward. Time is an argument; `next_open_ms` and
-`closing` tell when the next slot opens and closes. A reading's *span* is the time that it describes (rule 1).
-The pending reading whose span contains the split is the *standing* reading: it is integrated up to the split,
-and the end of its span is not yet known.
+`closing` return when the next slot opens and closes. A reading's *span* is the time that it describes (rule
+1). The pending reading whose span contains the split is the *standing* reading: it is integrated up to the
+split, but the end of its span is not yet known.
 
-Why readings wait: the span of a power reading ends where the next span begins, and readings may arrive out
+Readings wait because the span of a power reading ends where the next span begins, and readings may arrive out
 of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
 less `lateness` and never beyond the clock (`integrate_to_watermark`). When a slot closes, spans are
 integrated up to its end, even if readings are still on their way (`integrate_until`). If `lateness` is 0, the
@@ -18,17 +18,17 @@ readings of power meters are of this kind and take a fast path (`extend_standing
 
 Rules
 1. A power reading stands until the next one, for at most `hold`. An interval reading covers the `interval`
-   that ends at its time, except what an earlier one covers. Two consecutive readings of a register give the
-   use between them (`register`). All other time is gap.
+   that ends at its time, except any part that an earlier one covers. Two consecutive readings of a register
+   give the use between them (`register`). All other time is gap.
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
-3. A reading's token is returned when its whole span is integrated, never before. If readings share a
+3. A reading's token is returned once its whole span is integrated, never before. If readings share a
    message, or a reading is the sum of several phases, `meteragent.core.share` determines when it is free.
 4. At most n noise values are ever drawn for one window, each when its slot opens (THEORY 2.1). R is dropped
    with the last draw: while R is known, an accumulator reveals more than its noise allows. The noise of a
    lost slot (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
-5. At most `PENDING` readings are pending; beyond that, those closest to a neighbour are dropped.
-6. A slot is integrated after it has opened: the split passes the clock only to the end of a lost slot.
+5. At most `PENDING` readings are pending; if there are more, those closest to a neighbour are dropped.
+6. A slot is integrated only after it has opened: the split passes the clock only to reach a lost slot's end.
 """
 
 from array import array
@@ -47,9 +47,9 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
+"""The numbers of integrated times that are kept, to tell `duplicate` from `late`, and dropped at once."""
 PENDING = 4096
-"""The largest number of a meter's pending readings: a sender could stamp thousands within `ahead`."""
+"""The largest number of a meter's pending readings, since a sender could stamp thousands within `ahead`."""
 
 
 class Outcome(StrEnum):
@@ -121,7 +121,7 @@ class Timeline:
         timeline.newest_ms = state.newest_ms
         timeline.idle_windows = state.idle_windows
         for w in state.windows:
-            # Use one object for equal terms, because `_rules` compares by identity.
+            # Use one object for equal terms, because `_rules` compares identities.
             own_terms = terms if stored_terms[w.terms_id] == terms else stored_terms[w.terms_id]
             window = window_of(own_terms)(
                 w.start_ms, own_terms, w.terms_id, w.topic, w.public_id, w.noise_bound, w.draws, dict(w.slots)
@@ -133,13 +133,13 @@ class Timeline:
         return timeline
 
     def _seal(self) -> None:
-        """Fill the open windows with gap to their ends, since readings no longer count in them."""
+        """Count the remaining time of the open windows as gap, since readings no longer count in them."""
         for window in self.windows:
             window.seal(self.integrated_until_ms)
         self.integrated_until_ms = max(self.integrated_until_ms, self.windows[-1].end_ms)
 
     def state(self) -> TimelineState:
-        """Return the state that the store keeps, which has no pending reading."""
+        """Return the state that the store keeps, which does not contain pending readings."""
         windows = tuple([self._window_state(window) for window in self.windows])
         next_ms = self.next_ms if self.next_ms is not None else self.integrated_until_ms
         return TimelineState(
@@ -155,7 +155,7 @@ class Timeline:
 
     @property
     def _rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's (law 1), else the current ones."""
+        """The terms under which readings count: the oldest open window's (law 1), else the current ones."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -186,9 +186,9 @@ class Timeline:
         return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
 
     def _thin(self) -> list[Token]:
-        """Drop the pending readings that follow another one most closely; return their tokens.
+        """Drop the pending readings that follow their predecessor most closely; return their tokens.
 
-        The remaining readings, except the last, are at least 1/2,048 of the whole time apart. The choice
+        The remaining readings, except the last, are at least 1/2,048 of the total time apart. The choice
         depends on times alone, never on a value. A power reading stands a little longer, a register loses
         only the time at which energy was used, and an interval that no other reading covers becomes gap.
         """
@@ -205,18 +205,18 @@ class Timeline:
         return tokens
 
     def _gives_way(self, _pending: Pending) -> bool:
-        """Return whether a newer reading that was stamped with the same time replaces a pending one."""
+        """Return whether a pending reading gives way to a newer one that was stamped with the same time."""
         return True
 
     def replace_sum(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Accept or refuse the sum of a meter's phases, which replaces a sum of the same time."""
+        """Accept or refuse the sum of a meter's phases, which replaces a sum with the same time."""
         if self.pending and self.pending[-1].time_ms == reading.time_ms:
             previous_sum, self.pending[-1] = self.pending[-1], reading
             return Outcome.ACCEPTED, [previous_sum.token]
         return self.accept(reading)
 
     def note_activity(self, time_ms: int) -> None:
-        """Note that the meter sent a reading: advance the meter's clock, and end its idle time."""
+        """Note that the meter sent a reading: advance the meter's clock and end its idle time."""
         if self.newest_ms is None or self.newest_ms < time_ms:
             self.newest_ms = time_ms
         self.idle_windows = 0
@@ -240,8 +240,8 @@ class Timeline:
     def _redelivered(self, index: int, reading: Pending) -> Token:
         """Return the token to acknowledge at once when a reading has the time of a pending reading.
 
-        A redelivery replaces the first delivery, whose connection may be closed. A correction (another value)
-        is refused.
+        A redelivery replaces the first delivery, because that connection may be closed. A correction (another
+        value) is refused.
         """
         first_delivery = self.pending[index]
         if first_delivery.value_u != reading.value_u:
@@ -253,7 +253,7 @@ class Timeline:
         """Accept a power reading and integrate to its time in one step, if it follows in the same open slot.
 
         This is the fast path through `accept` and `integrate_to_watermark`. Return the previous standing
-        reading, whose token is free; return None and change nothing if the fast path does not apply.
+        reading, whose token is then free. If the fast path does not apply, return None and change nothing.
         """
         if len(self.pending) != 1 or len(self.windows) != 1:
             return None
@@ -303,7 +303,7 @@ class Timeline:
         return self.integrate_until(whole_ms(self.windows, until_ms))
 
     def integrate_until(self, until_ms: int) -> list[Token]:
-        """Add all time up to `until_ms` to the slots; return the tokens that are free."""
+        """Add all time up to `until_ms` to the slots; return the freed tokens."""
         at_ms = self.integrated_until_ms
         if until_ms <= at_ms:
             return []
@@ -336,7 +336,7 @@ class Timeline:
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        """Count the pending readings up to a time; they are few, since those before the split are dropped."""
+        """Count the pending readings up to a time; they are few, as those before the split are dropped."""
         count = 0
         for reading in self.pending:
             if reading.time_ms > time_ms:
@@ -377,18 +377,18 @@ class Timeline:
     # --- the schedule --------------------------------------------------------------------------
 
     def next_open_ms(self) -> int | None:
-        """Return when the next slot or window opens; None if the meter is about to be forgotten."""
+        """Return the time when the next slot or window opens; None if the meter is about to be forgotten."""
         if self.windows and self.windows[-1].draws < self.windows[-1].terms.n:
             return self.windows[-1].slot_start_ms(self.windows[-1].draws)
         return self.next_ms
 
     def next_close_ms(self) -> int | None:
-        """Return when the next slot closes, which is its end plus the lateness; None if no slot is open."""
+        """Return the time when the next slot closes: its end plus the lateness; None if no slot is open."""
         closing = self.closing()
         return None if closing is None else closing[0]
 
     def closing(self) -> tuple[int, Window, int] | None:
-        """Return when the next slot closes, its window and its index there; None if no slot is open."""
+        """Return the next slot to close as (closing time, window, index); None if no slot is open."""
         for window in self.windows:
             if window.slots:
                 slot_index = window.next_slot

@@ -1,4 +1,4 @@
-"""The next slot of a meter to be released. It is public, because it follows from schedule and clock alone."""
+"""The next slot of a meter to be released, which is public: it follows from schedule and clock alone."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Upcoming(NamedTuple):
     """A slot that will be released: its start and end, and the earliest time at which its record is sent.
 
     A meter whose first reading arrives in the middle of a window has no open slot until the next window
-    begins (law 4); its upcoming slot is then in that window.
+    begins (law 4), so its upcoming slot is in that next window.
     """
 
     start_ms: int
@@ -20,7 +20,7 @@ class Upcoming(NamedTuple):
 
 
 def upcoming(timeline: Timeline, schedule: Schedule, delay_ms: int) -> Upcoming | None:
-    """Return the slot that closes next, whether or not it is open yet; None if no window is scheduled.
+    """Return the slot that closes next, which need not be open yet; None if no window is scheduled.
 
     `delay_ms` is the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget
     and on other agents, which are not known in advance.
@@ -39,6 +39,6 @@ def upcoming(timeline: Timeline, schedule: Schedule, delay_ms: int) -> Upcoming 
 
 
 def _first_slot(terms: Terms) -> tuple[int, int]:
-    """Return the start and end of the slot that ends first in a window, in ms after the window's start."""
+    """Return the start and end of the window's slot that ends first, in ms after the window's start."""
     slots = map(terms.stretches, range(terms.n))
     return min(((stretches[0][0], stretches[-1][1]) for stretches in slots), key=lambda slot: slot[1])

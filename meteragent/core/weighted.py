@@ -6,12 +6,13 @@ The window has one slot. With w(t) the price at t, in millionths per kWh, the ac
 
     A = z * L + u + sum of w * value * ms,    released: floor(A / L)
 
-with L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms of an hour or interval). So A has the same law
-as in any other window (`window`): A is a whole number, A modulo L is uniform, and one copy of A is as private
-as a record. The use of a register between two readings is spread evenly over the span, whatever the prices.
+with L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms of an hour or interval). So A is
+distributed as in any other window (`window`): A is a whole number, A modulo L is uniform, and one copy of A
+is as private as a record. The use of a register between two readings is spread evenly over the span, whatever
+the prices.
 
-For a register's slot the store keeps A itself, as for bands, so an outage without redelivery is gap. A
-difference of registers (`register`) would need the price of all time since the slot's start.
+For a register's slot the store keeps A itself, as for bands, so an outage without redelivery is gap. Storing
+a difference of registers (`register`) would require one price for all time since the slot's start.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,16 +38,16 @@ class WeightedWindow(Window):
     book: Prices = field(default_factory=Prices)
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
-        """Return None, since the price may change within any stretch."""
+        """Return None, because the price may change within any stretch."""
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
-        """Open the slot with its noise and dither; the part of its time already integrated is gap."""
+        """Open the slot with its noise and dither; the time in it that is already integrated is gap."""
         Window.draw(self, noise, self.start_ms, dither)
         self.add(self.start_ms, integrated_until_ms, None)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap value) over a stretch of time, times its prices."""
+        """Add a value (None: the gap value) over a stretch of time, multiplied by the prices of that time."""
         terms, from_ms, to_ms = self.terms, max(start_ms, self.start_ms), min(end_ms, self.end_ms)
         if from_ms >= to_ms:
             return
@@ -64,12 +65,12 @@ class WeightedWindow(Window):
             self.slots[0] += price_u * units
 
     def seal(self, integrated_until_ms: int) -> None:
-        """Fill the remaining time of the slot with gap."""
+        """Count the remaining time of the slot as gap."""
         if self.slots:
             self.add(integrated_until_ms, self.end_ms, None)
 
     def _pieces(self, from_ms: int, to_ms: int) -> Iterable[Price]:
-        """Return the prices of a stretch of time."""
+        """Return the prices that apply to a stretch of time."""
         weights, start_ms = self._weights, self.start_ms
         if not weights.is_table:
             return _bounded(pieces(self.book.rows, weights.default_u, from_ms, to_ms), weights.bound_u)
@@ -85,12 +86,12 @@ class WeightedWindow(Window):
         return self.terms.weights
 
     def _open_slot_at(self, _time_ms: int) -> int | None:
-        """Return None, since the accumulator is stored as it is."""
+        """Return None, because the accumulator is stored unchanged."""
         return None
 
 
 def _bounded(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
-    """Clamp prices to a window's bound, which may differ from the bound under which they were accepted."""
+    """Clamp prices to a window's bound, which may differ from the bound at the time of their acceptance."""
     for from_ms, to_ms, price_u in prices:
         yield from_ms, to_ms, min(max(price_u, -bound_u), bound_u)
 

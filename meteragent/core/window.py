@@ -11,8 +11,9 @@ the energy so far,
 So A modulo L is uniform whatever the use, and one copy of A, at any time, is as private as a record: a
 change of S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)). A second copy reveals
 the use since the first, as in every scheme that survives a crash without a secret elsewhere (THEORY-2 A.1,
-A.2). The released value is exactly S / L on average. Windows that an earlier version opened have no u: A = z
-* L + S, released: floor(A / L + 1/2).
+A.2). The released value is exactly S / L on average. Windows opened by an earlier version have no u:
+
+    A = z * L + S,    released: floor(A / L + 1/2)
 """
 
 from bisect import bisect_right
@@ -40,14 +41,14 @@ class RegisterUse(NamedTuple):
         """Return the use in a part of the span: W(to) - W(from), where W is the register rounded down.
 
         The parts of a span add up to `units`, and each is within one unit of its exact share. Fractions would
-        be exact, but the store would then reveal the energy of the span, because noise and dither are whole
-        numbers.
+        make the shares exact, but the store would then reveal the energy of the span, because noise and
+        dither are whole numbers.
         """
         units, since_ms, span_ms = self.units, self.since_ms, self.span_ms
         return units * (to_ms - since_ms) // span_ms - units * (from_ms - since_ms) // span_ms
 
     def within(self, low_u: int, high_u: int) -> "RegisterUse | int":
-        """Clamp the rate: return this use, or the bound of the range that its rate exceeds."""
+        """Clamp the rate: return this use, or the limit of the range if the rate lies outside it."""
         if self.units < low_u * self.span_ms:
             return low_u
         return high_u if self.units > high_u * self.span_ms else self
@@ -57,16 +58,16 @@ class RegisterUse(NamedTuple):
 class Window:
     """An open window: its open accumulators, the number of slots with noise, and R while slots lack noise.
 
-    noise_bound         R; None after the last slot was drawn. It is then no longer needed, and an accumulator
-                        together with R would rule out all energies further away than the noise can reach
-                        (THEORY-2 A.3)
-    draws          the number of slots that have received noise
+    noise_bound         R; None once the last slot's noise is drawn. R is then no longer needed, and together
+                        with an accumulator it would rule out all energies further away than the noise can
+                        reach (THEORY-2 A.3)
+    draws               the number of slots that have received noise
     slots               the accumulators of the open slots, by index
     slots_with_reading  the open slots to which a reading has added; the others are gap throughout
     masked_slot         the index of the slot whose accumulator is unknown after a restart: `slots` holds a
                         register minus the accumulator instead (`register`)
     lost_slot           the index of the slot whose accumulator was given up; the slot has no noise until
-    `redraw`
+                        `redraw`
     """
 
     start_ms: int
@@ -100,7 +101,7 @@ class Window:
 
     @property
     def _gap_u(self) -> int:
-        """The value of time without a reading."""
+        """The value that counts for time without a reading."""
         return self.terms.gap_u
 
     @property
@@ -109,7 +110,7 @@ class Window:
         return self.lost_slot is not None
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the latest time, up to a time, to which the window can be integrated."""
+        """Return the latest time, no later than a given time, up to which the window can be integrated."""
         return time_ms
 
     @property
@@ -120,10 +121,10 @@ class Window:
         return next(iter(self.slots))
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
-        """Open the next slot with its noise and dither; the part of its time already integrated is gap.
+        """Open the next slot with its noise and dither; the time in it that is already integrated is gap.
 
-        The draw of the last slot drops R; l1 windows have no R. Raises MeteragentError if all n slots were
-        drawn (rule 4 of `timeline`), or if the dither is missing; half-up windows have no dither.
+        Opening the last slot drops R; l1 windows have no R. Raises MeteragentError if all n slots have been
+        drawn (rule 4 of `timeline`), or if the dither is missing in a window that is not half-up.
         """
         if self.draws >= self.terms.n:
             raise MeteragentError("more draws than slots from one noise bound")
@@ -168,7 +169,7 @@ class Window:
         self.slots_with_reading.add(slot_index)
 
     def slot_of_power(self, from_ms: int, to_ms: int) -> int | None:
-        """Return the open slot that contains a stretch and its end, if power in it counts at once; else None.
+        """Return the open slot that contains a stretch, and its end; None unless power in it counts at once.
 
         Power counts at once if the slot is the only open one, is not a band, and has no lateness.
         """
@@ -182,10 +183,10 @@ class Window:
     def _slots_of(
         self, value: int | RegisterUse | None, from_ms: int, to_ms: int
     ) -> Iterable[tuple[int, int, int]]:
-        """Return the slots to which a value adds over a stretch of the window, as (index, from, to).
+        """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-        All energy of a long span that touches several bands goes to the unknown band. This depends only on
-        the times at which the register was read, which are public, and not on the use.
+        All energy of a long span that touches several bands goes to the unknown band. This choice depends
+        only on the times at which the register was read, which are public, and not on the use.
         """
         split_ms = self.terms.split_ms
         if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
@@ -197,11 +198,11 @@ class Window:
         return ((self.terms.n - 1, from_ms, to_ms),)
 
     def has_gap(self, slot_index: int) -> bool:
-        """Return whether no reading has added to a slot; False for the unknown band, which has no hours."""
+        """Return whether a slot has received no reading; False for the unknown band, which has no hours."""
         return slot_index not in self.slots_with_reading and self.terms.slot_ms(slot_index) > 0
 
     def _touched(self, from_ms: int, to_ms: int) -> Iterable[tuple[int, int, int]]:
-        """Cut a stretch of the window's time at the boundaries of its slots: (index, from, to)."""
+        """Return the parts of a stretch of the window, cut at its slots' boundaries: (index, from, to)."""
         if self.terms.bands:
             return self._bands(from_ms, to_ms)
         step_ms = self.terms.step_ms
@@ -226,7 +227,7 @@ class Window:
         return sum(max(end - max(start, at_ms), 0) for start, end in self.terms.stretches(slot_index))
 
     def seal(self, integrated_until_ms: int) -> None:
-        """Fill the remaining time of the open slots with gap; a masked slot is lost."""
+        """Count the remaining time of the open slots as gap; a masked slot is lost."""
         self.lose()
         for slot_index in self.slots:
             if slot_index != self.lost_slot:
@@ -238,7 +239,7 @@ class Window:
 
             floor(A / L) if A began with a dither (THEORY-2 A.1), else floor(A / L + 1/2)
 
-        Raises MeteragentError for a slot without noise.
+        Raises MeteragentError if the slot has no noise.
         """
         if slot_index in (self.masked_slot, self.lost_slot):
             raise MeteragentError("a slot without noise")
@@ -251,9 +252,9 @@ class Window:
     def state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
         """Return the state of the window that the store keeps.
 
-        `standing` is the time of a register's reading up to which everything is integrated, and the register
-        in accumulator units: the slot that contains this time is kept as the register minus its accumulator.
-        Raises MeteragentError if a slot has no noise.
+        `standing` holds the time of the register's reading up to which everything is integrated, and the
+        register in accumulator units. The slot that contains this time is kept as the register minus its
+        accumulator. Raises MeteragentError if a slot has no noise.
         """
         if self.lost_slot is not None:
             raise MeteragentError("a slot without noise")
@@ -278,17 +279,18 @@ class Window:
     # --- a register's slot after a restart -----------------------------------------------------
 
     def _open_slot_at(self, time_ms: int) -> int | None:
-        """Return the open slot that contains a time; None for bands, which are stored as they are."""
+        """Return the open slot that contains a time; None for bands, which are stored unchanged."""
         if self.terms.bands or not self.start_ms <= time_ms < self.end_ms:
             return None
         slot_index = (time_ms - self.start_ms) // self.terms.step_ms
         return slot_index if slot_index in self.slots else None
 
     def unmask(self, time_ms: int, register: int) -> bool:
-        """Resume the masked slot if a register at a time within it is plausible; return whether it is.
+        """Resume the masked slot if the register read at a time within it is plausible; return whether it is.
 
         The register is plausible if some use within the range and some noise of at most `reach` explain the
-        kept difference. R, which could reveal more, is not used: it is dropped with the last draw.
+        stored difference. R would narrow this down, but is not used, because it is dropped with the last
+        draw.
         """
         slot_index = self.masked_slot
         if slot_index is None:

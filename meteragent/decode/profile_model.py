@@ -92,7 +92,7 @@ def _time(value: str) -> str | None:
 
 def _topic(value: str) -> str:
     """Check a template of topics."""
-    if not value or value.startswith("/") or "#" in value or any(c in value for c in " \t\n"):
+    if not value or "#" in value or any(c in value for c in " \t\n"):
         raise ValueError("a topic such as 'tele/{meter}/SENSOR', in which + is any segment")
     return value
 

@@ -1,103 +1,19 @@
-"""Devices of each family that send what their own counter says: the messages of a home's day.
-
-A writer makes the messages of a moment from the counter in Wh, the present power in W and the time. Counters
-that are coarser than 1 Wh, such as an ERT meter's, show whole steps.
-"""
+"""Devices of each family that send what their own counter says: the messages of a home's day."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from meteragent.domain.grid import iso_time
+from tests.support.device import Device, Messages, Moment, bare, document, kwh
+from tests.support.home_devices import HOME_DEVICES
 from tests.support.profile_fixtures.dsmr import telegram
-
-Messages = list[tuple[str, bytes]]
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What a device knows at a time: its counters in Wh, its power, and when that is."""
-
-    time_ms: int
-    drawn_wh: int
-    fed_wh: int
-    power_w: int
-
-    @property
-    def time(self) -> str:
-        """The time in RFC 3339."""
-        return iso_time(self.time_ms)
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device of a family: how a stream reads it, and how it writes its messages.
-
-    `step_wh` is the step of its counter. `keys` are further lines of its source.
-    """
-
-    profile: str
-    topic: str
-    value: str
-    write: Callable[[Moment], Messages]
-    step_wh: Fraction = Fraction(1)
-    kind: str = "register"
-    keys: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of its stream."""
-        words = [self.profile, self.value, *(str(value) for value in self.keys.values())]
-        return "-".join("".join(c if c.isalnum() else "-" for c in word) for word in words).strip("-")[:60]
-
-    def counter_wh(self, wh: int) -> Fraction:
-        """Return what the counter shows."""
-        return wh // self.step_wh * self.step_wh
-
-    def toml(self, url: str) -> str:
-        """Return a stream that hides nothing, in quarters of a day that stay open for two hours."""
-        unit = "W" if self.kind == "power" else "Wh"
-        keys = {"topic": self.topic, "meter": "home", "profile": self.profile, "value": self.value}
-        keys |= {"kind": self.kind, "unit": unit, **self.keys}
-        if self.kind == "power":
-            keys["hold"] = "2h"
-        source = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
-        return f"""
-[[stream]]
-name = "{self.name}"
-[stream.source]
-url = "{url}"
-{source}
-[stream.window]
-length = "6h"
-lateness = "2h"
-catch_up = "1s"
-range = [-50000, 50000]
-[stream.privacy]
-level = 100000
-radius = 10
-quantum = 0.001
-accept = ["coarse_register", "sparse_readings"]
-[stream.sink]
-url = "{url}"
-topic = "private/{self.name}/{{meter}}"
-"""
-
-
-def _document(topic: str, **fields: Any) -> Messages:
-    return [(topic, json.dumps(fields).encode())]
-
-
-def _kwh(wh: int) -> str:
-    return f"{wh // 1000}.{wh % 1000:03d}"
 
 
 def _notify(device: str, moment: Moment, component: str, **fields: Any) -> Messages:
     params = {"ts": moment.time_ms / 1000, component: {"id": 0, **fields}}
-    return _document(
+    return document(
         f"{device}/events/rpc", src=device, dst=f"{device}/events", method="NotifyStatus", params=params
     )
 
@@ -123,9 +39,9 @@ def _p1(hours: int, *, units: str = "kWh") -> Callable[[Moment], Messages]:
         drawn, fed = max(moment.power_w, 0), max(-moment.power_w, 0)
         lines = [f"0-0:1.0.0({local:%y%m%d%H%M%S}W)"]
         if units == "kWh":
-            lines += [f"1-0:1.8.1({_kwh(low)}*kWh)", f"1-0:1.8.2({_kwh(high)}*kWh)"]
-            lines += [f"1-0:2.8.1({_kwh(moment.fed_wh)}*kWh)", "1-0:2.8.2(000000.000*kWh)"]
-            lines += [f"1-0:1.7.0({_kwh(drawn)}*kW)", f"1-0:2.7.0({_kwh(fed)}*kW)"]
+            lines += [f"1-0:1.8.1({kwh(low)}*kWh)", f"1-0:1.8.2({kwh(high)}*kWh)"]
+            lines += [f"1-0:2.8.1({kwh(moment.fed_wh)}*kWh)", "1-0:2.8.2(000000.000*kWh)"]
+            lines += [f"1-0:1.7.0({kwh(drawn)}*kW)", f"1-0:2.7.0({kwh(fed)}*kW)"]
         else:
             lines += [f"1-0:1.8.0({moment.drawn_wh:09d}*Wh)", f"1-0:1.7.0({drawn:09d}*W)"]
         return [(f"p1/{hours}/{units}", telegram("ISK5\\2M550T-1012", *lines))]
@@ -134,19 +50,19 @@ def _p1(hours: int, *, units: str = "kWh") -> Callable[[Moment], Messages]:
 
 
 def _d0(moment: Moment) -> Messages:
-    lines = [f"1-0:1.8.0*255({_kwh(moment.drawn_wh)}*kWh)", f"1-0:16.7.0*255({moment.power_w}.00*W)"]
+    lines = [f"1-0:1.8.0*255({kwh(moment.drawn_wh)}*kWh)", f"1-0:16.7.0*255({moment.power_w}.00*W)"]
     return [("d0/raw", telegram("ESY5Q3DA1004 V3.04", *lines, checked=False))]
 
 
 def _dsmr_reader(moment: Moment) -> Messages:
     low = moment.drawn_wh // 3
-    return _document(
+    return document(
         "dsmr/json",
         timestamp=moment.time,
-        electricity_delivered_1=_kwh(low),
-        electricity_delivered_2=_kwh(moment.drawn_wh - low),
-        electricity_currently_delivered=_kwh(max(moment.power_w, 0)),
-        electricity_currently_returned=_kwh(max(-moment.power_w, 0)),
+        electricity_delivered_1=kwh(low),
+        electricity_delivered_2=kwh(moment.drawn_wh - low),
+        electricity_currently_delivered=kwh(max(moment.power_w, 0)),
+        electricity_currently_returned=kwh(max(-moment.power_w, 0)),
     )
 
 
@@ -158,33 +74,23 @@ def _phases(topic: str, names: tuple[str, str], *, kilo: bool) -> Callable[[Mome
         low = moment.drawn_wh // 3
         numbers = (low, moment.drawn_wh - low)
         return [
-            (topic.replace("{phase}", name), (_kwh(wh) if kilo else str(wh)).encode())
+            (topic.replace("{phase}", name), (kwh(wh) if kilo else str(wh)).encode())
             for name, wh in zip(names, numbers, strict=True)
         ]
 
     return write
 
 
-def _bare(topic: str, *, kilo: bool = False) -> Callable[[Moment], Messages]:
-    """Make the writer of a bare number of the counter."""
-
-    def write(moment: Moment) -> Messages:
-        """Write the counter in Wh or kWh."""
-        return [(topic, (_kwh(moment.drawn_wh) if kilo else str(moment.drawn_wh)).encode())]
-
-    return write
-
-
 def _tasmota(moment: Moment) -> Messages:
-    energy = {"Total": float(_kwh(moment.drawn_wh)), "Today": 0.1, "Power": moment.power_w}
-    return _document("tele/plug/SENSOR", Time="2026-01-01T00:00:00", ENERGY=energy)
+    energy = {"Total": float(kwh(moment.drawn_wh)), "Today": 0.1, "Power": moment.power_w}
+    return document("tele/plug/SENSOR", Time="2026-01-01T00:00:00", ENERGY=energy)
 
 
 def _teleinfo(moment: Moment) -> Messages:
     low = moment.drawn_wh // 3
     frame = {"ADCO": "021528000001", "OPTARIF": "HC..", "HCHC": f"{low:09d}", "PAPP": "00610"}
     frame["HCHP"] = f"{moment.drawn_wh - low:09d}"
-    return _document("tele/tic/SENSOR", Time="2026-01-01T00:00:00", TIC=frame)
+    return document("tele/tic/SENSOR", Time="2026-01-01T00:00:00", TIC=frame)
 
 
 def _ert(moment: Moment) -> int:
@@ -242,37 +148,37 @@ DEVICES = (
         "zigbee2mqtt",
         "zigbee2mqtt/plug",
         "energy",
-        lambda m: _document("zigbee2mqtt/plug", energy=float(_kwh(m.drawn_wh)), power=m.power_w),
+        lambda m: document("zigbee2mqtt/plug", energy=float(kwh(m.drawn_wh)), power=m.power_w),
     ),
     Device(
         "homeassistant-statestream",
         "homeassistant/sensor/house/state",
         "energy",
-        _bare("homeassistant/sensor/house/state"),
+        bare("homeassistant/sensor/house/state"),
     ),
-    Device("esphome", "cellar/sensor/energy/state", "energy", _bare("cellar/sensor/energy/state")),
+    Device("esphome", "cellar/sensor/energy/state", "energy", bare("cellar/sensor/energy/state")),
     Device(
         "vzlogger",
         "vzlogger/data/chn0/raw",
         "register",
-        lambda m: _document("vzlogger/data/chn0/raw", timestamp=m.time_ms, value=m.drawn_wh),
+        lambda m: document("vzlogger/data/chn0/raw", timestamp=m.time_ms, value=m.drawn_wh),
     ),
     Device(
         "sml2mqtt",
         f"sml2mqtt/{_SERVER}/0100010800ff",
         "register",
-        _bare(f"sml2mqtt/{_SERVER}/0100010800ff"),
+        bare(f"sml2mqtt/{_SERVER}/0100010800ff"),
     ),
     Device(
         "wmbusmeters",
         f"wmbusmeters/{_ID}",
         "import",
-        lambda m: _document(
+        lambda m: document(
             f"wmbusmeters/{_ID}",
             media="electricity",
             meter="amiplus",
             id=str(_ID),
-            total_energy_consumption_kwh=float(_kwh(m.drawn_wh)),
+            total_energy_consumption_kwh=float(kwh(m.drawn_wh)),
             timestamp=m.time,
         ),
     ),
@@ -280,7 +186,7 @@ DEVICES = (
         "rtl_433",
         "rtl_433/attic/events",
         "scm",
-        lambda m: _document(
+        lambda m: document(
             "rtl_433/attic/events", model="ERT-SCM", id=_ID, ert_type=7, consumption_data=_ert(m)
         ),
         Fraction(10),
@@ -290,7 +196,7 @@ DEVICES = (
         "rtlamr",
         f"rtlamr/{_ID}",
         "scm",
-        lambda m: _document(
+        lambda m: document(
             f"rtlamr/{_ID}", Time=m.time, Type="SCM", Message={"ID": _ID, "Type": 7, "Consumption": _ert(m)}
         ),
         Fraction(10),
@@ -300,13 +206,13 @@ DEVICES = (
         "rtlamr2mqtt",
         "rtlamr/mine/state",
         "reading",
-        lambda m: _document("rtlamr/mine/state", reading=m.drawn_wh, lastseen=m.time),
+        lambda m: document("rtlamr/mine/state", reading=m.drawn_wh, lastseen=m.time),
     ),
     Device(
         "emonhub",
         "emon/emonTx5",
         "E1",
-        lambda m: _document("emon/emonTx5", P1=m.power_w, E1=m.drawn_wh, time=m.time_ms / 1000),
+        lambda m: document("emon/emonTx5", P1=m.power_w, E1=m.drawn_wh, time=m.time_ms / 1000),
     ),
     Device(
         "emonhub-csv",
@@ -318,11 +224,11 @@ DEVICES = (
         "glow",
         "glow/0123456789AB/SENSOR/electricitymeter",
         "import",
-        lambda m: _document(
+        lambda m: document(
             "glow/0123456789AB/SENSOR/electricitymeter",
             electricitymeter={
                 "timestamp": m.time,
-                "energy": {"import": {"cumulative": float(_kwh(m.drawn_wh)), "units": "kWh"}},
+                "energy": {"import": {"cumulative": float(kwh(m.drawn_wh)), "units": "kWh"}},
             },
         ),
     ),
@@ -341,7 +247,7 @@ DEVICES = (
         "chirpstack",
         "application/1/device/0101010101010101/event/up",
         "energy",
-        lambda m: _document(
+        lambda m: document(
             "application/1/device/0101010101010101/event/up",
             time=m.time,
             deviceInfo={"devEui": "0101010101010101"},
@@ -352,11 +258,12 @@ DEVICES = (
         "iammeter",
         "device/01234567/realtime",
         "import",
-        lambda m: _document(
+        lambda m: document(
             "device/01234567/realtime",
             SN="01234567",
-            Data=[230.1, 1.1, m.power_w, float(_kwh(m.drawn_wh)), 0.5],
+            Data=[230.1, 1.1, m.power_w, float(kwh(m.drawn_wh)), 0.5],
         ),
     ),
+    *HOME_DEVICES,
 )
 """A device of each family whose counter is read, and some whose power is."""

@@ -251,6 +251,16 @@ CASES = (
         power_returned=((None, "431"),),
         power_net=((None, "-419"),),
     ),
+    _case(
+        "zendure",
+        "a report of what has changed, on the device's own topic",
+        f"/R3mn8U/{_ZENDURE}/properties/report",
+        {"timestamp": 1795176009, "messageId": 42, "properties": {"packNum": 2}, "packData": [{"sn": "C1"}]},
+        (_ZENDURE,),
+        power="other",
+        power_returned="other",
+        power_net="other",
+    ),
     _bare(
         "zendure", f"Zendure/sensor/{_ZENDURE}/gridInputPower", b"12", "power_in", ((None, "12"),), _ZENDURE
     ),

@@ -1,33 +1,33 @@
-"""An MQTT client: receive, acknowledge after processing, publish, connect again.
+"""An MQTT client that acknowledges messages only after processing, publishes messages, and reconnects.
 
     watch -> reconnect -> session -> transport -> protocol -> packets; endpoint
 
 Theory of operation
     `keep_connected` connects, runs `serve(session)` until the connection ends, and connects again after a
     random pause, until it is cancelled. `protocol` turns bytes into events and requests into bytes.
-    `transport` moves the bytes and keeps the connection alive; it ends the connection to a broker that is
-    silent for two keep-alives. Everything else is decided in `session`. Every connection has a new session:
-    no packet id, acknowledgement or unsent byte of a lost connection can reach the next.
+    `transport` moves the bytes and keeps the connection alive; it drops the connection if the broker is
+    silent for two keep-alive periods. `session` makes all other decisions. Every connection has a new
+    session: no packet id, acknowledgement or unsent byte of a lost connection can reach the next.
 
-    Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and acknowledged when the
-    caller returns the token. Unacknowledged messages stay with the broker for `session_expiry_s`, across
-    connections and crashes, and arrive again on the next connection. The subscription is at QoS 1, to which
-    the broker lowers QoS 2 messages; if a QoS 2 message arrives nevertheless, the connection is ended.
+    Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and is acknowledged when
+    the caller returns the token. The broker keeps unacknowledged messages for `session_expiry_s`, across
+    connections and crashes, and sends them again on the next connection. Subscriptions are at QoS 1, so the
+    broker downgrades QoS 2 messages to QoS 1. A QoS 2 message that arrives nevertheless ends the connection.
 
-    Publishing: messages are published at QoS 1 and not kept here. If a connection ends before a publication
-    is reported as delivered, the caller must publish the message again on the next connection; the outbox
-    does. The broker publishes the last will even after an orderly end, so the will follows everything that
-    was written, however the connection ends.
+    Publishing: messages are published at QoS 1 and are not kept here. If a connection ends before a
+    publication is reported as delivered, the caller must publish the message again on the next connection, as
+    the outbox does. The broker publishes the last will even after an orderly disconnection, so the will
+    follows everything that was written, however the connection ends.
 
 Rules
-    1. Nothing is acknowledged except by `Session.acknowledge`, on the session that received it.
-    2. `on_message` and `on_delivered` are never called before `serve` has started, nor after the
-       session has ended.
+    1. A message is acknowledged only by `Session.acknowledge`, on the session that received it.
+    2. `on_message` and `on_delivered` are never called before `serve` has started or after the session has
+       ended.
     3. An exception from a callback or `serve` ends `keep_connected`, unless it is a LinkError. A packet that
        MQTT forbids ends the connection; a message that is too large is skipped, counted and acknowledged.
     4. No error, log record or exception context holds a topic or a payload.
-    5. A message costs neither a task nor a system call: the packets of one turn of the event loop are written
-       together.
+    5. A message needs neither a task nor a system call of its own: the packets of one iteration of the event
+       loop are written together.
 """
 
 from meteragent.mqtt.endpoint import Endpoint

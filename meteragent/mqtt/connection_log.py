@@ -1,4 +1,4 @@
-"""The log of a connection that fails repeatedly: a first warning, a summary each minute, and its recovery."""
+"""The log of a connection that fails repeatedly: a first warning, a summary each minute, and the recovery."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from meteragent.mqtt.session import LoginRefused
 SUMMARY_S: Final = 60.0
 """The time between two lines about one broken connection."""
 REASONS_MAX: Final = 5
-"""The largest number of different reasons that are logged at once within one minute."""
+"""The largest number of different reasons per outage that are logged immediately."""
 STABLE_S: Final = 30.0
 """The lifetime after which a connection counts as established."""
 
@@ -20,9 +20,10 @@ _log = logging.getLogger("meteragent.mqtt.reconnect")
 class ConnectionLog:
     """The log of the attempts to keep one connection.
 
-    The first failure after an established connection is logged at once, and so is a new reason. Further
-    failures are counted, and logged once in SUMMARY_S. While failures are counted, a new connection is logged
-    only when it has lasted for STABLE_S, because a broker may accept connections and end them at once.
+    The first failure after an established connection is logged immediately, and so is each new reason.
+    Further failures are counted, and their number is logged once every SUMMARY_S. While failures are counted,
+    a new connection is logged only when it has lasted for STABLE_S, because a broker may accept connections
+    and end them at once.
     """
 
     def __init__(self, name: str, login_hint: str) -> None:
@@ -36,7 +37,7 @@ class ConnectionLog:
         self._return: asyncio.TimerHandle | None = None
 
     def connected(self, version: str) -> None:
-        """Log a connection at once, or when it is established if failures were counted before."""
+        """Log a connection: immediately, or, if failures were counted before, once it is established."""
         text = f"connected with MQTT {version}"
         if self._unlogged:
             self._return = self._loop.call_later(STABLE_S, self._log_return, text, self._failures)
@@ -48,12 +49,12 @@ class ConnectionLog:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget the failures: the next one is logged at once."""
+        """Forget the failures, so that the next one is logged immediately."""
         self._failures = self._unlogged = 0
         self._reasons.clear()
 
     def failed(self, reason: LinkError, lifetime_s: float, delay_s: float) -> None:
-        """Log a failed attempt, or the end of a connection that lasted for `lifetime_s`, or count it."""
+        """Log or count a failed attempt, or the end of a connection that lasted for `lifetime_s`."""
         self.close()
         if lifetime_s >= STABLE_S:
             self._begin()
@@ -70,7 +71,7 @@ class ConnectionLog:
         self._logged_s, self._unlogged = now_s, 0
 
     def close(self) -> None:
-        """Drop a line that waits for a connection to be established."""
+        """Discard a log line that is waiting for a connection to become established."""
         if self._return is not None:
             self._return.cancel()
             self._return = None

@@ -1,4 +1,4 @@
-"""The address of a broker, and how to connect to it."""
+"""A broker's address and the settings of a connection to it."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -52,10 +52,11 @@ class Endpoint:
         key_file: StrPath | None = None,
         version: Version = "auto",
     ) -> Self:
-        """Parse `mqtt://host[:1883]` or `mqtts://host[:8883]`; raises ValueError, which names the fault.
+        """Return the endpoint at `mqtt://host[:1883]` or `mqtts://host[:8883]`.
 
-        Without `ca_file` the system's authorities are trusted; without `key_file` the key is in `cert_file`.
-        No error text repeats the URL, because it may contain a password.
+        Without `ca_file`, the system's authorities are trusted. Without `key_file`, the key is in
+        `cert_file`. Raises ValueError, which names the fault. No error text repeats the URL, because it may
+        contain a password.
         """
         scheme, host, port = _parse_url(url)
         return cls(host, port, scheme == "mqtts", username, password, ca_file, cert_file, key_file, version)

@@ -1,6 +1,6 @@
-"""MQTT packets of versions 3.1.1 and 5 as bytes: encoders for a client's packets, a reader of fields.
+"""MQTT 3.1.1 and MQTT 5 packets as bytes: encoders for a client's packets, and a reader of fields.
 
-Section numbers are those of the OASIS standards 3.1.1 of 2014-10-29 and 5.0 of 2019-03-07, which agree.
+Section numbers are those of the OASIS standards 3.1.1 (2014-10-29) and 5.0 (2019-03-07), which agree on them.
 """
 
 import struct
@@ -13,14 +13,14 @@ MQTT_5: Final = 5
 """Protocol levels in CONNECT (3.1.2.2)."""
 
 LONGEST: Final = 268_435_455
-"""The largest remaining length in four bytes (2.2.3)."""
+"""The largest remaining length that four bytes can encode (2.2.3)."""
 
 _SHORT: Final = struct.Struct("!H")
 _LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
 _NUMBERS: Final = 2048
-"""How many variable byte integers are cached, because the lengths of packets repeat."""
+"""The number of variable byte integers to cache, because packet lengths repeat."""
 
 
 class Kind(IntEnum):
@@ -44,7 +44,7 @@ class Malformed(Exception):
 
 
 class Will(NamedTuple):
-    """A last will, which the broker publishes, retained and at QoS 1, when a connection has ended."""
+    """A last will, which the broker publishes when a connection has ended, as a retained message at QoS 1."""
 
     topic: str
     payload: bytes
@@ -104,7 +104,7 @@ def publish(level: int, packet_id: int, topic: str, payload: bytes, *, retain: b
 
 
 def puback(packet_id: int) -> bytes:
-    """Return a PUBACK without a reason: success (3.4)."""
+    """Return a PUBACK without a reason code, which means success (3.4)."""
     return _PUBACK(Kind.PUBACK, 2, packet_id)
 
 
@@ -115,7 +115,7 @@ def disconnect(level: int, reason: int = 0) -> bytes:
 
 @lru_cache(_NUMBERS)
 def number(value: int) -> bytes:
-    """Return a variable byte integer (1.5.5)."""
+    """Return a number as a variable byte integer (1.5.5)."""
     digits = bytearray()
     while value > _DIGIT:
         digits.append(value & _DIGIT | _MORE)
@@ -125,7 +125,7 @@ def number(value: int) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Return a UTF-8 string with its length (1.5.4)."""
+    """Return a text as a UTF-8 string preceded by its length (1.5.4)."""
     data = text.encode()
     return _SHORT.pack(len(data)) + data
 
@@ -142,7 +142,7 @@ def _packet(first_byte: int, *parts: bytes) -> bytes:
 
 
 def header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return where the fields of the packet at an offset begin and end (2.2); None if bytes are missing."""
+    """Return the start and end of the fields of the packet at `offset` (2.2); None if bytes are missing."""
     if len(data) > offset + 1 and data[offset + 1] < _MORE:
         return offset + 2, offset + 2 + data[offset + 1]
     value, shift = 0, 0
@@ -162,18 +162,18 @@ _FIXED: Final = {
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""The number of bytes of each property that is a single number, by identifier (2.2.2.2)."""
+"""The size in bytes of each property that is a single number, by identifier (2.2.2.2)."""
 _TEXTS: Final = {0x03: 1, 0x08: 1, 0x09: 1, 0x12: 1, 0x15: 1, 0x16: 1, 0x1A: 1, 0x1C: 1, 0x1F: 1, 0x26: 2}
-"""The number of strings, or of binary data, in each further property, by identifier."""
+"""The number of strings or binary values in each other property, by identifier."""
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 _REPEATABLE: Final = (_SUBSCRIPTION_IDENTIFIER, 0x26)
 
 Properties = dict[int, int]
-"""The values of properties by identifier; the value of a string is its length."""
+"""The values of properties by identifier; for a string, the value is its length."""
 
 
 class Cursor:
-    """A reader of the fields of one packet; it raises Malformed if a field extends beyond `end`."""
+    """A reader of the fields of one packet, which raises Malformed if a field extends beyond `end`."""
 
     __slots__ = ("data", "end", "offset")
 
@@ -188,22 +188,22 @@ class Cursor:
         return self.end - self.offset
 
     def take(self, size: int) -> bytes:
-        """Read `size` bytes."""
+        """Read and return `size` bytes."""
         if self.offset + size > self.end:
             raise Malformed("a packet that ends too early")
         self.offset += size
         return self.data[self.offset - size : self.offset]
 
     def integer(self, size: int) -> int:
-        """Read an integer of `size` bytes."""
+        """Read and return an integer of `size` bytes."""
         return int.from_bytes(self.take(size), "big")
 
     def text(self) -> bytes:
-        """Read a string, or binary data, with its length."""
+        """Read and return a string or binary data, which is prefixed with its length."""
         return self.take(self.integer(2))
 
     def number(self) -> int:
-        """Read a variable byte integer."""
+        """Read and return a variable byte integer."""
         value = 0
         for shift in (0, 7, 14, 21):
             digit = self.integer(1)
@@ -213,7 +213,7 @@ class Cursor:
         raise Malformed("a number of more than four bytes")
 
     def properties(self) -> Properties:
-        """Read the length of properties, and the properties (2.2.2)."""
+        """Read and return the properties, which are prefixed with their length (2.2.2)."""
         values: Properties = {}
         cursor = Cursor(self.data, *self._span(self.number()))
         while cursor.remaining:
@@ -252,7 +252,7 @@ _RETURN_CODES: Final = {
 """The meaning of MQTT 3.1.1's return codes (3.2.2.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
-    0x01: "the broker does not speak this version",  # the reply of a broker without MQTT 5
+    0x01: "the broker does not speak this version",  # the reply of a broker that does not support MQTT 5
     0x80: "unspecified error",
     0x81: "malformed packet",
     0x82: "protocol error",
@@ -285,5 +285,5 @@ _REASONS: Final = {
 
 
 def reason_text(level: int, reason: int) -> str:
-    """Return the meaning of a code of CONNACK or DISCONNECT."""
+    """Return the meaning of a code in a CONNACK or DISCONNECT."""
     return (_RETURN_CODES if level == MQTT_3 else _REASONS).get(reason, "a reason that MQTT does not define")

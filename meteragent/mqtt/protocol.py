@@ -2,19 +2,19 @@
 
 Theory of operation
     This module has neither a socket nor a clock. `receive` takes bytes from the network, in pieces of any
-    size, and yields events; the other methods return bytes to write. Acknowledging is left to `session`.
+    size, and yields events; the other methods return bytes to write. Acknowledgement is left to `session`.
     Whole packets are read from the piece in which they arrive (`_read_packets`). The remainder of a piece is
-    kept in `_pieces`; further pieces are only appended until the bytes for the next step have arrived.
+    kept in `_pieces`; further pieces are merely appended until all bytes for the next step have arrived.
     PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
 
     Each request takes the next free packet id and notes the kind of packet that answers it
     (`_answers`); the answer frees the id. An answer that matches no request is ignored.
 
 Rules
-    1. A packet that the standard forbids is a `Violation`, the last event of its connection. The event names
-       the rule, and contains no part of the packet, which may hold a reading.
-    2. A PUBLISH of more than `max_packet_bytes` is an `Oversized` as soon as its packet id has arrived; its
-       remainder is skipped as it arrives. Only in MQTT 5 is the limit sent to the broker.
+    1. A packet that the standard forbids yields a `Violation`, the last event of its connection. The event
+       names the rule and contains no part of the packet, which may hold a reading.
+    2. A PUBLISH of more than `max_packet_bytes` yields an `Oversized` as soon as its packet id has arrived.
+       The remainder is skipped as it arrives. Only in MQTT 5 is the limit sent to the broker.
     3. Each piece is copied once, however small the pieces of a packet are.
 """
 
@@ -35,7 +35,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """CONNACK: accepted, with the values that the broker grants; None means the requested value."""
+    """An accepting CONNACK, with the values that the broker grants; None means the requested value."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -45,14 +45,14 @@ class Connected(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """CONNACK: refused, with the reason code and its meaning."""
+    """A refusing CONNACK, with the reason code and its meaning."""
 
     reason: int
     text: str
 
 
 class Message(NamedTuple):
-    """PUBLISH; `packet_id` is 0 at QoS 0; `duplicate` is True if the broker has sent the message before."""
+    """A PUBLISH; `packet_id` is 0 at QoS 0; `duplicate` is True if the broker has sent the message before."""
 
     topic: str
     payload: bytes
@@ -63,32 +63,32 @@ class Message(NamedTuple):
 
 
 class Oversized(NamedTuple):
-    """A PUBLISH that is too large and therefore skipped."""
+    """A PUBLISH that is skipped because it is too large."""
 
     packet_id: int
     size_bytes: int
 
 
 class Puback(NamedTuple):
-    """PUBACK for a publication of this client."""
+    """A PUBACK for one of this client's publications."""
 
     packet_id: int
     reason: int
 
 
 class Suback(NamedTuple):
-    """SUBACK: the granted QoS, or a reason of 0x80 or above."""
+    """A SUBACK with the granted QoS, or with a reason code of 0x80 or above."""
 
     packet_id: int
     reason: int
 
 
 class Pong(NamedTuple):
-    """PINGRESP."""
+    """A PINGRESP."""
 
 
 class Disconnect(NamedTuple):
-    """DISCONNECT from an MQTT 5 broker."""
+    """A DISCONNECT from an MQTT 5 broker."""
 
     reason: int
     text: str
@@ -104,14 +104,14 @@ Event = Connected | Refusal | Message | Oversized | Puback | Suback | Pong | Dis
 
 
 class TooMany(LinkError):
-    """Too many unanswered requests for the broker, or for the number of packet ids."""
+    """More unanswered requests than the broker accepts, or than there are packet ids."""
 
 
 class Protocol:
     """One connection, from CONNECT onwards."""
 
     def __init__(self, level: int, *, max_packet_bytes: int) -> None:
-        """Start before CONNECT; `level` is 5, or 4 for MQTT 3.1.1."""
+        """Prepare for CONNECT; `level` is 5, or 4 for MQTT 3.1.1."""
         self.level = level
         self._max_packet_bytes = max_packet_bytes
         self._accepted = False
@@ -138,7 +138,7 @@ class Protocol:
         password: str | None = None,
         will: Will | None = None,
     ) -> bytes:
-        """Return the CONNECT; with an expiry of 0 the broker keeps no session, in either version."""
+        """Return a CONNECT; with an expiry of 0, the broker keeps no session in either version."""
         properties = b""
         if self.level == MQTT_5:
             requests = (
@@ -161,7 +161,7 @@ class Protocol:
         )
 
     def subscribe(self, topic_filter: str) -> tuple[int, bytes]:
-        """Return a packet id and the SUBSCRIBE that asks for QoS 1."""
+        """Return a packet id and a SUBSCRIBE that requests QoS 1."""
         packet_id = self._take_id(Kind.SUBACK)
         return packet_id, packets.subscribe(self.level, packet_id, topic_filter)
 
@@ -178,7 +178,7 @@ class Protocol:
         return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
 
     def acknowledge(self, packet_ids: Iterable[int]) -> bytes:
-        """Return PUBACKs."""
+        """Return the PUBACKs for packet ids."""
         return b"".join(map(packets.puback, packet_ids))
 
     def ping(self) -> bytes:
@@ -186,11 +186,11 @@ class Protocol:
         return packets.PINGREQ
 
     def disconnect(self, reason: int = 0) -> bytes:
-        """Return a DISCONNECT; before MQTT 5 it has no reason."""
+        """Return a DISCONNECT, which has a reason only in MQTT 5."""
         return packets.disconnect(self.level, reason)
 
     def _take_id(self, answer: Kind) -> int:
-        """Take the next free packet id, which is free again after the answer."""
+        """Return the next free packet id, which is in use until the answer arrives."""
         if len(self._answers) == LAST_ID:
             raise TooMany("no packet id is free")
         while True:
@@ -203,7 +203,7 @@ class Protocol:
 
     @property
     def is_skipping(self) -> bool:
-        """Whether more of an oversized packet will arrive."""
+        """Whether the rest of an oversized packet has yet to arrive."""
         return self._bytes_to_skip > 0
 
     def receive(self, data: bytes) -> Iterator[Event]:
@@ -226,7 +226,7 @@ class Protocol:
             yield Violation(str(error))
 
     def _read_packets(self, data: bytes) -> Iterator[Event]:
-        """Read the whole packets, and keep the remaining data."""
+        """Yield the events of complete packets, and keep the remaining data."""
         offset = 0
         while (fields := packets.header(data, offset)) is not None:
             begin, end = fields
@@ -274,7 +274,7 @@ class Protocol:
         return Oversized(packet_id, end - begin)
 
     def _packet(self, first_byte: int, data: bytes, begin: int, end: int) -> Event | None:
-        """Read one packet; return None if it is not an event."""
+        """Read one packet; return its event, or None if it has none."""
         kind = first_byte & 0xF0
         if self._accepted:
             if kind == _PUBLISH:
@@ -289,7 +289,7 @@ class Protocol:
         return event
 
     def _control(self, kind: int, cursor: Cursor) -> Event | None:
-        """Read a packet other than a PUBLISH or PUBACK."""
+        """Return the event of a packet other than a PUBLISH or PUBACK; None if it has none."""
         if not self._accepted:
             if kind != Kind.CONNACK:
                 raise Malformed("a packet before the answer to CONNECT")
@@ -322,7 +322,7 @@ class Protocol:
         )
 
     def _publish(self, first_byte: int, data: bytes, begin: int, end: int) -> Event:
-        """Read a PUBLISH in place, which must be fast because thousands may arrive at once."""
+        """Return the message of a PUBLISH, read in place for speed because thousands may arrive at once."""
         qos = _qos(first_byte)
         name_end = begin + 2 + (data[begin] << 8 | data[begin + 1]) if end - begin > 1 else end + 1
         payload_start = name_end + 2 * qos
@@ -342,15 +342,15 @@ class Protocol:
             topic = data[begin + 2 : name_end].decode()
         except UnicodeDecodeError:
             raise Malformed("a topic that is not UTF-8") from None
-        # MQTT forbids wildcards in topic names, too, but RabbitMQ turns an AMQP sender's `*` into `+`: as a
-        # violation, one such sender would end every connection of its source.
+        # MQTT also forbids wildcards in topic names, but RabbitMQ turns an AMQP sender's `*` into `+`. If
+        # that were a violation, one such sender would end every connection of its source.
         if not topic or "\0" in topic:
             raise Malformed("an empty topic, or one with a zero byte")
         retain, duplicate = bool(first_byte & 1), bool(first_byte & 8)
         return Message(topic, data[payload_start:end], qos, retain, packet_id, duplicate)
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
-        """Read a PUBACK in place; most contain only a packet id."""
+        """Return a PUBACK, read in place; None if it matches no request. Most contain only a packet id."""
         reason = 0
         if end - begin == 2:
             packet_id = data[begin] << 8 | data[begin + 1]
@@ -365,7 +365,7 @@ class Protocol:
         return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
-        """Read a SUBACK, or an UNSUBACK, which is not an event and has no reason before MQTT 5."""
+        """Return an expected SUBACK or None; an UNSUBACK is no event and has no reason before MQTT 5."""
         packet_id = cursor.integer(2)
         if self.level == MQTT_5:
             cursor.properties()

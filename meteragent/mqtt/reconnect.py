@@ -1,4 +1,4 @@
-"""The loop that connects, serves, and connects again: its pauses, and the version of MQTT."""
+"""The loop that connects, serves and reconnects, with its pauses and its choice of the MQTT version."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -60,11 +60,12 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     callback is raised here. A cancelled connection ends with a DISCONNECT. The broker keeps its side of the
     session for `session_expiry_s` (0: no session), and publishes the `will` after every connection.
 
-    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `timeout_s`
-    each wait for an answer. `on_refused` is called for each publication that the broker refuses (MQTT 5
-    only); without it, or if the refusal does not concern a topic, a refusal ends the connection. `on_failed`
-    is called with the reason when a connection ends or cannot be made. `role` precedes the address in the log
-    (`ConnectionLog`); `login_hint` is logged if the broker refuses the user name and password.
+    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), and
+    `timeout_s` limits each wait for an answer. `on_refused` is called for each publication that the broker
+    refuses (MQTT 5 only); without it, or if the refusal does not concern a topic, a refusal ends the
+    connection. `on_failed` is called with the reason when a connection ends or cannot be made. `role`
+    precedes the address in the log (`ConnectionLog`); `login_hint` is logged if the broker refuses the user
+    name and password.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -98,7 +99,7 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 async def _one_connection(
     log: ConnectionLog, session: Session, serve: Callable[[Session], Awaitable[None]]
 ) -> tuple[float | None, LinkError]:
-    """Open, serve and close one session; return its lifetime (None: not opened) and why it ended."""
+    """Open, serve and close a session; return its lifetime (None: not opened) and the reason it ended."""
     now_s = asyncio.get_running_loop().time
     opened_s = None
     try:
@@ -113,7 +114,7 @@ async def _one_connection(
 
 
 class _Versions:
-    """The version of MQTT for the next connection: 5 until refused, unless the configuration states one.
+    """The MQTT version of the next connection: 5 until it is refused, unless the configuration states one.
 
     A CONNECT without an answer counts as a refusal only if the version has never worked.
     """

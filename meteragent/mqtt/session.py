@@ -26,7 +26,7 @@ from meteragent.mqtt.protocol import (
 from meteragent.mqtt.transport import Transport
 
 Token = tuple[int]
-"""A handle to acknowledge one message; it is compared by identity, not by value."""
+"""A handle for acknowledging one message, compared by identity, not by value."""
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
 """Called with topic, payload, QoS (0 or 1), the retain flag, and a token (None at QoS 0)."""
@@ -35,7 +35,7 @@ OnDelivered = Callable[[int, int], None]
 """Called with the packet id and the broker's reason code, below 0x80 (0x10: nobody subscribes)."""
 
 OnRefused = Callable[[int, int], None]
-"""Called with the packet id and the broker's reason code, 0x80 or above, of a publication that it refused."""
+"""Called with the packet id of a refused publication, and the broker's reason code, 0x80 or above."""
 
 Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
 """Called when an open connection is lost, a publication is refused, or a message is too large."""
@@ -45,10 +45,10 @@ MAX_PACKET_BYTES: Final = 4 * 2**20
 SKIP_S: Final = 60.0
 """The longest time that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
-"""The longest wait for the answer to a publication; then the connection ends, and the next one repeats it."""
+"""The longest wait for a publication's answer; then the connection ends, and the next one publishes again."""
 
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
-"""Refusals that do not concern the topic: the packet id is in use, a quota is exceeded."""
+"""Refusals that do not concern the topic: the packet id is in use, or a quota is exceeded."""
 _WITH_WILL: Final = 0x04
 _MALFORMED: Final = 0x81
 """Reason codes of a DISCONNECT (MQTT 5): publish the last will; the broker has sent a malformed packet."""
@@ -57,35 +57,35 @@ _log = logging.getLogger(__name__)
 
 
 class VersionRefused(LinkError):
-    """A broker that does not speak this version of MQTT."""
+    """The broker does not speak this version of MQTT."""
 
 
 class LoginRefused(LinkError):
-    """A broker that does not accept the user name and password, or requires them."""
+    """The broker does not accept the user name and password, or it requires them."""
 
 
 _REFUSALS: Final[dict[int, type[LinkError]]] = {
     **dict.fromkeys((0x01, 0x84), VersionRefused),
     **dict.fromkeys((0x04, 0x05, 0x86, 0x87), LoginRefused),
 }
-"""The error for a reason code of CONNACK, of MQTT 3.1.1 or 5; other codes are a LinkError."""
+"""The error for each reason code in a CONNACK of MQTT 3.1.1 or 5; other codes raise a LinkError."""
 
 
 class SubscriptionRefused(LinkError):
-    """A subscription that the broker refuses."""
+    """The broker refuses a subscription."""
 
 
 class NoConnack(LinkError):
-    """A CONNECT without an answer; perhaps the broker does not know this version."""
+    """The broker has not answered CONNECT; perhaps it does not know this version."""
 
 
 class NoAnswer(LinkError):
-    """A request that the broker has not answered in time."""
+    """The broker has not answered a request in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The arguments of one `keep_connected`, shared by all its connections; `name` is for the log."""
+    """The arguments of one `keep_connected` call, shared by all its connections; `name` is for the log."""
 
     name: str
     endpoint: Endpoint
@@ -107,8 +107,8 @@ class Session:
 
     version          5, or 4 for MQTT 3.1.1
     accepted         whether the broker has accepted the connection
-    session_present  whether the broker has kept the session of an earlier connection, with subscriptions
-    inflight         how many publications may be unanswered: min(requested, CONNACK's Receive Maximum)
+    session_present  whether the broker has kept the session of an earlier connection, with its subscriptions
+    inflight         the largest number of unanswered publications: min(requested, CONNACK's Receive Maximum)
     """
 
     def __init__(self, link: Link, version: int) -> None:
@@ -153,9 +153,9 @@ class Session:
         """Acknowledge messages.
 
         Tokens of other sessions, and tokens that were returned before, are ignored. The acknowledgements of
-        one turn of the event loop are written together. Brokers reuse an id after it is acknowledged, and
-        mosquitto 2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the
-        oldest message with its id, so it is sent when the oldest message is acknowledged.
+        one iteration of the event loop are written together. Brokers reuse an id after it is acknowledged,
+        and mosquitto 2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the
+        oldest message with that id, so it is sent only once the caller has acknowledged that message.
         """
         packet_ids = []
         for token in tokens:
@@ -178,7 +178,7 @@ class Session:
         """Publish at QoS 1; return the packet id with which `on_delivered` will be called.
 
         Raises LinkError if the session has ended or the broker accepts no further publication. The caller
-        leaves at most `inflight` publications unanswered, which also limits the bytes that wait.
+        must leave at most `inflight` publications unanswered, which also limits the bytes that wait.
         """
         if self._session_end.done():
             raise LinkError("the session has ended")
@@ -190,7 +190,7 @@ class Session:
         return packet_id
 
     async def closed(self) -> NoReturn:
-        """Wait for the end of the session; raises its reason, a LinkError or an error of a callback."""
+        """Wait for the end of the session; raises its reason, a LinkError or a callback's error."""
         await asyncio.shield(self._session_end)
         raise self._end_reason
 
@@ -247,9 +247,9 @@ class Session:
             self._end(error)
 
     async def close(self) -> None:
-        """Write the waiting packets, and DISCONNECT; the broker keeps its side of the session."""
+        """Write the waiting packets and a DISCONNECT; the broker keeps its side of the session."""
         self._end(LinkError("the session was closed"))
-        # In 3.1.1 a DISCONNECT would make the broker forget the will, which it must publish.
+        # In 3.1.1 a DISCONNECT would make the broker discard the will, which it must publish.
         is_silent = self._link.will and self.version == MQTT_3
         await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._disconnect_reason))
 
@@ -262,7 +262,7 @@ class Session:
             raise NoAnswer(f"no answer to {request} within {self._link.timeout_s:g} s")
 
     def _end(self, reason: Exception) -> None:
-        """End the session; an error of a callback or `serve` replaces a LinkError as the reason."""
+        """End the session; an error from a callback or `serve` replaces a LinkError as the reason."""
         replaces = isinstance(self._end_reason, LinkError) and not isinstance(reason, LinkError)
         if replaces or not self._session_end.done():
             self._end_reason = reason
@@ -380,7 +380,7 @@ class Session:
     # --- events from the transport -------------------------------------------------------------
 
     def _on_tick(self) -> bool:
-        """Return whether the connection may continue: the broker answers publications and ends packets."""
+        """Return whether the session continues; end it if an answer or an oversized packet takes too long."""
         now_s = self._loop.time()
         oldest_s = next(iter(self._publish_times_s.values()), now_s)
         if now_s - oldest_s >= UNANSWERED_S:

@@ -1,4 +1,4 @@
-"""The socket of a `Protocol`, which writes once per turn of the event loop and detects a dead broker."""
+"""The socket of a `Protocol`, which writes once per iteration of the event loop and detects a dead broker."""
 
 import asyncio
 import ssl
@@ -9,9 +9,9 @@ from typing import Final, cast
 from meteragent.mqtt.protocol import Event, Protocol
 
 CLOSE_TIMEOUT_S: Final = 2.0
-"""The longest time that `close` waits for the peer to receive all bytes, because a dead peer never does."""
+"""The longest time that `close` waits for the peer to receive all bytes, which a dead peer never does."""
 SILENT_KEEPALIVES: Final = 2
-"""The number of keep-alives for which a broker may be silent before the connection is dropped."""
+"""The number of keep-alive periods for which a broker may be silent before the connection is dropped."""
 
 
 class Transport(asyncio.Protocol):
@@ -19,7 +19,7 @@ class Transport(asyncio.Protocol):
 
     on_event  called with each event from the broker
     on_lost   called once, when the connection has ended for any reason
-    on_tick   called a few times in each keep-alive; it returns False to end the connection
+    on_tick   called a few times in each keep-alive period; it returns False to end the connection
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Transport(asyncio.Protocol):
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Begin to ping after half a keep-alive without a write, and to drop a silent broker after two."""
+        """Ping after half a keep-alive period without a write; drop a broker that is silent for two."""
         self._last_read_s = self._loop.time()
         self._tick(keepalive_s)
 
@@ -66,7 +66,7 @@ class Transport(asyncio.Protocol):
             self._timer.cancel()
 
     def write(self, packets: bytes) -> None:
-        """Write packets at the end of this turn of the event loop."""
+        """Write packets at the end of this iteration of the event loop."""
         if not self._packets:
             self._loop.call_soon(self._flush)
         self._packets.append(packets)

@@ -13,10 +13,10 @@ from meteragent.mqtt.reconnect import Entropy, keep_connected
 from meteragent.mqtt.session import LoginRefused, Session, Token
 
 OnMessage = Callable[[str, bytes, bool], None]
-"""A function that is called with topic, payload and the retain flag."""
+"""A function that is called with the topic, the payload and the retain flag."""
 
 ATTEMPTS: Final = 2
-"""The number of attempts: the second is for brokers that refuse the first version of MQTT."""
+"""The number of attempts to connect: the second is for brokers that refuse the first MQTT version."""
 
 
 async def watch(
@@ -32,7 +32,7 @@ async def watch(
     """Pass messages that match topic filters to `on_message` until cancelled; reconnect after a loss.
 
     `on_listening` is called when the broker has granted all filters. Raises LinkError if the broker cannot be
-    reached or refuses the client before it has granted them; the text of a refused login ends with
+    reached or refuses the client before it has granted all filters; the text of a refused login ends with
     `login_hint`.
     """
     watcher = _Watcher(filters, on_message, on_listening, login_hint)

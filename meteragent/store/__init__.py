@@ -1,16 +1,15 @@
-"""The store: one SQLite file that survives kill -9, power cuts and mistakes of the operator.
+"""The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
 Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox)
 is written in one transaction (`transaction`). The rows may leave after `Store.committing` has returned,
-because the transaction is fsynced by then. All calls are synchronous and come from one thread, except
+because the transaction is fsynced by then. All methods are synchronous and called from one thread, except
 `prepare`, which touches only a file beside the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
    independently of the core (`openings`).
-2. The file holds the present value of an accumulator and no earlier one. Two values of one accumulator differ
-   by the energy measured between them, so their history is as sensitive as raw readings (law 3). Two
-   consequences:
+2. The file holds the current value of an accumulator and no earlier one. Two values of one accumulator differ
+   by the energy measured between them, so their history is as sensitive as raw readings (law 3). Hence:
    - After a transaction that writes a state, and before the next write, the WAL is moved into the file and
      overwritten with zeros in place (`erase`). A copy of the disk that is made between commit and erasure, or
      during a commit, holds the values from before and after that commit, whether or not the commit's records
@@ -20,17 +19,18 @@ Rules:
      rows never move: a state that outgrows its row is appended as a new row, and the old row is blanked.
 3. A store is accepted if the file `<path>.gen` names the store's generation or its previous one, is in the
    inode that it names, and counts no more commits with records than the store does. A new generation is first
-   committed, with the name that is then in the file as the previous one, and then put into the file. In the
-   same order, a commit with records is counted before any of its records leaves. The file with the next count
-   is written beforehand, under another name, which nothing reads (`prepare`). A crash at any point leaves the
-   store accepted. A copy from before the last start, clean stop or record is refused, and so is a folder that
-   was restored from a backup. Each transaction checks that the generation is still this agent's: if a lock
-   fails to exclude a second agent, the first agent can no longer write.
+   committed, together with the name then in the file as the previous one, and then written to the file.
+   Likewise, a commit with records is counted in the file after the commit and before any of its records
+   leaves. The file with the next count is written beforehand under another name, which nothing reads
+   (`prepare`). After a crash at any point, the store is still accepted. A copy from before the last start,
+   clean stop or record is refused, and so is a folder that was restored from a backup. Each transaction
+   checks that the generation is still this agent's: if a lock fails to exclude a second agent, the first
+   agent can no longer write.
 4. The code does not touch content that it does not understand: an incompatible newer store and another
    program's database are refused. A corrupt or missing store is set aside, and its replacement begins with a
    floor before which no window opens.
-5. A store records the shard of each stream. With another shard it is refused until `restore_at` has raised
-   the floor, because the marks of a meter that moves to another store stay in the old one.
+5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
+   floor, because the marks of a meter that moves to another store stay in the old one.
 """
 
 import json
@@ -59,16 +59,16 @@ from meteragent.store.view import read_only, terms
 __all__ = ["ALL_METERS", "Store", "accept_moved", "batch", "meta", "read_only", "restore_at", "terms"]
 
 ALL_METERS = "0/1 by name"
-"""The shard of a stream outside a fleet, or of a stream that is older than the record of shards."""
+"""The shard of a stream outside a fleet, or of a stream from before shards were recorded."""
 
 _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
     ON CONFLICT (channel, meter) DO UPDATE SET end_ms = max(end_ms, excluded.end_ms)"""
 
 
 class Store:
-    """The open store: `Store.open` opens it, `close` (or the end of the `with`) closes it.
+    """An open store: `Store.open` opens it, and `close` (or the end of a `with` block) closes it.
 
-    `connection` is the argument of the reading functions of `ledger` and `outbox`. `set_aside` is True if
+    `connection` is passed to the reading functions of `ledger` and `outbox`. `set_aside` is True if
     this start replaced a corrupt or missing store; `blanked` is True if no open window remains in the
     replaced store. `erased` is False while another reader of the file keeps old accumulators in the WAL;
     every later transaction tries again to erase them.
@@ -94,13 +94,13 @@ class Store:
     def open(
         cls, path: Path | str, *, now_ms: int, recovery_floor_ms: int | None, again_s: float = file.AGAIN_S
     ) -> Self:
-        """Lock, examine, accept and migrate the store at `path`; create it if there is none.
+        """Lock, examine, accept, migrate and return the store at `path`; create it if there is none.
 
         A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and replaced by a new one:
         no window opens before `recovery_floor_ms`, and charges before `now_ms` are unknown. If
         `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised instead and
-        nothing is renamed. A file that looks damaged is examined a second time after `again_s`. Raises
-        StoreInUse, StoreRestored, StoreError.
+        nothing is renamed. A file that looks damaged is examined again after `again_s`. Also raises
+        StoreInUse, StoreRestored or StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -149,9 +149,9 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: fsync it and erase the WAL on return, roll it back if the body raises.
+        """Run a transaction: fsync it and erase the WAL on return; roll it back if the body raises.
 
-        After an error of the device the store refuses all writes: the content of the file is unknown until
+        After a device error the store refuses all writes, because the content of the file is unknown until
         the store is opened again. Raises StoreError.
         """
         with self.committing() as tx:
@@ -160,9 +160,9 @@ class Store:
 
     @contextmanager
     def committing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction like `transaction`, but do not erase the WAL: the caller calls `erase` next.
+        """Run a transaction like `transaction`, but leave the WAL: the caller should call `erase` next.
 
-        If the caller does not, the next transaction erases the WAL first.
+        Otherwise, the next transaction erases the WAL first.
         """
         if self._erase_due:
             self.erase()
@@ -203,7 +203,7 @@ class Store:
                 raise
 
     def prepare(self) -> None:
-        """Write the generation file of the next commit with records in advance, so that the commit is fast.
+        """Write in advance the generation file of the next commit with records, so that the commit is fast.
 
         If writing fails, for instance because the disk is full, the commit writes the file.
         """
@@ -239,7 +239,7 @@ class Store:
             self._states.write(tx, commit)
 
     def snapshot(self, stream: str) -> Snapshot:
-        """Read everything that a stream needs at a start; raises StoreError."""
+        """Return everything that a stream needs at a start; raises StoreError."""
         with file.device(self.path):
             execute = self.connection.execute
             marks = execute("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
@@ -260,10 +260,10 @@ class Store:
     def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim a stream's shard of a fleet, such as "2/8 by name".
 
-        `follows_wall_clock` is True if the stream follows the wall clock. Raises StoreMoved if the stream has
-        had another shard (rule 5). Raises StoreLost for a new store whose stream follows the meters' clocks:
-        meters may send readings of times that another store has released, so the operator has to state a time
-        with `restore_at` first.
+        `follows_wall_clock` is True if the stream follows the wall clock. Raises StoreMoved if the stream had
+        another shard before (rule 5). Raises StoreLost for a new store whose stream follows the meters'
+        clocks: meters may send readings of times that another store has released, so the operator must first
+        state a time with `restore_at`.
         """
         key = f"shard/{stream}"
         execute = self.connection.execute
@@ -281,7 +281,7 @@ class Store:
                 _put(tx, **{key: meters})
 
     def retire(self, streams: Collection[str]) -> int:
-        """Delete the open windows of all streams except these; return how many meters had such windows."""
+        """Delete the open windows of all streams except these; return the number of meters that had any."""
         with self.transaction() as tx:
             meter_count = tx.execute(
                 "UPDATE state SET state = zeroblob(length(state))"
@@ -294,7 +294,7 @@ class Store:
 
     @property
     def client_id(self) -> str:
-        """The client id of this agent at its brokers, drawn once."""
+        """This agent's client id at its brokers, drawn once."""
         return str(meta(self.connection, "client_id"))
 
     @property
@@ -376,8 +376,8 @@ def restore_at(
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
-    Undelivered rows stay, to leave byte for byte as before. Charges before `at_ms` are unknown. `take_over`
-    gives this store the meters that another one announced earlier. Raises StoreError if its clock is later.
+    Undelivered rows are kept, to leave unchanged. Charges before `at_ms` are unknown. `take_over` gives this
+    store the meters that another store announced earlier. Raises StoreError if the store's clock is later.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:

@@ -12,18 +12,18 @@ from meteragent.store.generation import Generation
 
 
 def count_releases(connection: sqlite3.Connection) -> int:
-    """Return the number of commits with records of a store; 0 if its version does not count them."""
+    """Return the number of a store's commits with records; 0 if its version does not count them."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'releases'").fetchone()
     return int(row[0]) if row else 0
 
 
 def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
-    """Return the generation in the file; raises StoreRestored if the store must not be used.
+    """Return the generation in the generation file; raises StoreRestored if the store must not be used.
 
-    The generation is None until the first start has written a generation file. With `may_be_moved`, the file
+    Return None until the first start has written a generation file. With `may_be_moved`, the file
     need not be in the inode that it names. A file of the first format (a name alone) is rewritten in the
-    present format, unless the store already counts its releases: then the file dates from before an update
-    and is refused.
+    present format, unless the store already counts its releases: then the file dates from before an update,
+    and the store is refused.
     """
     newest = generation.read(path)
     name = newest.name if newest else ""
@@ -47,11 +47,11 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
 
 
 def accept_moved(path: Path | str) -> bool:
-    """Accept a store in its present place, and change nothing else; return False if it has not moved.
+    """Accept a store in its current place, and change nothing else; return False if it has not moved.
 
-    This is for an operator who has moved the store with the files beside it, and runs no agent in the old
-    place. A folder that was restored from a backup would be accepted, too. Raises StoreRestored for a store
-    that is refused for another reason, StoreLost for a damaged store.
+    This is for an operator who has moved the store together with the files beside it, and who runs no agent
+    in the old place. A folder that was restored from a backup would be accepted, too. Raises StoreRestored
+    for a store that is refused for another reason, and StoreLost for a damaged store.
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:

@@ -1,7 +1,7 @@
-"""Many rows as one parameter of one statement, which SQLite runs without the interpreter.
+"""Many rows as one parameter of a single statement, which SQLite runs without the interpreter lock.
 
-With one statement for each row, the store's thread would need the interpreter lock after each row, and wait
-for the core to release it.
+With one statement for each row, the store's thread would need the interpreter lock after each row, and would
+wait for the core to release it.
 """
 
 import json
@@ -14,7 +14,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def batch(rows: Any) -> str:
-    """Encode rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
+    """Return rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
     Raises StoreError for a string that contains a NUL, which ends a JSON text for SQLite. No MQTT topic
     contains a NUL.

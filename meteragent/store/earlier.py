@@ -1,9 +1,9 @@
-"""The conversion of states of version 3 to version 4.
+"""The conversion of states from version 3 to version 4.
 
-Version 3 kept R as long as a window was open, and the accumulators of registers as fractions. Version 4 keeps
-R only while slots remain to be drawn from it, and accumulators as whole numbers. States are rewritten when
-the store is first opened, so that no later copy holds the removed values. Windows that were open finish as
-they began, rounded half up.
+Version 3 kept R as long as a window was open, and stored the accumulators of registers as fractions. Version
+4 keeps R only while slots remain to be drawn from it, and stores accumulators as whole numbers. States are
+rewritten when the store is first opened, so that no later copy holds the removed values. Windows that were
+open finish as they began: their values are rounded half up.
 """
 
 import sqlite3

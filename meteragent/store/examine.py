@@ -1,8 +1,8 @@
 """The examination of a store's content when it is opened.
 
-SQLite detects a malformed page, but not a changed number, nor a string in place of a number. Either is
-damage, and the store is then set aside. States and terms have a checksum (`schema`). For marks, charges and
-waiting rows, only the types are checked.
+SQLite detects a malformed page, but not a changed number, or a string in place of a number. All of these
+count as damage, and a damaged store is set aside. States and terms have a checksum (`schema`). For marks,
+charges and waiting rows, only the types are checked.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ _TYPES = {
     " (typeof(channel), typeof(waiting), typeof(waiting_bytes), typeof(left_bytes))"
     " <> ('text', 'integer', 'integer', 'integer')",
 }
-"""For each content that is checked by type, the query that selects a row of the wrong type."""
+"""The queries that select a row with a value of the wrong type, by the content that they check."""
 
 _TEXTS = (
     "SELECT channel, meter FROM mark",
@@ -102,7 +102,7 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable("a state")
-        # A state of zero bytes alone was erased on purpose, when windows were given up.
+        # A state that is all zero bytes was erased on purpose, when its windows were given up.
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
             terms = terms_by_id.get((stream, window.terms_id))
             if terms is None or not _is_possible(window, terms, version):

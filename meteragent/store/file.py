@@ -1,18 +1,18 @@
-"""The store as files: lock, examine, connect, set aside.
+"""The store as files: how they are locked, examined, connected to and set aside.
 
 The files beside `<path>` are
 - `<path>.lock`, locked by the agent that has the store open;
-- `<path>.gen`, which identifies the store that may be used (`generation`), and sometimes the next one,
+- `<path>.gen`, which identifies the store that may be used (`generation`), and sometimes its successor,
   `<path>.gen.new`;
 - SQLite's `-wal` and `-shm`;
-- the newest stores that were set aside, `<path>.corrupt-<ms>`.
+- the most recent stores that were set aside, `<path>.corrupt-<ms>`.
 
 All of them have mode 0600.
 
-A start has this order: lock `<path>.lock`, check that there is room for `-shm`, lock the database file,
-examine its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a file,
-including SQLite's, as soon as it closes *any* descriptor of that file. So the descriptors of the database
-file and of `-shm` stay open until the connection is closed (`descriptors` in `open_or_create`).
+A start takes these steps in order: lock `<path>.lock`, check that there is room for `-shm`, lock the database
+file, examine its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a
+file, including SQLite's, as soon as it closes *any* descriptor of that file. So the descriptors of the
+database file and of `-shm` stay open until the connection is closed (`descriptors` in `open_or_create`).
 """
 
 import errno
@@ -40,16 +40,16 @@ AGAIN_S = 1.0
 """The pause before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16
-"""The part of `-shm` that is allocated: an index of 8,158 log pages, which only a long read exceeds."""
+"""The size of the allocated part of `-shm`: an index of 8,158 log pages, which only a long read exceeds."""
 
 BUSY_S = 0.5
-"""The longest wait, in seconds, for a lock of another reader of the file."""
+"""The longest wait, in seconds, for a lock that another reader of the file holds."""
 
 DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """Primary error codes of a damaged file. SQLITE_ERROR is one of them, because all statements are constant."""
 
 KEPT_FILES = 3
-"""The number of damaged stores that are kept, the newest ones; each may be as large as the store."""
+"""The number of damaged stores to keep, newest first; each may be as large as the store."""
 
 RESTORE_HINT = (
     "run `meteragent ledger CONFIG --restored-at TIME` with a TIME after the last window that it may have"
@@ -70,7 +70,7 @@ class Damage(Exception):
 
 @contextmanager
 def device(path: Path) -> Iterator[None]:
-    """Raise errors of the device as StoreError; the texts name files, pages and tables, never values."""
+    """Raise device errors as StoreError; the texts name files, pages and tables, never values."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -80,7 +80,7 @@ def device(path: Path) -> Iterator[None]:
 
 
 def lock(path: Path) -> int:
-    """Lock `<path>.lock`; return the descriptor, which holds the lock until closed.
+    """Lock `<path>.lock`; return the descriptor, which holds the lock until it is closed.
 
     Raises StoreInUse at once if another agent has the lock.
     """
@@ -129,13 +129,13 @@ class StoreFile(NamedTuple):
 def open_or_create(
     path: Path, now_ms: int, floor_ms: int | None, again_s: float, descriptors: ExitStack
 ) -> StoreFile:
-    """Examine the store at `path` and connect to it; create a store if there is none.
+    """Return a connection to the store at `path` after examining it; create a store if there is none.
 
-    The connection of the examination is kept: the last connection to close deletes the log, and a killed
-    agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may look
-    like damage, so a file that looks damaged is examined again after `again_s`. The caller closes
-    `descriptors` after the connection. Raises StoreLost for a damaged store if `floor_ms` is None, StoreError
-    for another program's file.
+    The connection used for the examination is kept: the last connection to close deletes the log, and a
+    killed agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may
+    look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes
+    `descriptors` after the connection. Raises StoreLost for a damaged store if `floor_ms` is None, and
+    StoreError for another program's file.
     """
     _check_space(path)
     if path.exists():
@@ -156,7 +156,7 @@ def open_or_create(
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
-    """Examine like `examine`, but return the damage: an exception would keep statements and locks alive."""
+    """Examine like `examine`, but return any damage: an exception would keep statements and locks alive."""
     try:
         return examine(path), ""
     except Damage as damage:
@@ -205,7 +205,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """Configure a connection to fsync commits and to zero deleted rows; restrict its files to the owner."""
+    """Return the connection, set to fsync commits and zero deleted rows; restrict its files to the owner."""
     for part in ("", "-wal", "-shm"):  # SQLite gave them the mode of the database file
         with suppress(FileNotFoundError):
             Path(f"{path}{part}").chmod(0o600)
@@ -219,7 +219,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def open_file(path: Path, mode: str) -> sqlite3.Connection:
-    """Connect to an existing file with mode "rw" or "ro"; transactions must be begun explicitly."""
+    """Return a connection to an existing file in mode "rw" or "ro"; transactions must be begun explicitly."""
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
@@ -232,7 +232,7 @@ def open_file(path: Path, mode: str) -> sqlite3.Connection:
 def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether a file is a store; False if it is blank.
 
-    Raises StoreError for another program's database, and for a store too new for this version.
+    Raises StoreError for another program's database, and for a store that is too new for this version.
     """
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return False
@@ -245,7 +245,7 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def examine(path: Path) -> sqlite3.Connection | None:
-    """Connect to an undamaged store; return None if there has never been a store. Raises Damage."""
+    """Return a connection to an undamaged store; None if there has never been a store. Raises Damage."""
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
         raise Damage("missing, although its generation file exists")
@@ -253,7 +253,7 @@ def examine(path: Path) -> sqlite3.Connection | None:
 
 
 def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
-    """Connect to a store and check it; return None if the file is blank. Raises Damage."""
+    """Check a store and return a connection to it; None if the file is blank. Raises Damage."""
     connection = open_file(path, "rw")
     with ExitStack() as undo:
         undo.callback(wal.close, connection, path)
@@ -306,7 +306,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
 def _blank(aside_path: Path) -> bool:
     """Blank the states of a store that was set aside; return False if some may remain.
 
-    No agent uses these states any more. Marks, charges and records stay for a later diagnosis.
+    No agent uses these states any more. Marks, charges and records are kept for later diagnosis.
     """
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()

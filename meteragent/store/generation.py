@@ -1,24 +1,24 @@
-"""The generation file, `<path>.gen`: it identifies the store that may be used, its progress and its place.
+"""The generation file, `<path>.gen`, which identifies the store that may be used, its progress and its place.
 
 Theory of operation
 -------------------
-A backup of a store would release again what has already left. An old copy of a store looks like the store, so
-a small file beside the store identifies the newest copy. The file holds
+A restored backup of a store would release again what has already left. An old copy of a store looks like the
+store, so a small file beside the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is
   refused;
-- the name of the file's inode (number and version, or time of birth). A copy of the file is in another inode,
+- the name of the file's inode (number and version, or birth time). A copy of the file is in another inode,
   or in an inode of another age, so a whole folder that was restored from a backup is refused, too;
-- the claim key, 32 random bytes, which are kept here because they outlive a store that is set aside.
+- the claim key, 32 random bytes, which are kept here so that they outlive a store that is set aside.
 
 The file is replaced, never changed: write `<path>.gen.new`, fsync it, rename it, fsync the folder. After a
-power cut `<path>.gen` is either the old or the new file, complete.
+power cut, `<path>.gen` is either the complete old file or the complete new file.
 
-Order. The store commits first, and the file is replaced after it; only then may records of that commit leave.
-After a crash between the two steps, the file names the store's previous generation, or counts one commit
-fewer, and both are accepted (`acceptance`). In the reverse order a crash would leave a file that is ahead of
-the store, and the agent would refuse its store as an old copy.
+Order. The store commits first, and the file is replaced afterwards; only then may records of that commit
+leave. After a crash between the two steps, the file names the store's previous generation, or counts one
+commit fewer, and both are accepted (`acceptance`). In the reverse order a crash would leave a file that is
+ahead of the store, and the agent would refuse its store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
 readings, and `put` only renames it. If `put` is called for another generation than the prepared one, it
@@ -37,9 +37,9 @@ from threading import Lock
 from typing import NamedTuple, Self
 
 _GETVERSION = (2 << 30) | (struct.calcsize("l") << 16) | (ord("v") << 8) | 1
-"""FS_IOC_GETVERSION, for the version of an inode: it changes each time the inode's number is used again."""
+"""FS_IOC_GETVERSION, for the version of an inode, which changes each time the inode's number is reused."""
 _EMPTY_PATH, _BIRTH, _BIRTH_AT = 0x1000, 0x800, 80
-"""AT_EMPTY_PATH and STATX_BTIME of statx(2), and the offset of the time of birth in the result."""
+"""AT_EMPTY_PATH and STATX_BTIME of statx(2), and the offset of the birth time in the result."""
 
 _NAME = re.compile(r"[0-9a-z]{1,64}")
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -172,7 +172,7 @@ def sync_folder(path: Path) -> None:
 
 
 def inode_of(descriptor: int) -> str:
-    """Return the name of an inode: number and version, or else the time of birth; empty if neither is known.
+    """Return the name of an inode: number and version, or else the birth time; empty if neither is known.
 
     Without a version the number is left out, because such a file system may number its files differently at
     each mount.

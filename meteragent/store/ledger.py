@@ -1,6 +1,6 @@
 """The ledger: the privacy spent, debited in the transaction that opens a window (law 2).
 
-Charges are exact epsilons in 1/W, because levels of different radii cannot be added (law 6). They are kept
+Charges are exact epsilons in 1/W, because levels at different radii cannot be added (law 6). They are kept
 for ever, by meter, UTC day (of the window's start) and stream.
 """
 
@@ -46,7 +46,7 @@ def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None)
 
 
 def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, period_ms: int) -> Fraction:
-    """Sum the epsilons (1/W) of a meter over all streams and the days in [start, start + period)."""
+    """Return the sum of a meter's epsilons (1/W) over all streams and the days in [start, start + period)."""
     rows = connection.execute(
         "SELECT epsilon, sum(windows) FROM charge WHERE meter = ? AND day_ms >= ? AND day_ms < ?"
         " GROUP BY epsilon",
@@ -70,7 +70,7 @@ def report(
 def recent(
     connection: sqlite3.Connection, period_ms: int, from_ms: int
 ) -> Iterator[tuple[str, int, Fraction]]:
-    """Yield meter, UTC day and epsilon (1/W) of every charge that may share a period with a new charge.
+    """Yield the meter, UTC day and epsilon (1/W) of every charge that may share a period with a new charge.
 
     A window opens at or after its meter's mark, and the first window of a stream at or after `from_ms`, so
     charges in periods before both times have no effect.

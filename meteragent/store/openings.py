@@ -65,7 +65,7 @@ class Openings:
             raise StoreError(f"{self._path}: {commit.stream} would open an interval twice")
 
     def _windows(self, tx: sqlite3.Connection, commit: Commit) -> Iterator[tuple[str, int, int]]:
-        """Yield meter, start and end of every open window in a commit."""
+        """Yield the meter, start and end of every open window in a commit."""
         for meter, state in commit.states.items():
             for window in state.windows if state else ():
                 end_ms = window.start_ms + self._length_ms(tx, commit, window.terms_id)

@@ -18,7 +18,7 @@ from meteragent.store import Store, batch
 PAGE = 1000
 """The number of rows that `export` reads or `make_room` deletes at once."""
 _ROW_BYTES = 64
-"""The size of a row without its topic and payload, which the triggers of `schema` use, too."""
+"""The size of a row without its topic and payload; the triggers in `schema` use it, too."""
 
 
 class WaitingRow(NamedTuple):
@@ -32,7 +32,7 @@ class WaitingRow(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the row by which the totals count it."""
+        """The row's contribution to the totals, in bytes."""
         return _ROW_BYTES + len(self.topic) + len(self.payload)
 
 
@@ -53,10 +53,10 @@ _APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain)
 
 
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
-    """Append a commit's messages after those of the same due time, and its descriptors; return the new rows.
+    """Append a commit's messages and its descriptors; return the new rows.
 
-    All messages are inserted by one statement, which SQLite runs without the interpreter lock, so that the
-    core runs at the same time.
+    Messages follow earlier ones with the same due time. They are all inserted by one statement, which SQLite
+    runs without the interpreter lock, so that the core runs at the same time.
     """
     tx.executemany(
         "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
@@ -102,7 +102,7 @@ def pending(
 
 
 def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int | None:
-    """Return when the next row after `now_ms` is due; None if there is no such row."""
+    """Return the time of the next row that is due after `now_ms`; None if there is no such row."""
     [(due_ms,)] = connection.execute(
         "SELECT min(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ?",
@@ -112,7 +112,7 @@ def next_due_ms(connection: sqlite3.Connection, stream: str, now_ms: int) -> int
 
 
 def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> dict[str, int]:
-    """Return by topic when the last undelivered row is due, among the rows due after `after_ms`."""
+    """Return, by topic, the due time of the last undelivered row that is due after `after_ms`."""
     rows = connection.execute(
         "SELECT topic, max(due_ms) FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms > ? GROUP BY topic",
@@ -159,13 +159,13 @@ def total_bytes(connection: sqlite3.Connection) -> int:
 
 
 def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[bool, int]:
-    """Delete rows if the outbox is full; return whether there is room, and how many rows were dropped.
+    """Delete rows if the outbox is full; return whether there is room, and the number of dropped rows.
 
     There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
     While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
     first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
-    count as dropped; they stay until then, because a stream that is configured again sends them. The ledger
-    is not counted: it is never pruned, and must not stop the agent.
+    count as dropped. They are kept until then, because a stream that is configured again sends them. The
+    ledger is not counted: it is never pruned, and must not stop the agent.
     """
     totals = store.connection.execute(
         "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"
@@ -198,7 +198,7 @@ def _drop(tx: sqlite3.Connection, stream: str, limit: int) -> int:
 
 
 def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]:
-    """Return the latest descriptor of each topic, which is sent again at each connection."""
+    """Return the latest descriptor of each topic, which is sent again on each connection."""
     rows = connection.execute(
         "SELECT topic, id, payload FROM descriptor WHERE channel = ? ORDER BY topic", (stream,)
     )
@@ -251,7 +251,7 @@ def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) 
 
 
 def last_delivered(connection: sqlite3.Connection, stream: str, since_ms: int = 0) -> DeliveredRow | None:
-    """Return the stream's last delivered message, if delivered since `since_ms` and still kept."""
+    """Return the stream's last delivered message if it was delivered since `since_ms` and is still kept."""
     row = connection.execute(
         "SELECT channel, topic, payload, due_ms, delivered_ms FROM outbox INDEXED BY outbox_left"
         " WHERE delivered_ms IS NOT NULL AND delivered_ms >= ? AND channel = ?"

@@ -1,4 +1,4 @@
-"""The prices of a stream whose weights come from a topic: one value of the table `meta` for each stream."""
+"""The prices of a stream whose weights come from a topic: one value in the table `meta` for each stream."""
 
 import sqlite3
 

@@ -1,6 +1,6 @@
 """The content of the store's file: its tables by version, and states and terms as JSON.
 
-Two columns have names from the first version: `channel` is the name of a stream, and `label` the public id
+Two columns have names from the first version: `channel` is the name of a stream, and `label` is the public id
 under which a meter leaves.
 """
 
@@ -39,7 +39,7 @@ VERSION_1 = (
        windows INTEGER NOT NULL, PRIMARY KEY (meter, day_ms, channel, epsilon)) WITHOUT ROWID""",
     """CREATE TABLE descriptor (channel TEXT, topic TEXT, id TEXT NOT NULL, payload BLOB NOT NULL,
        PRIMARY KEY (channel, topic)) WITHOUT ROWID""",
-    # AUTOINCREMENT never gives an id twice, so a late acknowledgement cannot concern another row.
+    # AUTOINCREMENT never assigns an id twice, so a late acknowledgement cannot refer to another row.
     """CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL,
        due_ms INTEGER NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, retain INTEGER NOT NULL,
        delivered_ms INTEGER)""",
@@ -96,8 +96,8 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError,
 def _seal(values: dict[str, Any]) -> str:
     """Encode fields as JSON, with the CRC-32 of the text as the last field; a reader ignores unknown fields.
 
-    Integers of any size are numbers, fractions are text, "p/q". The CRC detects a changed digit, which SQLite
-    does not detect.
+    Integers of any size are encoded as numbers, and fractions as texts of the form "p/q". The CRC detects a
+    changed digit, which SQLite does not.
     """
     text = _compact(values)
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
@@ -112,7 +112,7 @@ def _unseal(text: str) -> Any:
 
 
 def encode_state(state: TimelineState) -> bytes:
-    """Encode a state like `_seal`, but faster: every commit writes a state for each of its meters."""
+    """Encode a state like `_seal`, but faster, because every commit writes a state for each of its meters."""
     windows = ",".join([_window(window) for window in state.windows])
     text = (
         f'{{"covered_ms":{state.integrated_until_ms},"standing_ms":{_or_null(state.standing_ms)},'
@@ -139,7 +139,7 @@ def _or_null(value: int | None) -> int | str:
 def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
     """Decode a state and ignore trailing zero bytes; raises StoreError.
 
-    In versions before 4 accumulators may be fractions, which `_round_down` rounds.
+    Before version 4, accumulators may be fractions, which `_round_down` rounds.
     """
     state: TimelineState | None = None
     with suppress(*_UNREADABLE):
@@ -209,7 +209,7 @@ def _fraction_or_none(text: Any) -> Fraction | None:
 
 
 def _round_down(value: Any, *, is_masked: bool) -> int:
-    """Round down an accumulator A of an earlier version, which may be a fraction; its release is the same.
+    """Round down an accumulator A of an earlier version, perhaps a fraction, without changing its release.
 
     A is released as floor((2A + L) / 2L) = floor((A + L/2) / L), and all later additions to it are whole. L
     is even, so for A = N + f with 0 <= f < 1, A + L/2 is a whole number plus f, and f does not change the
@@ -308,7 +308,7 @@ def encode_terms(terms: Terms) -> str:
 
 
 def decode_terms(text: str) -> Terms:
-    """Decode terms; a missing field has its default. Raises StoreError."""
+    """Decode terms; a missing field takes its default. Raises StoreError."""
     terms: Terms | None = None
     with suppress(*_UNREADABLE):
         document = _unseal(text)

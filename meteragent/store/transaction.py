@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 One step of the core is one transaction, in this order:
 
-1. Charge the windows that open (`ledger.charge`). This is first, so that a step over its budget is refused
+1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
    before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals and clock (`Store.write`).
 3. Append the messages that the step releases to the outbox (`outbox.append`).
@@ -51,8 +51,8 @@ def commit(
 ) -> CommitResult:
     """Write one step of the core, and mark the rows `delivered_ids`; all is fsynced on return.
 
-    Rows that were delivered more than `keep_ms` ago are pruned. The caller calls `Store.erase` next. Raises
-    StoreError, and writes nothing, if a window would open twice or exceed the budget.
+    Rows that were delivered more than `keep_ms` ago are pruned. The caller must call `Store.erase` next.
+    Raises StoreError, and writes nothing, if a window would open twice or exceed the budget.
     """
     with store.committing() as tx:
         ledger.charge(tx, step, budget)

@@ -23,7 +23,7 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
 
 
 def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
-    """Return by stream all terms that a store has ever had; raises StoreError."""
+    """Return, by stream, all terms that a store has ever had; raises StoreError."""
     terms_by_stream: dict[str, list[Terms]] = {}
     for stream, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
         terms_by_stream.setdefault(stream, []).append(schema.decode_terms(text))

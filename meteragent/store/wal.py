@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A frame of the log is a copy of a page, so the log holds the accumulators of several commits, and the
-difference of two values of one accumulator is the energy measured between the commits. Truncating or deleting
-the log frees its blocks but leaves their content on the device. So after each commit the log is overwritten
-with zeros in place:
+difference between two values of one accumulator is the energy measured between the commits. Truncating or
+deleting the log frees its blocks but leaves their content on the device. So after each commit the log is
+overwritten with zeros in place:
 
 1. Move all frames into the database file (`wal_checkpoint(RESTART)`, which syncs the file) and check that no
    other connection reads the log.
@@ -18,12 +18,12 @@ Before step 2 a write lock is taken (`BEGIN IMMEDIATE`), so that no other connec
 the erasure. If another connection has committed since the call began (`data_version` differs), the log may
 hold a frame that is not in the file yet, and the erasure is left to the next call.
 
-After a power cut the whole log is valid (the zeros of step 2 are not on disk yet) or no part of it is. Both
-are correct, because the file holds every commit since step 1. Overwriting the frames first could leave a
-valid prefix of the log: older pages, which would replace newer pages in the file.
+After a power cut, either the whole log is valid (the zeros of step 2 are not on disk yet), or no part of it
+is. Both are correct, because the file holds every commit since step 1. Overwriting the frames first could
+leave a valid prefix of the log: older pages, which would replace newer pages in the file.
 
 SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
-connection reads the log, and the next commit starts the log again, with a header. But if a reader holds a
+connection reads the log, and the next commit restarts the log with a header. But if a reader holds a
 lock on the log, SQLite appends instead, behind a header of zeros, and a crash would lose such a commit. So
 `confirm` looks for the header after each commit, before any record of that commit leaves.
 
@@ -83,7 +83,7 @@ def confirm(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def close(connection: sqlite3.Connection, path: Path) -> None:
-    """Close a connection, and overwrite the log if SQLite deletes it, as it does at the last connection.
+    """Close a connection, and overwrite the log if SQLite deletes it because no connection remains.
 
     A descriptor that is opened beforehand still gives access to the blocks of the deleted log.
     """

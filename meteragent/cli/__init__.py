@@ -1,11 +1,11 @@
-"""The commands: parse arguments, run one, exit with the right code (DESIGN 5).
+"""The command line: parse the arguments, run the command, exit with its code (DESIGN 5).
 
 0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
 1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
 2   the command line is wrong        130   interrupted (sanitise, init)
 
-`usage` has the list of commands with their arguments and help. Each command is a module here with
-`run(options)`, and only the module of the command that runs is imported: the agent starts without the
+`usage` lists the commands with their arguments and help. Each command is a module here that defines
+`run(options)`, and only the module of the requested command is imported: the agent starts without the
 libraries that archives, pages and plans need.
 """
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: BaseException, options: argparse.Namespace) -> int:
-    """Print the reason of a failure; return the exit code."""
+    """Print the reason for a failure; return the exit code."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, ConfigError):
@@ -60,12 +60,12 @@ def _failed(error: BaseException, options: argparse.Namespace) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open the null device in place of standard streams that are closed, as by `>&-`.
+    """Open the null device in place of standard streams that are closed, for example by `>&-`.
 
     Otherwise the next file or socket would get the stream's descriptor, and receive the printed text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)  # the lowest free one: the stream's own
+            number = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: the stream's own
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))

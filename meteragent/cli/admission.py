@@ -1,4 +1,4 @@
-"""The decision which streams may run: those whose promise holds for loads or that are accepted, and old ones.
+"""Decide which streams may run: those whose promise holds for loads, accepted ones, and those that have run.
 
 All files that the configuration names must be readable.
 
@@ -25,7 +25,7 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return the refusals, and the refusals that are only warnings because their stream has run before."""
+    """Return the refusals, and those that are only warnings because their stream has run before."""
     missing = [*config.missing_extras(settings), *config.unreadable(settings)]
     if not config.refusals(settings):
         return missing, []
@@ -37,7 +37,7 @@ def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]
 def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
     """Write all refusals, and warnings for streams that have run before; return whether anything is refused.
 
-    `path` is the configuration's.
+    `path` is the path of the configuration.
     """
     refusals, warnings = admit(settings)
     for warning in warnings:

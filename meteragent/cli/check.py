@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     events = (*event.EVENTS, *options.event)
     if options.statement:
-        from meteragent.report import markdown  # noqa: PLC0415  few runs request the statement
+        from meteragent.report import markdown  # noqa: PLC0415  only the statement needs it
 
         print(markdown.page(settings, events, _stored_terms(settings.store.path)), end="")
     else:
@@ -63,7 +63,7 @@ def parse_event(text: str) -> event.Event:
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
-    """Return the terms in a store, by stream; None if there is no store that may be read."""
+    """Return the terms in a store, by stream; None if the store does not exist or may not be read."""
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:

@@ -1,7 +1,7 @@
 """The conversation of `init`, without I/O: from a broker's address to the text of a configuration.
 
-`converse` is a generator. It yields what must be done for it (`Question`, `Listen`, `Say`), receives the
-answer, and returns a `Draft`. Answers that are given on the command line are not asked for.
+`converse` is a generator. It yields each task for its caller (`Question`, `Listen`, `Say`), receives the
+answer, and returns a `Draft`. A question that the command line answers is not asked.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -24,7 +24,7 @@ YES, NO = "yes", "no"
 
 
 class Refused(Exception):
-    """A conversation that cannot go on: the text says why, and what to do."""
+    """The conversation cannot continue; the text states the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """The task to listen to a broker; the answer is Findings, or the LoginRefused of the broker."""
+    """A request to listen to a broker; the answer is Findings, or the broker's LoginRefused."""
 
     endpoint: Endpoint
 
@@ -58,7 +58,7 @@ class Say:
 
 @dataclass(slots=True)
 class Options:
-    """What the command line states: `answers` by option, and whether defaults are accepted (`yes`)."""
+    """What the command line answers: `answers` by option, and whether to accept defaults (`yes`)."""
 
     answers: Mapping[str, str]
     yes: bool = False
@@ -71,7 +71,7 @@ Conversation = Generator[Step, Any, Draft]
 
 
 def converse(options: Options) -> Conversation:
-    """Ask for all that a configuration needs; raises Refused."""
+    """Ask for everything that a configuration needs; return the files to write. Raises Refused."""
     result, access, password = yield from _listen(options)
     reading = yield from _choose_meter(options, result)
     has_solar = (yield from _ask(options, _SOLAR)) == YES
@@ -95,9 +95,9 @@ def converse(options: Options) -> Conversation:
 def _ask(
     options: Options, question: Question, objection: Callable[[str], str | None] = lambda _: None
 ) -> Generator[Step, Any, str]:
-    """Return a valid answer: the command line's, with --yes the default, or else the operator's.
+    """Return a valid answer: from the command line, with --yes the default, or else from the operator.
 
-    Raises Refused for an answer of the command line that is not valid.
+    Raises Refused if an answer on the command line is not valid.
     """
     values = [value for value, _ in question.choices]
     stated = options.answers.get(question.key)
@@ -123,7 +123,7 @@ def _ask(
 
 
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
-    """Listen to a broker, with a login if it asks for one; return also the password that was typed."""
+    """Listen to a broker, with a login if required; return findings, access and the typed password."""
     question = Question("url", "At which broker do your meter's readings arrive?", default="mqtt://127.0.0.1")
     url = yield from _ask(options, question, _wrong_url)
     username, password, typed_password = options.answers.get("username"), options.password, None
@@ -147,7 +147,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
 
 
 def _wrong_url(url: str) -> str | None:
-    """Return what is expected instead of an address; None if it is one."""
+    """Return the expected form of an address; None if the address has it."""
     try:
         Endpoint.parse(url)
     except ValueError:
@@ -156,7 +156,7 @@ def _wrong_url(url: str) -> str | None:
 
 
 def _nothing(result: Findings) -> list[str]:
-    """Return why there is no meter to choose."""
+    """Return the reason why there is no meter to choose, and a remedy."""
     lines = ["no meter was recognised. Some send rarely: --seconds 600 listens for ten minutes."]
     lines += [f"  {entry.topic}: {entry.reason}" for entry in result.unplaced[:UNPLACED_MAX]]
     return [*lines, "`meteragent discover` shows all that was heard."] if result.unplaced else lines
@@ -201,7 +201,7 @@ _KINDS = (
 
 
 def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
-    """Ask for the kind and the unit that neither the broker nor a name states, because none is guessed."""
+    """Ask for the kind and the unit if neither the broker nor a name states them; they are never guessed."""
     if not reading.missing:
         return reading
     source = dict(reading.source)
@@ -219,7 +219,7 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
 def _choose_quantities(
     options: Options, reading: Reading, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
-    """Return the streams to release: one quantity or, with solar panels, perhaps two directions."""
+    """Return the streams to release: one quantity or, with solar panels, possibly both directions."""
     selections = draft.selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
@@ -240,12 +240,12 @@ def _choose_quantities(
 
 
 def _wrong_name(name: str) -> str | None:
-    """Return what is expected instead of a meter's name; None if it fits a topic."""
+    """Return the expected form of a meter's name; None if the name fits a topic."""
     return None if holds_name(name) and "/" not in name else "a name without /, +, # and $"
 
 
 def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
-    """Return the preset; each is shown with what it hides and how exact it is."""
+    """Return the chosen preset; the choices state what each preset hides and how exact it is."""
     offers = draft.presets(base)
     choices = tuple((name, text) for name, text in offers.items())
     default = "appliance" if "appliance" in offers else next(iter(offers), None)
@@ -263,10 +263,10 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
 
 
 def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that says what is expected instead of a topic below which nothing can leave."""
+    """Return a function that objects to a topic below which nothing can leave."""
 
     def objection(topic: str) -> str | None:
-        """Return what is expected instead."""
+        """Return the expected value if the topic is not valid, else None."""
         try:
             config.parse(draft.text(base, preset, topic, "x.db", None))
         except ConfigError as error:
@@ -277,7 +277,7 @@ def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]
 
 
 def _is_free(name: str) -> str | None:
-    """Return what is expected instead of a file that exists, or has no folder."""
+    """Return the expected answer if a file exists or its folder does not, else None."""
     path = Path(name)
     for file_path in (path, draft.password_path(path), draft.store_path(path)):
         if file_path.exists():
@@ -286,7 +286,7 @@ def _is_free(name: str) -> str | None:
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
-    """Return where to write a systemd unit, if anywhere."""
+    """Return the path of the systemd unit to write; None for no unit."""
     if options.yes and "unit-file" not in options.answers:
         return None
     question = Question(

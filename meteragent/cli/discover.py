@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hint(reason: str) -> str:
-    """Return which option to look at for the reason why a broker cannot be listened to."""
+    """Return a hint about the option to check if listening to a broker fails for this reason."""
     if "subscription" in reason:
         return "; is --topic something that this user may read?"
     return "; is the address in --url right, and is the broker on?" if "cannot connect" in reason else ""
@@ -85,7 +85,7 @@ def _access(options: argparse.Namespace) -> Access:
 
 
 async def _tell(listener: Listener) -> None:
-    """Write a line every few seconds on what was heard so far, if a person watches."""
+    """Write a progress line every few seconds if standard error is a terminal."""
     seconds = 0
     while sys.stderr.isatty():
         await asyncio.sleep(_TELL_EVERY_S)
@@ -94,7 +94,7 @@ async def _tell(listener: Listener) -> None:
 
 
 async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener: Listener) -> int:
-    """Listen until the time is up or Ctrl-C is pressed; return for how many seconds.
+    """Listen until the time is up or Ctrl-C is pressed; return the number of seconds.
 
     Raises LinkError.
     """
@@ -123,5 +123,5 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
         return listened_s
     stopped.cancel()
     await asyncio.wait({stopped})
-    watching.result()  # raises the error that ended the task, which has no other end
+    watching.result()  # raises the error that ended the task; nothing else ends it
     return listened_s

@@ -1,4 +1,4 @@
-"""What `init` writes: the text of a configuration, a password file and a systemd unit, not yet on disk."""
+"""The files that `init` writes, before they are on disk: a configuration, a password file, a systemd unit."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""How far below zero power is not clamped in a home with solar panels, as far as above it by default."""
+"""The extent of the range on each side of zero in a home with solar panels; above zero it is the default."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -33,7 +33,7 @@ PRESETS = {
 
 
 class Quantity(Protocol):
-    """A quantity of a meter that may leave, such as `meteragent.tools.discover.Offer`."""
+    """A quantity of a meter that may be released, such as `meteragent.tools.discover.Offer`."""
 
     @property
     def kind(self) -> Kind:
@@ -45,7 +45,7 @@ class Quantity(Protocol):
 
     @property
     def direction(self) -> Direction:
-        """Which way the energy flows."""
+        """The direction in which the energy flows."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Quantity(Protocol):
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], without the broker's and the meter's name."""
+        """The keys of [source], except those of the broker and the meter's name."""
 
     def toml(self, access: Access, name: str = "home") -> str:
         """Return a configuration with this source."""
@@ -89,7 +89,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One meter that was found, with its quantities; `names` has the words by which it can be chosen.
+    """A meter that was found, with its quantities; `names` has the words by which it can be chosen.
 
     If `missing` is not empty, these keys of `source` must be asked for, and there are no offers yet.
     """
@@ -112,7 +112,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The streams that leave, `names` by which they can be chosen, and a text for the question."""
+    """The streams to release, `names` by which they can be chosen, and a text for the question."""
 
     names: tuple[str, ...]
     text: str
@@ -176,10 +176,10 @@ def _of_meter(offer: Offer, meter: str | None) -> Offer:
 
 
 def selections(reading: Reading, has_solar: bool) -> list[Selection]:
-    """Return what may leave of a meter, the likeliest first.
+    """Return the selections that a meter's readings allow, the likeliest first.
 
-    In a home with solar panels that is what is drawn minus what is fed in or, if the meter counts them apart,
-    both. Otherwise it is what is drawn.
+    In a home with solar panels, the likeliest is what is drawn minus what is fed in or, if the meter counts
+    the two separately, both. Otherwise it is what is drawn.
     """
     offers = _complete_offers(reading.offers)
     drawn = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
@@ -208,13 +208,13 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
 
 
 def _direction(offer: Quantity) -> Direction:
-    """Return the direction that is stated, or that the name of a device's quantity has."""
+    """Return the stated direction, or the one that the name of a device's quantity states."""
     is_import = offer.direction is Direction.UNSTATED and "(import" in offer.name
     return Direction.DRAWN if is_import else offer.direction
 
 
 def _may_fall_below_zero(offer: Quantity) -> bool:
-    """Return whether feeding in makes a number negative, as far as that is known."""
+    """Return whether a number is, or may be, negative while energy is fed in."""
     direction = _direction(offer)
     return direction is Direction.NET or (direction is Direction.UNSTATED and offer.kind is Kind.POWER)
 
@@ -235,7 +235,7 @@ def _selection(offers: Sequence[Quantity], text: str) -> Selection:
 
 
 def _named(selections: Sequence[Selection]) -> list[Selection]:
-    """Return ways with distinct first names: the quantity's, its kind, or its number."""
+    """Return selections with distinct first names: the quantity's name, its kind, or a number."""
     named_selections: list[Selection] = []
     used_names = set[str]()
     for place, selection in enumerate(selections, 1):
@@ -259,12 +259,12 @@ def password_path(out: Path) -> Path:
 
 
 def presets(base: Base) -> dict[str, str]:
-    """Return the presets that these readings allow, each with what it hides and how exact it is."""
+    """Return the presets that these readings allow, each with a text on what it hides and how exact it is."""
     return {name: line for name in PRESETS if (line := _preset_line(base, name))}
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
-    """Return what a preset hides and costs; None if the readings are too coarse for it."""
+    """Return a text on what a preset hides and costs; None if the readings are too coarse for it."""
     try:
         settings = config.parse(text(base, preset, "private", "x.db", None))
     except ConfigError:
@@ -286,7 +286,7 @@ _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return half of a 95 % interval in two or three figures; totals come as one standard deviation."""
+    """Return half of a 95 % interval in two or three figures; a total's `value` is one standard deviation."""
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
 
@@ -332,14 +332,14 @@ def _lines(keys: Mapping[str, Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML, whose strings and lists are those of JSON."""
+    """Return a value as TOML, where strings and lists are written as in JSON."""
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; those that name or hold a secret are for their owner only."""
+    """Return the files to write; those that name or hold a secret are readable by their owner only."""
     secret = None if password is None else password_path(out)
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = text(base, preset, topic, str(store_path(out)), secret)
@@ -385,11 +385,11 @@ WantedBy=default.target
 
 
 def _escaped(value: str) -> str:
-    """Return a path in which systemd replaces nothing."""
+    """Return a path escaped so that systemd expands nothing in it."""
     return value.replace("%", "%%")
 
 
 def _quoted(value: str) -> str:
-    """Return a word of a command line of systemd."""
+    """Return a word quoted for a command line of systemd."""
     word = _escaped(value).replace("$", "$$")
     return word if re.fullmatch(r"[\w./:@%+-]+", word) else json.dumps(word, ensure_ascii=False)

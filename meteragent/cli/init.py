@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _given(options: argparse.Namespace) -> Options:
-    """Return what the command line states; raises ConfigError, or Refused for a file that exists."""
+    """Return the answers of the command line; raises ConfigError, or Refused for a file that exists."""
     answers = {
         name.replace("_", "-"): str(value)
         for name in (*_ANSWERS, *_FILES)
@@ -79,7 +79,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 
 
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
-    """Do what the conversation asks for; return its result."""
+    """Perform the steps that the conversation yields; return its result."""
     answer: object = None
     while True:
         try:
@@ -110,7 +110,7 @@ def _ask(question: Question) -> str:
 
 
 def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
-    """Listen; return what was found, or a refused login. Raises LinkError."""
+    """Listen; return the findings, or the refusal of the login. Raises LinkError."""
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
@@ -139,7 +139,7 @@ async def _listen(endpoint: mqtt.Endpoint, seconds: int, listener: Listener) -> 
 
 
 def _write(draft: Draft) -> None:
-    """Write all files, or none; raises FileExistsError for one that exists."""
+    """Write all files, or none; raises FileExistsError if one of them exists."""
     written: list[Path] = []
     try:
         for path, (text, mode) in draft.files.items():

@@ -63,7 +63,7 @@ def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
 
 
 def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
-    """Return the largest level for each kWh of any window of a stream, configured or stored."""
+    """Return by stream the largest level per kWh of any of its windows, configured or stored."""
     configured = {stream.name: config.shapes(stream) for stream in settings.stream}
     return {
         name: 1000 * max(terms.level_per_wh for terms in [*configured.get(name, ()), *stored.get(name, ())])
@@ -74,10 +74,10 @@ def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Ter
 def _levels_per_kwh(
     charged: Iterable[ledger.PeriodCharge], largest: Mapping[str, Fraction]
 ) -> dict[str, Fraction]:
-    """Return by meter the level for each kWh that a change moves, over all streams that the meter has had.
+    """Return by meter the level per kWh that a change moves, summed over all streams that the meter has had.
 
-    At any time at most one window of each stream covers it, so this is the largest sum over the windows that
-    cover one instant.
+    At most one window of each stream covers any instant, so no sum over the windows that cover one instant is
+    larger.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in charged)
     levels: dict[str, Fraction] = {}

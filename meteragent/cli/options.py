@@ -269,7 +269,7 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE of `key show` and of every other action of `key`."""
+    """Declare the argument FILE, the only one of `key show`; every other action of `key` has it, too."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the key's file")
 
 

@@ -1,4 +1,4 @@
-"""The command `plan`: given two of what to hide, what to share and the error, find the third."""
+"""The command `plan`: from two of the three (what to hide, what to share, the error), find the third."""
 
 import argparse
 import difflib
@@ -55,7 +55,7 @@ def _run_nested(options: argparse.Namespace) -> int:
 
 
 def _run_amount(options: argparse.Namespace) -> int:
-    """Print the error of an amount, or what it can hide; raises ValueError without an answer."""
+    """Print an amount's error, or what it can hide; raises ValueError for a question without an answer."""
     if options.plot is not None or not isinstance(options.error, amount.Money | None):
         raise ValueError("an error of a cost, such as 0.05EUR, and no --plot")
     amount_question = amount.AmountQuestion(
@@ -132,7 +132,7 @@ def _goals(text: str) -> Goal | list[Goal | None] | amount.Money:
 
 
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser of an argument whose errors have the text found and the text expected."""
+    """Return a parser of an argument whose errors state the text found and the text expected."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument; raises ArgumentTypeError."""

@@ -29,7 +29,7 @@ _FIELDS_SHOWN = 20
 
 @dataclass
 class _Outcome:
-    """What a quantity is in a recording: its readings, and the counters of the other messages."""
+    """The outcome of a quantity in a recording: its readings, and the counters of the other messages."""
 
     numbers: list[PayloadNumber] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(name: str) -> bytes:
-    """Read a recording; raises OSError, also if it is too large."""
+    """Read a recording; raises OSError if it cannot be read or is too large."""
     if name == "-":
         recorded = sys.stdin.buffer.read(LIMIT + 1)
     else:
@@ -68,7 +68,7 @@ def _read(name: str) -> bytes:
 
 
 def _tested(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
-    """Return the lines on a recording, and the number of readings."""
+    """Return the lines about a recording, and the number of readings."""
     received = messages(recorded)
     outcomes = {name: _outcome(quantity, received) for name, quantity in profile.quantities.items()}
     lines = [f"  {len(received)} message{'s' if len(received) != 1 else ''}"]
@@ -79,7 +79,7 @@ def _tested(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
 
 
 def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
-    """Read a quantity in all messages; a bare number counts only on a topic of the quantity."""
+    """Return a quantity's outcome in all messages; a bare number counts only on a topic of the quantity."""
     outcome = _Outcome()
     for topic, payload in received:
         if topic is not None and quantity.topic is not None and not topic.endswith(f"/{quantity.topic}"):
@@ -92,7 +92,7 @@ def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -
 
 
 def _described(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
-    """Yield the lines on a quantity: its readings in W or Wh, and why other messages have none."""
+    """Yield the lines about a quantity: its readings in W or Wh, and why other messages have none."""
     direction = f", {quantity.direction}" if quantity.direction else ""
     head = f"  {name} ({quantity.kind}{direction}): "
     numbers = [_number(number, quantity) for number in outcome.numbers]
@@ -125,7 +125,7 @@ def _number(number: PayloadNumber, quantity: Quantity) -> str:
 
 
 def _dropped(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
-    """Yield the lines on fields that no quantity reads, and on those that identify somebody."""
+    """Yield the lines about fields that no quantity reads, and about those that identify somebody."""
     paths = dict[str, None]()
     for payload in payloads:
         try:

@@ -66,7 +66,7 @@ def parse_profile(name: str) -> Profile:
 
 
 def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
-    """Return lines that say what was replaced, and how the profile reads the result."""
+    """Return lines about the replacements, and about how the profile reads the result."""
     counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced["key"]:
@@ -78,7 +78,7 @@ def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redac
 
 
 def _comparison(profile: Profile, recording: bytes, redacted: bytes) -> Iterator[str]:
-    """Yield a line on each quantity that the profile reads in the result."""
+    """Yield a line about each quantity that the profile reads in the result."""
     for name, quantity in profile.quantities.items():
         recorded_summary = _summary(quantity.read, payloads(recording))
         summary = _summary(quantity.read, payloads(redacted))

@@ -18,7 +18,7 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.tools.rehearse import Rehearsal, View
 
 TICK_S = 0.2
-"""How often the slots that have ended are shown."""
+"""The interval at which ended slots are shown."""
 
 _NO_TERMINAL = (
     "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Stage:
-    """One stream of the rehearsal, with what is shown of it."""
+    """One stream of the rehearsal, and its display."""
 
     def __init__(self, stream: settings.Stream) -> None:
         """Read the files that the stream names; raises ConfigError."""
@@ -103,5 +103,5 @@ def _write(line: str) -> None:
 
 
 def _local_time(time_ms: int) -> str:
-    """Return the time of day where the owner lives."""
+    """Return the time of day in the local time zone."""
     return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))

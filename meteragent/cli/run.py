@@ -17,7 +17,7 @@ from meteragent.cli.secrecy import forbid_dumps
 
 COLLECT_AFTER = 10_000
 """The number of objects allocated before Python looks for reference cycles. Readings create none, and with
-many meters the search takes long."""
+many meters the search takes a long time."""
 
 
 def run(options: argparse.Namespace) -> int:

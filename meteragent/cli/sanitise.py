@@ -69,7 +69,7 @@ def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
 
 
 def summary(result: Any) -> str:
-    """Return the summary of an `archive.run.RunResult` for its operator; its counts are private."""
+    """Return the summary of an `archive.run.RunResult` for the operator; its counts are private."""
     account = result.account
     lines = [
         f"{result.out}: {_windows(result)} released, run {account.run}",
@@ -84,7 +84,7 @@ def summary(result: Any) -> str:
 
 
 def preview_summary(preview: Any) -> str:
-    """Return a summary of what a run would do (`archive.preview.Preview`), for its operator."""
+    """Return a summary of what a run would do (`archive.preview.Preview`), for the operator."""
     account, counts = preview.account, preview.counts
     lines = [
         f"{preview.out}: {_windows(preview)} would be released, run {account.run}",
@@ -100,7 +100,7 @@ def preview_summary(preview: Any) -> str:
 
 
 def _consequence(preview: Any) -> str:
-    """Return what the same command would do without --dry-run."""
+    """Return a text on what the same command would do without --dry-run."""
     if preview.complete:
         return "this run is complete already"
     if preview.is_debited:
@@ -113,13 +113,13 @@ def _consequence(preview: Any) -> str:
 
 
 def _windows(result: Any) -> str:
-    """Return the number of windows released, and the number of numbers in each."""
+    """Return, as text, how many windows are released and how many numbers each has."""
     numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
     return f"{result.account.released_windows:,} windows of {numbers}"
 
 
 def _terms(result: Any) -> list[str]:
-    """Return the lines on the promise, the error and the keys."""
+    """Return the lines about the promise, the error and the keys."""
     usual = result.policy.usual
     promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {full(usual.level)}"
     return [
@@ -140,7 +140,7 @@ def _own_names(result: Any) -> list[str]:
 
 
 def _numbers(result: Any) -> list[str]:
-    """Return the lines on the input's numbers, if the engine counts them."""
+    """Return the lines about the input's numbers, if the engine counts them."""
     if result.existing_parts and not result.new_parts:
         return [
             f"  numbers        not counted: the output was complete, with {result.existing_parts:,} parts"
@@ -158,17 +158,17 @@ def _numbers(result: Any) -> list[str]:
 
 
 def _counted(counts: Any) -> list[str]:
-    """Return the line on the count of numbers, of missing and of clamped ones."""
+    """Return the line with the counts of all, missing and clamped numbers."""
     return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"]
 
 
 def _covered(result: Any, windows: int) -> list[str]:
-    """Return the lines on how the numbers of `windows` windows were interpreted."""
+    """Return the lines about how the numbers of `windows` windows were interpreted."""
     return _rows(result, windows) if result.layout == "wide" else _readings(result, windows)
 
 
 def _rows(result: Any, rows: int) -> list[str]:
-    """Return the line on the time that was assumed for each number of a row."""
+    """Return the line about the time that was assumed for each number of a row."""
     numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []

@@ -107,7 +107,7 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
 
 
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
-    """Listen; an error names the key of the broker."""
+    """Listen; an error names the configuration key of the broker."""
     try:
         await watching
     except LinkError as error:

@@ -22,14 +22,14 @@ CODES = {
     2: "the command line is wrong",
     78: "the configuration is refused: the message names each line and key, and the value expected",
 }
-"""The meanings of exit codes, unless a command has another."""
+"""The meanings of exit codes, unless a command gives a code another meaning."""
 
 _BAD_STORE = "failed: there is no store, or it cannot be used; the message says what to do"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The help text of a command; `example` has command lines without the program's name."""
+    """The help text of a command; `example` holds command lines without the program's name."""
 
     sentence: str
     example: str
@@ -54,7 +54,7 @@ class Format(argparse.RawDescriptionHelpFormatter):
 
 
 def parser(version: str) -> argparse.ArgumentParser:
-    """Return the parser of all commands; its result has the command's name in `command`."""
+    """Return the parser of all commands; its result holds the command's name in `command`."""
     codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in CODES.items())
     program = argparse.ArgumentParser(
         "meteragent",

@@ -1,10 +1,11 @@
 """Totals and means over many meters, slot by slot and feeder by feeder, with intervals, at scale.
 
-Theory of operation ------------------- A cell is a slot of a feeder: all its meters that have a record from
-`start_ms` to `end_ms`. Noise has mean zero and meters are independent, so the sum over a cell is unbiased,
-and its error has the law of `privacy.totals` with one window of its mechanism for each meter. Cells with
-equal numbers of meters under each mechanism share one law, which is computed once. Sums are exact, because
-values are whole millionths.
+Theory of operation
+-------------------
+A cell is a slot of a feeder: all its meters that have a record from `start_ms` to `end_ms`. Noise has mean
+zero and meters are independent, so the sum over a cell is unbiased, and its error has the law of
+`privacy.totals` with one window of its mechanism for each meter. Cells with equal numbers of meters under
+each mechanism share one law, which is computed once. Sums are exact, because values are whole millionths.
 
 The mean is taken over the `homes` meters that have a record of that slot. Which records exist is
 public (law 4 of the agent). No total contains the energy of homes without a record.

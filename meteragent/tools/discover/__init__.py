@@ -11,13 +11,13 @@ kind and unit (law 5).
 
 Rules
 1. Nothing is written to disk, and no session remains with the broker.
-2. The report may be shown to other people: it has topics, names, ids, counts and times between messages, but
-   no values.
-3. Values are used only to judge whether they are plausible: by their sign, any fall, and their size.
+2. The report may be shown to other people: it contains topics, names, ids, counts and times between messages,
+but no values.
+3. Values are used only to judge whether they are plausible: by their sign, their size, and any fall.
 4. Memory for messages is bounded.
 5. Where kind, unit, direction or medium is uncertain, nothing is proposed, and the reason is stated.
-6. No topic is dropped in silence: it is proposed, a description, not proposed for a reason, or listed as
-   quiet.
+6. No topic is dropped silently: it is proposed, read as a description, left out with a reason, or listed as
+quiet.
 
 `findings` documents the interface for other commands.
 """

@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 The points of a device are grouped by kind, direction, channel and the words that tell its measuring points
-apart. In a group a total counts before tariffs and phases; otherwise these are summed, and a group that lacks
-one of them is not proposed. The likeliest group is the candidate, the others are its alternatives.
+apart. In a group, a total takes precedence over tariffs and phases. Without a total these are summed, and a
+group that lacks one of them is not proposed. The likeliest group is the candidate; the others are its
+alternatives.
 """
 
 from collections import defaultdict
@@ -81,7 +82,7 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _with_ways(points: Sequence[Point]) -> list[Point]:
-    """Decide directions that only the other points of a device can tell."""
+    """Return the points with the directions that follow only from the other points of a device."""
     ways = {(point.kind, point.meaning.direction) for point in points}
     drawn = {
         (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
@@ -94,11 +95,12 @@ def _decided(
     ways: Collection[tuple[Kind, Direction | None]],
     drawn: Collection[tuple[Kind, frozenset[str]]],
 ) -> Meaning:
-    """Return a point's meaning with the direction that the other points of the device decide.
+    """Return a point's meaning, with the direction that follows from the other points of the device.
 
-    An inverter's power without a direction is produced. What is produced beside what is consumed at one
-    measuring point is fed in. What is delivered is drawn if something is returned. A register beside one of
-    what is fed in is of what is drawn.
+    A number of an inverter without a direction counts what is produced. If one measuring point has a number
+    for what is produced and one for what is drawn, the former counts what is fed in. A number for what is
+    delivered counts what is drawn if another one counts what is fed in. A register without a direction,
+    beside a register of what is fed in, counts what is drawn.
     """
     stated, directions = point.meaning, {direction for _, direction in ways}
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
@@ -138,7 +140,7 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
 
 
 def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
-    """Index points by their phase or tariff; the first of each counts."""
+    """Return points by their phase or tariff; the first of each counts."""
     index: dict[str, Point] = {}
     for point in points:
         name = getattr(point.meaning, part)
@@ -178,7 +180,7 @@ def _single(point: Point) -> Candidate:
 
 
 def _seen(point: Point) -> Direction:
-    """Return the direction of a point whose name states none: a power below zero is a difference."""
+    """Return the direction of a point whose name states none: net for a power that falls below zero."""
     is_net = point.kind is Kind.POWER and any(match.number < 0 for match in point.numbers)
     return Direction.NET if is_net else Direction.UNSTATED
 

@@ -19,9 +19,10 @@ _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A topic that was heard and is not proposed, and why.
+    """A topic that was heard but is not proposed, and the reason.
 
-    `missing` names the keys of [source] that nobody has stated; `source` has the other keys, as far as known.
+    `missing` names the keys of [source] that nobody has stated; `source` has the other keys, as far as they
+    are known.
     """
 
     topic: str

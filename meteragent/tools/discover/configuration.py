@@ -1,4 +1,4 @@
-"""The configuration of a candidate, which is accepted without changes."""
+"""The configuration of a candidate, which the agent accepts without changes."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _USUAL_INTERVALS_MIN = (1, 5, 10, 15, 30, 60)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The broker and how to log in, in the keys of the configuration."""
+    """The broker and its login, as keys of the configuration."""
 
     url: str
     keys: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""What a candidate assumes, and what is uncertain about it, in sentences without readings."""
+"""The assumptions and the uncertainties of a candidate, in sentences without readings."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _HIGHEST_W = 100_000
 
 
 def doubts(candidate: Candidate) -> list[str]:
-    """List what is assumed and what is uncertain."""
+    """List the assumptions and the uncertainties."""
     return [
         *candidate.doubts,
         *_about_unit(candidate),
@@ -37,7 +37,7 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
 
 
 def _parts_beside(log: TopicLog) -> Iterator[str]:
-    """Yield the names of registers of a day, a week, a month in a known family's payloads."""
+    """Yield the names of registers for a day, a week or a month in the payloads of a known family."""
     for payload in list(log.payloads)[-1:]:
         for name in _keys(payload):
             parts = frozenset(split(name))

@@ -1,4 +1,4 @@
-"""The result of `discover` for other commands: proposals, and what was heard and could not be placed.
+"""The result of `discover` for other commands: proposals, and topics that could not be placed.
 
     listener = Listener(now_ms)                # on_message(topic, payload, retain) for each message
     result = findings(listener)
@@ -37,7 +37,7 @@ from meteragent.tools.discover.words import Direction, Role
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A quantity of a meter that can be read; `candidate` has how."""
+    """A quantity of a meter that can be read; `candidate` states how."""
 
     candidate: Candidate
 
@@ -53,7 +53,7 @@ class Offer:
 
     @property
     def direction(self) -> Direction:
-        """Which way the energy flows that is counted."""
+        """The direction of the energy that is counted."""
         return self.candidate.direction
 
     @property
@@ -101,7 +101,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that a search has to say: proposals, unplaced topics, and topics that speak of no electricity."""
+    """All results of a search: proposals, unplaced topics, and topics that do not concern electricity."""
 
     proposals: tuple[Proposal, ...]
     unplaced: tuple[Unplaced, ...]

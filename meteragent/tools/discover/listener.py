@@ -15,10 +15,10 @@ PAYLOADS_KEPT = 30
 TIMES_KEPT = 1_000
 PAYLOAD_MAX = 64 * 1024
 DESCRIPTION_MAX = 2 * 2**20
-"""The size of a description of many devices, of which only the newest is kept."""
+"""The largest size of a description of many devices, in bytes; only the newest is kept."""
 _DESCRIPTIONS = ("/bridge/devices", "/$description")
 KEPT_MAX = 32 * 2**20
-"""The size of all payloads together, in bytes."""
+"""The largest size of all kept payloads together, in bytes."""
 
 
 @dataclass(slots=True)

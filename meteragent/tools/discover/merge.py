@@ -1,4 +1,4 @@
-"""Meters that are read alike: topics that differ in one segment become one candidate with {meter}."""
+"""Meters read in the same way: topics that differ in one segment become one candidate with {meter}."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from meteragent.tools.discover.words import meaning
 
 
 def together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge candidates that are read in the same way, on topics that differ in one segment, into one each.
+    """Merge each group of candidates that are read in the same way, on topics that differ in one segment.
 
     The largest group is merged first; a candidate belongs to one group.
     """
@@ -77,7 +77,10 @@ def _merged(group: Sequence[Candidate]) -> Candidate:
 
 
 def _merge(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
-    """Merge offers into the first if the names stand in their topics at the place; return whether they do."""
+    """Merge offers into the first one if their topics allow it; return whether they were merged.
+
+    The topics must have `names` at `index`, and be equal otherwise.
+    """
     rows = [offer.template.split("/") for offer in offers]
     if any(index >= len(row) or row[index] != name for row, name in zip(rows, names, strict=True)):
         return False

@@ -36,9 +36,9 @@ Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Find the numbers whose names state kind and unit, and say why others are left.
+    """Return the numbers whose names state kind and unit, and the others with the reasons to omit them.
 
-    Numbers at the topics and expressions of `described` are left out.
+    Numbers at the topics and expressions of `described` are skipped.
     """
     points: list[Point] = []
     unplaced: list[Unplaced] = []
@@ -86,13 +86,13 @@ _NUMBER_AND_UNIT = re.compile(rb"\s*[+-]?\d+(?:\.\d+)?\s*[kM]?Wh?\s*")
 
 
 def _leaf(segments: Sequence[str]) -> int:
-    """Return the place of the last segment that names something."""
+    """Return the index of the last segment with a word that is not generic, or else of the last segment."""
     places = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
     return places[-1] if places else len(segments) - 1
 
 
 def _with_unit(log: TopicLog) -> list[Unplaced]:
-    """List a topic whose payload is a text of a number and its unit, which no profile reads."""
+    """List a topic whose payload is a text with a number and its unit, which no profile reads."""
     is_text = any(_NUMBER_AND_UNIT.fullmatch(payload) for payload in log.payloads)
     return [Unplaced(log.topic, _TEXT)] if is_text else []
 
@@ -105,7 +105,7 @@ def _names_a_device(segment: str) -> bool:
 
 
 def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
-    """Complete what a name states by the segments or objects around it; their objections count, too."""
+    """Complete the meaning of a name from the segments or objects around it; their objections count, too."""
     for outer in context:
         stated = replace(
             stated,
@@ -196,7 +196,7 @@ def _is_volume(name: str) -> bool:
 
 
 def _judged(point: Point, has_kind: bool) -> Outcome:
-    """Return the point if its kind and unit are certain, else the reason why it is left."""
+    """Return the point if its kind and unit are certain, else the reason why it is left out."""
     stated = point.meaning
     if not has_kind:
         missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")

@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 class Unit(NamedTuple):
-    """A unit: its kind (register: any energy), the unit of the configuration, and its value in that."""
+    """A unit: its kind (register: any energy), the unit of the configuration, and its size in that unit."""
 
     kind: Kind
     name: str
@@ -44,8 +44,8 @@ UNIT_NAMES = {
 class Point:
     """A number on a topic; `value` is its JMESPath expression, None for a payload that is a bare number.
 
-    `device` groups the points of one device. `factor` is the configuration's `source.scale`. `heard` is
-    whether a message came; `source` says who states kind and unit.
+    `device` groups the points of one device. `factor` is the configuration's `source.scale`. `heard` is true
+    if a message was received; `source` says who states kind and unit.
     """
 
     log: TopicLog
@@ -65,7 +65,7 @@ class Point:
 
     @property
     def title(self) -> str:
-        """The device's name, or else what its payload is."""
+        """The device's name, or else the form of the payload."""
         return self.device_name or ("a bare number" if self.value is None else "a number in JSON")
 
     @property
@@ -137,7 +137,7 @@ def _quoted(name: str) -> str:
 
 
 def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
-    """Read the numbers that an expression finds in a topic's payloads, or the bare numbers without one."""
+    """Read the numbers that an expression finds in a topic's payloads; without one, the bare numbers."""
     find = None if value is None else compile_expression(value)
     numbers = []
     for payload in log.payloads:
@@ -152,5 +152,5 @@ def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
 
 
 def joined(values: Sequence[str]) -> str:
-    """Return the expression of the sum of several."""
+    """Return the expression for the sum of several expressions."""
     return f"sum([{', '.join(values)}])"

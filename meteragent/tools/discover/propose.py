@@ -1,4 +1,4 @@
-"""The report: proposals with their configurations, what was not proposed and why, what to do next."""
+"""The report: proposals with their configurations, topics not proposed and the reasons, and next steps."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,14 +44,14 @@ def report(
 
 
 def _nothing(outcome: Search) -> list[str]:
-    """Return why nothing is proposed."""
+    """Return the reason why nothing is proposed."""
     if outcome.unplaced:
         return ["Nothing can be proposed with certainty."]
     return ["None of them looks like a meter. Listen longer (--seconds 600): some send rarely."]
 
 
 def progress(listener: Listener, seconds: int) -> str:
-    """Return a line on what was heard so far, without the work of a report."""
+    """Return a line on the messages so far, without the effort of a report."""
     if not listener.messages:
         return f"{seconds} s: nothing yet"
     live = sum(1 for log in listener.topics.values() if log.times_ms)
@@ -62,7 +62,7 @@ def progress(listener: Listener, seconds: int) -> str:
 
 
 def _next(outcome: Search) -> Iterator[str]:
-    """Yield what to do next."""
+    """Yield the next steps."""
     if outcome.candidates:
         yield "Next: save a configuration as home.toml, then: meteragent check home.toml"
     elif any(entry.missing for entry in outcome.unplaced):
@@ -119,7 +119,7 @@ def _keys_text(keys: Mapping[str, Any]) -> str:
 
 
 def _not_proposed(outcome: Search) -> Iterator[str]:
-    """Yield what was heard and not proposed, with the reason, and the topics that speak of no electricity."""
+    """Yield the topics that are not proposed, with the reasons, and those that do not concern electricity."""
     if outcome.unplaced:
         yield from ("", "Heard, and not proposed:")
         for entry in outcome.unplaced[:_UNPLACED_SHOWN]:

@@ -67,7 +67,7 @@ def recognise(
     roles: Mapping[str, Role],
     profiles: Mapping[str, Profile] = PROFILES,
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families; return the candidates, and the topics of which no unit is known.
+    """Recognise families; return the candidates, and the topics whose unit is unknown.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
     that a description on the broker assigns to them; `roles` maps topics to their meter's role. The payloads
@@ -243,7 +243,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
 
 
 def _clamps(offer: Candidate) -> list[Candidate]:
-    """Return the candidates of two clamps one by one and then together; any other candidate as it is."""
+    """Return the candidates of two clamps one by one and then together; leave any other one unchanged."""
     if offer.phases != _PAIR:
         return [offer]
     parts = []
@@ -286,7 +286,7 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Make the candidates of the same meters on other templates alternatives of the one of power."""
+    """Make candidates of the same meters on other templates alternatives of the candidate for power."""
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)
@@ -323,14 +323,14 @@ def _by_payload(
 
 
 def _by_position(log: TopicLog) -> Unplaced:
-    """List a topic of values without names, of which there are more or fewer than usual."""
+    """List a topic that holds more or fewer values without names than usual."""
     count = _newest(log).count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
     return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})
 
 
 def _is_of_other_medium(log: TopicLog) -> bool:
-    """Return whether wmbusmeters states another medium, or that a telegram only repeats a register."""
+    """Return whether wmbusmeters states another medium, or states that a telegram only repeats a register."""
     reasons = set()
     for quantity in PROFILES["wmbusmeters"].quantities.values():
         try:

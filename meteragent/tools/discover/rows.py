@@ -83,7 +83,7 @@ def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place])
 
 
 def _names(profile: Profile, template: str) -> frozenset[str]:
-    """Return the names of the quantities that the end of a template can mean; none if it does not say."""
+    """Return the names of the quantities that the end of a template can mean; none if it states none."""
     end = template.rpartition("/")[2]
     exact = frozenset(
         name
@@ -104,7 +104,7 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
 
 
 def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
-    """Return whether the topic of a bare number names the quantity's kind, or none if the unit is open."""
+    """Return whether a bare number's topic names the quantity's kind, or no kind if the unit is open."""
     kind = named_kind(template, place)
     if kind is not None:
         return kind is quantity.kind
@@ -132,9 +132,9 @@ def is_bare(log: TopicLog) -> bool:
 
 
 def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]:
-    """Split the rows of topics that are named by direction, tariff and phase; True: what is fed in.
+    """Split rows whose topics name a direction, tariff or phase; True marks those of what is fed in.
 
-    Only tariffs of a register, or all three phases of a power, have a sum with a meaning.
+    Only the tariffs of a register, or all three phases of a power, have a meaningful sum.
     """
     if not any(place.phase and not place.phase.isdecimal() for place, _ in rows):
         return [(rows, False)]

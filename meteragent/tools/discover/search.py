@@ -1,9 +1,9 @@
-"""The search: from the log of all topics to the likely meters, and to what was heard and is not proposed.
+"""The search, from the log of all topics to the likely meters and to the topics that are not proposed.
 
     describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 
 A topic is never dropped because of its neighbours: it is part of a candidate, part of a description, or
-unplaced with a reason; a topic that speaks of neither power nor energy is quiet.
+unplaced with a reason; a topic that names neither power nor energy is quiet.
 """
 
 import re
@@ -166,7 +166,7 @@ def _is_covered(point: Point, candidate: Candidate | None) -> bool:
 def _apart(
     points: Sequence[Point], left: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
-    """Leave out what the names of other topics of a recognised device suggest, and say of which device."""
+    """Move points on other topics of a recognised device to the unplaced ones, and name the device there."""
     titles = {meter: candidate.title for candidate in candidates for meter in _names(candidate) if meter}
     remaining, entries = [], []
     for point in points:
@@ -189,7 +189,8 @@ def _names(candidate: Candidate) -> tuple[str, ...]:
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Merge candidates that were recognised by their payload; the others are merged already.
 
-    One of the same family on a topic of a meter that is on its usual topic is a quantity of that meter.
+    If a meter of the same family is on its usual topic, a candidate whose topic names that meter is a
+    quantity of it.
     """
     usual = [candidate for candidate in candidates if candidate.rank == 0]
     others = []

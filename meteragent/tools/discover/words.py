@@ -19,7 +19,7 @@ from meteragent.domain.units import Kind
 
 
 class Direction(StrEnum):
-    """Which way the energy flows that a number counts."""
+    """The direction of the energy that a number counts."""
 
     DRAWN = "drawn"
     FED_IN = "fed in"
@@ -70,7 +70,7 @@ _GROWS = _set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
 )
-"""Words of a register that only grows, beside which an energy is no energy of an interval."""
+"""Words for a register that only grows; an energy with one of them is not the energy of an interval."""
 PART_WORDS = _set(
     "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
     " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
@@ -99,7 +99,7 @@ _DRAWN = _set(
 )
 _DELIVERED = frozenset({"delivered", "delivery"})
 _OPEN_WAYS = _set("delivered delivery received supplied supply lieferung")
-"""Words that some devices use for one direction and some for the other."""
+"""Words that some devices use for one direction and other devices for the opposite one."""
 _PRODUCER = _set(
     "solar pv inverter produced production produce generated generation generator yield"
     " mppt dtu photovoltaic photovoltaik wechselrichter ertrag erzeugung zonnepanelen zon opwek wind"
@@ -132,11 +132,11 @@ _FILLERS = _set(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the words of a name state; `objection` is why such a number is never proposed.
+    """The meaning of a name's words; `objection` is the reason why such a number is never proposed.
 
-    `is_quiet` is whether the words name nothing that is measured in Wh, VA or cubic metres. `is_register` is
-    whether a word says that an energy only grows. `rest` has the words that say none of it; they tell the
-    measuring points of one device apart.
+    `is_quiet` is true if the words name nothing that is measured in Wh, VA or cubic metres. `is_register` is
+    true if a word says that an energy only grows. `rest` has the remaining words, which tell the measuring
+    points of one device apart.
     """
 
     kind: Kind | None = None
@@ -290,7 +290,7 @@ def _role(words: frozenset[str]) -> Role:
 
 
 def _objection(words: frozenset[str], parts: list[str]) -> str | None:
-    """Return why a number of such a name is not the power or the energy of a meter; None if it may be."""
+    """Return why a number with such a name is not the power or the energy of a meter; None if it may be."""
     if ("m", "3") in set(pairwise(parts)):
         return "m3 is a volume of gas or water"
     for names, reason in _OBJECTIONS:
@@ -307,4 +307,4 @@ _OBJECTIONS = (
     (PART_WORDS, "{} names a part of a register, which starts again at zero"),
     (_LIMITS, "{} names another quantity, a limit or a statistic"),
 )
-"""Words that belong to something else than the power or the energy of a meter, and what they name."""
+"""Words for something other than the power or the energy of a meter, and what they name."""

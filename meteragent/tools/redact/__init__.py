@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Everything is replaced by default. A text is read token by token, not parsed, so malformed payloads stay
-malformed in the same way. Only tokens that identify nobody stay: punctuation, words of metering (keys, units,
+malformed in the same way. Only tokens that identify nobody stay: punctuation, metering words (keys, units,
 states), 0, null, the booleans, NaN, OBIS codes. Every other string and number is replaced by a random one of
 the same shape: the output depends only on shapes, the order of first appearance, and randomness. Times keep
 their form and their time of day; all are shifted by the same number of days, so that the first falls on a

@@ -30,14 +30,14 @@ _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
 _CODE = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
 _TYPE = 3
-"""The most digits of a type."""
+"""The largest number of digits in a type."""
 _SHORT = 2
-"""A key of two characters identifies nobody."""
+"""Keys up to this length stay: two characters identify nobody."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 class Redactor:
-    """A redactor of texts, which replaces equal content by equal content; `replaced` counts by kind.
+    """A redactor of texts, which gives equal content equal replacements; `replaced` counts them by kind.
 
     `entropy` returns a given number of random bytes; `keep` has names that stay in addition to the known
     words.
@@ -146,7 +146,7 @@ class Redactor:
         return bool(named) and named <= SMALL
 
     def _like(self, mantissa: str) -> str:
-        """Draw a number with as many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
+        """Draw a number with equally many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]

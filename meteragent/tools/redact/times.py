@@ -4,7 +4,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 BASE = date(2020, 1, 15)
-"""The date of the first time of a text after the shift."""
+"""The date that the first time in a text has after the shift."""
 NEAR_DAYS = 7
 """Times further than this from the first get its date too: a meter's installation day identifies it."""
 

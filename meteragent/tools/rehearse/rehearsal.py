@@ -1,11 +1,11 @@
-"""A rehearsal: what a stream would release, shown on this machine, with seconds in the place of its slots.
+"""A rehearsal: what a stream would release, shown on this machine, with seconds in place of its slots.
 
 Theory of operation
 -------------------
 The core of the agent runs on a clock that is faster than the wall clock, so that a slot passes in seconds.
 Its schedule, mechanism, radius and lattice are those of the configuration. A power reading counts as it is:
 the mean of a slot is that of the seconds in its place. Energies are multiplied by the clock's factor, so that
-a slot holds what it would hold if the present use went on for all of it. All other durations of the
+a slot holds what it would hold if the present use continued for its whole length. All other durations of the
 configuration (hold, interval, lateness) are multiplied, too, and readings count at their arrival.
 
 There is no store, no sink and no session: the commits of the core are dropped, and its noise with them. The
@@ -112,7 +112,7 @@ class Rehearsal:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that takes a message's newest reading as arriving now, others before."""
+        """Return a decoder that treats a message's newest reading as arriving now, others as earlier."""
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:

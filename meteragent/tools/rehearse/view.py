@@ -19,7 +19,7 @@ HEAD = _ROW.format("meter", "time", "measured", "would leave", "sd", "95%: low",
 
 
 class View:
-    """One stream of a rehearsal: `write` is called with each line."""
+    """The display of one stream of a rehearsal; `write` is called with each line."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class View:
 
 
 def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield what a rehearsal of a stream shows, and how it differs from a run."""
+    """Yield lines on what a rehearsal of a stream shows, and on how it differs from a run."""
     terms, source = settings.terms(stream), stream.source
     slot = duration_text(terms.step_ms) if not terms.bands else "a band"
     yield (

@@ -100,7 +100,7 @@ class Trace:
         return Raw(total / per_ms / MICRO, min(a for a, _ in stretches) < self.since_ms)
 
     def _spans(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
-        """Yield the readings as (start, end, rate): of power itself, of energy per interval."""
+        """Yield the readings as (start, end, rate), where a rate is the power or the energy per interval."""
         if terms.kind is Kind.POWER:
             ends = [time_ms for time_ms, _ in self.readings[1:]] + [1 << 62]
             for (start_ms, value_u), end_ms in zip(self.readings, ends, strict=True):

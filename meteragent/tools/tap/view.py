@@ -1,4 +1,4 @@
-"""The lines on the terminal: one for each slot that was sent, one for the open slot, and what is refused."""
+"""The lines on the terminal: one for each slot that was sent, one for the open slot, and the refusals."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -75,7 +75,7 @@ class StreamView:
         return True
 
     def _admit(self, meter: str, payload: bytes, retain: bool) -> None:
-        """Raise PayloadError if a message is no reading, whatever it holds."""
+        """Raise PayloadError if a message cannot be a reading, regardless of its content."""
         if retain:
             raise PayloadError("retained")
         if len(payload) > self._max_payload:
@@ -164,7 +164,7 @@ class StreamView:
 
 
 class View:
-    """All streams on one terminal: `write` is called with each piece of text."""
+    """The display of all streams on one terminal; `write` is called with each piece of text."""
 
     def __init__(
         self, streams: list[StreamView], write: Callable[[str], None], now_ms: Callable[[], int]
@@ -192,7 +192,7 @@ class View:
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
     def _refuse(self, stream: StreamView, topic: str, reason: str) -> None:
-        """Write why a message is not a reading: for each reason the first time, the 10th, the 100th, ..."""
+        """Write why a message is not a reading: for each reason, the first time, the 10th, the 100th, etc."""
         self._refused[stream.name, reason] += 1
         count = self._refused[stream.name, reason]
         if str(count).strip("0") == "1":

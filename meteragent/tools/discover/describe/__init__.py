@@ -1,10 +1,10 @@
-"""What retained messages on the broker say about the numbers on it.
+"""Retained messages that describe the numbers on the broker.
 
     home_assistant, statestream, tasmota, zigbee2mqtt, homie -> Statement -> Point
 
-A description states the topic, the field, the kind and the unit of a number. Descriptions of a device's own
-software come before those for Home Assistant. Two descriptions of one number that contradict each other
-cancel out.
+A description states the topic, the field, the kind and the unit of a number. Descriptions by a device's own
+software take precedence over those for Home Assistant. Two descriptions of one number that contradict each
+other cancel out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,11 +28,10 @@ _CONTRADICTION = "two descriptions contradict each other"
 
 @dataclass(slots=True)
 class Descriptions:
-    """What descriptions state: points, and numbers that cannot be read.
+    """The content of descriptions: points, and numbers that cannot be read.
 
-    `places` are the topics and expressions of both, `refused` those of numbers that
-    cannot be read, `topics` those of the descriptions themselves, and `devices`
-    those of Tasmota.
+    `places` are the topics and expressions of both, and `refused` those of numbers that cannot be read.
+    `topics` are the topics of the descriptions themselves, and `devices` are those of Tasmota.
     """
 
     points: list[Point] = field(default_factory=list)

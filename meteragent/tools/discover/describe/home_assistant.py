@@ -1,4 +1,4 @@
-"""Discovery messages of Home Assistant, of one component or of a device with many.
+"""Home Assistant's discovery messages, for one component or for a device with many.
 
 Their topics are `<prefix>/<component>/[<node>/]<object>/config`.
 
@@ -38,7 +38,7 @@ def is_description(topic: str) -> bool:
 
 
 def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield what a discovery message says of its sensors; nothing for other components."""
+    """Yield a statement for each sensor of a discovery message; none for other components."""
     segments = topic.split("/")
     root = _expanded(document)
     components = root.get("components")
@@ -54,7 +54,7 @@ def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
 
 
 def _expanded(document: Mapping[str, Any], base: str | None = None) -> dict[str, Any]:
-    """Write the keys out, and the base topic `~` at the beginning or end of a topic."""
+    """Expand abbreviated keys, and the base topic `~` at the beginning or end of a topic."""
     fields = {_NAMES.get(key, key): value for key, value in document.items()}
     base = text_in(fields, "~") or base
     for name in _TOPICS:

@@ -43,7 +43,7 @@ def attributes(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
 
 
 def statements(topic: str, document: Any) -> Iterator[Statement]:
-    """Yield what a description of version 5 says of its properties."""
+    """Yield a statement for each property in a description of version 5."""
     device = topic.removesuffix(DESCRIPTION)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     for node, about in nodes.items() if isinstance(nodes, dict) else ():

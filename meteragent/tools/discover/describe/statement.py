@@ -1,4 +1,4 @@
-"""Statements: what a retained description on the broker says about one number."""
+"""Statements: each is what a retained description on the broker says about one number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
 _NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
 _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
-"""Profiles of bare numbers that refuse their device's words for 'no value'."""
+"""Profiles of bare numbers that refuse the words by which their device says 'no value'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Statement:
     """What a description says about a number; None where it says nothing.
 
     `value` is the JMESPath expression of the number, None for a bare number. `names` are the texts that name
-    it, the most specific first. `device` tells devices apart. `problem` is why the number cannot be read.
-    `is_total` is whether the description's format has only registers that grow.
+    it, the most specific first. `device` tells devices apart. `problem` is the reason why the number cannot
+    be read. `is_total` is true if the only energies in the description's format are registers that grow.
     """
 
     source: str
@@ -61,7 +61,7 @@ class Statement:
 
 
 def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unplaced | None:
-    """Return the point that a statement describes, or why it is none; None for other quantities."""
+    """Return the point that a statement describes, or why it is not proposed; None for other quantities."""
     if not statement.is_electric and statement.device_class not in _OTHER_CLASSES:
         return None
     stated = _meaning(statement)
@@ -111,7 +111,7 @@ def _unplaced(statement: Statement, reason: str) -> Unplaced:
 
 
 def _meaning(statement: Statement) -> Meaning:
-    """Return what the names state: the most specific decides, and objections of all of them count."""
+    """Return the meaning of the names: the most specific one decides, but any name's objection counts."""
     stated, *others = [meaning(name) for name in statement.names or ("",)]
     for other in others:
         stated = replace(
@@ -129,7 +129,7 @@ def _meaning(statement: Statement) -> Meaning:
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
-    """Return why a number is not the power or energy of a meter, or cannot be read."""
+    """Return the reason why a number is not the power or energy of a meter, or cannot be read."""
     unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]
@@ -145,7 +145,7 @@ def _objection(statement: Statement, stated: Meaning) -> str | None:
 
 
 def _kind_problem(statement: Statement, stated: Meaning, unit: Unit) -> str | None:
-    """Return why the kind is uncertain: class and unit disagree, or an energy may be no register."""
+    """Return why the kind is uncertain: class and unit disagree, or an energy may not be a register."""
     expected = _CLASSES.get(statement.device_class or "", unit.kind)
     if expected is not unit.kind:
         return f"device class {statement.device_class} and unit {statement.unit} contradict each other"

@@ -1,7 +1,7 @@
 """Tasmota's own descriptions: `tasmota/discovery/<mac>/config`, `/sensors`, and answers to Status.
 
-`config` states the topics of a device, `sensors` holds a SENSOR message. A device sends its SENSOR message
-every five minutes by default, so the description is often all that is heard of it.
+`config` states the topics of a device, and `sensors` holds a SENSOR message. A device sends its SENSOR
+message every five minutes by default, so its description is often the only message that is heard.
 
 Source: the documentation of Tasmota (MQTT, discovery; command Status).
 """

@@ -16,7 +16,7 @@ _FLOW = frozenset(["flow", "direction"])
 
 
 def statements(topic: str, document: Any) -> Iterator[Statement]:
-    """Yield what the list says of each device's numbers."""
+    """Yield a statement for each number of the devices in the list."""
     base = topic.removesuffix(SUFFIX)
     for device in document if isinstance(document, list) else []:
         if isinstance(device, dict) and (name := text_in(device, "friendly_name")) is not None:

@@ -1,8 +1,8 @@
-"""Appliances: how often and when each runs, in how many homes, and the resulting runs.
+"""Appliances: how often and when each runs, how many homes have one, and the resulting runs.
 
 A run belongs to the day on which it starts, even if it lasts past midnight. Its random numbers are keyed by
-(seed, appliance, home, day, number of the run). Times are whole seconds and powers whole milliwatts, so that
-sums are exact in any order.
+(seed, appliance, home, day, run number). Times are whole seconds and powers whole milliwatts, so that sums
+are exact in any order.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from simulators.signature import DAY_S, Signature
 STRETCH_MAX = 4
 """The largest and the smallest ratio of a run's length to its signature's."""
 _RUN_SPREAD = 0.03
-"""Relative deviation, uniform, of a run's power from that of the home's appliance."""
+"""Relative deviation (uniform) of a run's power from that of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
-"""Deviation of a home's appliance from the signature: of its power, relative and uniform; of the length of
-its runs, as the standard deviation of the logarithm."""
+"""Deviations of a home's appliance from the signature: that of its power is relative and uniform, and that of
+the length of its runs is the standard deviation of the logarithm."""
 _JITTER = 0.2
-"""Relative deviation, uniform, of a thermostat's period and of its time on."""
+"""Relative deviation (uniform) of a thermostat's period and of its time on."""
 _RUNS_MAX = 4096
-"""Upper limit of the runs of one appliance per home and day, and of the steps of a signature. It keeps the
-indices of their random numbers apart."""
+"""Upper limit on the runs of one appliance per home and day, and on the steps of a signature. It keeps the
+indices of their random numbers distinct."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
     """The runs of one appliance that start on one day, r of them with k steps each.
 
-    `row` is the home's, shape (r,); `start_s` counts from midnight; `ends_s` are the ends of the steps after
-    the start, rising, and `levels_mw` their powers, both of shape (r, k).
+    `row` is that of the home, shape (r,); `start_s` counts from midnight; `ends_s` are the rising end times
+    of the steps, counted from the start, and `levels_mw` their powers, both of shape (r, k).
     """
 
     row: Integers
@@ -71,12 +71,12 @@ class Load(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
-    """An appliance that people start, on average `starts_per_day` times in homes that have one, at `hours`.
+    """An appliance that people start at `hours`, on average `starts_per_day` times in homes that have one.
 
     `hours` are (from, to, weight); `owners` is the share of homes that have one; `spread` is the standard
     deviation of the logarithm of a run's length, around that of the home. An attended appliance is not
     started while nobody is home; such runs are left out, not moved. An appliance that is not `overlapping`
-    does not start before its last run of that day has ended.
+    does not start before its previous run of that day has ended.
 
     Raises ValueError if a run could last longer than a day.
     """
@@ -115,7 +115,7 @@ class Appliance:
     def _draw_starts(
         self, people: Households, activity: Floats, day: int
     ) -> tuple[Integers, Integers, Integers, Floats]:
-        """Draw rows, numbers within the home, seconds after midnight, and four uniform numbers each."""
+        """Draw each start's row, number within the home, second after midnight, and four uniform numbers."""
         owned = uniforms(people.seed, f"{self.name}: owned", people.homes)[0] < self.owners
         count = poisson(
             uniforms(people.seed, f"{self.name}: count", people.homes, day)[0],
@@ -130,7 +130,7 @@ class Appliance:
         return row, number, (second + people.late_s[row]) % DAY_S, chance
 
     def _cumulative_hours(self) -> Floats:
-        """Return the probability of a start before each hour, 0 to 24."""
+        """Return the probability that a start is before each hour, 0 to 24."""
         weights = np.zeros(25)
         for begin, end, weight in self.hours:
             weights[begin + 1 : end + 1] += weight
@@ -147,9 +147,9 @@ class Appliance:
 
 @dataclass(frozen=True, slots=True)
 class Thermostat:
-    """An appliance that switches itself day and night: run k starts about k periods after its phase.
+    """An appliance that switches itself on day and night: run k starts about k periods after its phase.
 
-    `period_s` and `duty` (the share of time on) are (least, most) over homes.
+    `period_s` and `duty` (the share of time on) are (smallest, largest) over all homes.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Thermostat:
     owners: float = 1.0
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Draw the runs that start on a day: a pure function of time, independent of the people."""
+        """Draw the runs that start on a day; they are a pure function of time, independent of the people."""
         del absences, activity
         trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
         period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]
@@ -189,14 +189,14 @@ class Makes(NamedTuple):
 
     @classmethod
     def of(cls, people: Households, name: str) -> Self:
-        """Draw the make of each home's appliance."""
+        """Draw the factors of each home's appliance."""
         chance = uniforms(people.seed, f"{name}: make", people.homes)
         length = np.exp(_LENGTH_SPREAD * normal(chance[1], chance[2]))
         return cls(1 + _POWER_SPREAD * (2 * chance[0] - 1), length)
 
 
 def _starts_when_free(runs: Runs) -> NDArray[np.bool_]:
-    """Return for each start whether all earlier runs in the home have ended, including those left out."""
+    """Return, for each start, whether all earlier runs in the home have ended, including those left out."""
     order = np.lexsort((runs.start_s, runs.row))
     # Put all homes on one time axis, so far apart that no run reaches into the next home.
     begin_s = runs.row[order] * 4 * DAY_S
@@ -217,7 +217,7 @@ DEFROSTING = Signature.cycle((1350, 60), *((1350, 12), (60, 6)) * 2)
 
 
 class _Catalogue(tuple[Load, ...]):
-    """A tuple with a short repr, because `help` shows it as the default in signatures."""
+    """A tuple with a short repr, because `help` shows the repr of a parameter's default."""
 
     __slots__ = ()
 
@@ -259,4 +259,4 @@ CATALOGUE: tuple[Load, ...] = _Catalogue(
         Appliance("computer", Signature.varying(80, 0.5, 90, 7200), 3, ((8, 22, 1),), spread=0.6),
     )
 )
-"""The appliances of homes, except the television."""
+"""The appliances in homes, except the television."""

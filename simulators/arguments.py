@@ -177,7 +177,7 @@ DECLARATIONS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "tariff": tariff,
     "utility": utility,
 }
-"""By command, the function that declares its arguments."""
+"""For each command, the function that declares its arguments."""
 
 
 def _parse_levels(text: str) -> list[Fraction]:
@@ -201,7 +201,7 @@ def _at_least(minimum: int) -> Callable[[str], int]:
     """Return a parser of whole numbers that are at least `minimum`."""
 
     def parse(text: str) -> int:
-        """Parse a number."""
+        """Parse a number; raise argparse's error for anything else."""
         if not text.isdecimal() or not minimum <= int(text) < 1 << 64:
             raise argparse.ArgumentTypeError(f"{text} is not a whole number from {minimum} to 2**64 - 1")
         return int(text)
@@ -210,7 +210,7 @@ def _at_least(minimum: int) -> Callable[[str], int]:
 
 
 def _item(text: str) -> str:
-    """Parse the name of an item."""
+    """Parse an item's name; raise argparse's error if there is no such item."""
     if text not in ITEMS:
         raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(ITEMS)}")
     return text

@@ -1,4 +1,4 @@
-"""Attack raw and private numbers: how often the worst attacker is right, and the bound on all attackers.
+"""Attack raw and private numbers: the success rate of the worst attacker, and the bound on all attackers.
 
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
 home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`?
@@ -29,7 +29,7 @@ BROKEN, UNUSABLE = 3, 2
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attack as the arguments say, and print a table or JSON."""
+    """Attack as the arguments say, and print a table or JSON; return the exit code."""
     try:
         return _SCENES.get(arguments.scene, _attack)(arguments)
     except Unusable as unusable:
@@ -110,7 +110,7 @@ _SCENES: Mapping[str, Callable[[argparse.Namespace], int]] = {
 
 
 def _report(arguments: argparse.Namespace, text: str, figures: object) -> None:
-    """Print the text or the figures, and write the figures to a file if asked to."""
+    """Print the text or the figures, and write the figures to a file if the arguments name one."""
     as_json = json.dumps(figures, indent=2)
     if arguments.out is not None:
         arguments.out.write_text(as_json + "\n", encoding="utf-8")

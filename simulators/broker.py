@@ -1,13 +1,13 @@
 """The demo's broker: amqtt (MQTT 3.1.1) in a separate process, without persistence.
 
-`python -m simulators.broker` listens on a free port of the loopback and prints it, then each topic filter
-that a client subscribes to, as lines on standard output:
+`python -m simulators.broker` listens on a free loopback port and prints it, then each topic filter that a
+client subscribes to, one per line on standard output:
 
     listening 41235
     subscribed meters/+/power
 
 amqtt keeps no messages for disconnected clients, so publishers wait for the second line. The program ends
-with its standard input, so it never outlives the process that started it.
+when its standard input does, so it never outlives the process that started it.
 """
 
 import asyncio
@@ -52,5 +52,5 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)  # amqtt logs payloads, and every acknowledgement that takes 5 s
+    logging.disable(logging.CRITICAL)  # amqtt logs payloads, and each acknowledgement that takes 5 s
     asyncio.run(serve())

@@ -3,7 +3,7 @@
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
 words of 32 bits. Here the key is the seed, and the counter is the purpose: a stream (the name of the
 purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same alone, among a thousand
-homes, in a year or in another process. It is all array arithmetic and takes 10 ns a number. Use it for
+homes, in a year or in another process. It is all array arithmetic and takes 10 ns per number. Use it for
 simulations only: seeded numbers hide nothing.
 """
 
@@ -23,9 +23,9 @@ _LOW_BITS: Final = 0xFFFFFFFF
 _LOW: Final = np.uint64(_LOW_BITS)
 _HALF: Final = np.uint64(32)
 _AT_ONCE: Final = 1 << 13
-"""Number of counters whose words fit into a processor's cache."""
+"""The number of counters whose words fit into a processor's cache."""
 _MOST: Final = 256
-"""Upper limit of Poisson counts; means are below 100."""
+"""Upper limit on Poisson counts; their means are below 100."""
 
 Words = NDArray[np.uint64]
 
@@ -62,8 +62,8 @@ def _ten_rounds(words: Words, key: int) -> Words:
 def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index: ArrayLike = 0) -> Floats:
     """Draw four independent numbers in (0, 1) for every (home, day, index), broadcast: shape (4, …).
 
-    Homes, days and indices count modulo 2³², so that there is a day before day 0. Raises ValueError for a
-    seed that is not in 0 .. 2⁶⁴ - 1.
+    Homes, days and indices count modulo 2³², so there is a day before day 0. Raises ValueError for a seed
+    that is not in 0 .. 2⁶⁴ - 1.
     """
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed is a whole number from 0 to 2**64 - 1, not {seed}")
@@ -76,7 +76,7 @@ def uniforms(seed: int, stream: str, home: ArrayLike, day: ArrayLike = 0, index:
 
 
 def normal(u: Floats, v: Floats) -> Floats:
-    """Return standard normal numbers from two independent uniform ones (Box and Muller 1958)."""
+    """Return standard normal numbers computed from two independent uniform ones (Box and Muller 1958)."""
     return np.asarray(np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v), np.float64)
 
 
@@ -86,7 +86,7 @@ def lognormal(u: Floats, v: Floats, spread: float) -> Floats:
 
 
 def poisson(uniform: Floats, mean: Floats) -> Integers:
-    """Return Poisson counts by inversion: the least k whose cumulative probability reaches `uniform`."""
+    """Return Poisson counts by inversion: the smallest k whose cumulative probability reaches `uniform`."""
     term = np.exp(-mean)
     total, count = term.copy(), np.zeros(np.shape(uniform), np.int64)
     for k in range(1, _MOST):

@@ -1,9 +1,9 @@
-"""Compare simulated homes with real traces: for each statistic the real values and the simulated ones.
+"""Compare simulated homes with real traces: for each statistic, the real values and the simulated ones.
 
-A statistic fits where every real value is between the 5th and the 95th percentile of the simulated ones. The
-real ones are two homes and 47 days of appliances, read from the folder that --data names. An appliance runs
-while it draws more than a threshold; pauses shorter than a minute (an hour for programmes of machines) do not
-end a run. The table is Markdown; --into FILE puts it between that file's marks.
+A statistic fits if every real value is between the 5th and the 95th percentile of the simulated ones. The
+real ones come from two homes and 47 days of appliances, read from the folder that --data names. An appliance
+runs while it draws more than a threshold; pauses shorter than a minute (an hour for programmes of machines)
+do not end a run. The table is Markdown; --into FILE inserts it between the marks in that file.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def table(rows: Sequence[Row]) -> str:
 
 @cache
 def _days() -> Sequence[Day]:
-    """Simulate the homes, once for all statistics, and only when the real traces have been found."""
+    """Simulate the homes once for all statistics, and only after the real traces have been found."""
     return list(Fleet(0, range(HOMES)).days(0, DAYS, STEP_S))
 
 
@@ -108,18 +108,18 @@ def _memory(minutes: int) -> Callable[[Floats], float]:
 
 
 def _hours(watts: Floats, begin: int, end: int) -> float:
-    """Return the mean over some hours divided by the mean over all."""
+    """Return the mean over some hours divided by the mean over all hours."""
     by_hour = np.nanmean(watts.reshape(-1, 24, 3600 // STEP_S), axis=(0, 2))
     return float(by_hour[begin:end].mean() / by_hour.mean())
 
 
 def _peaks(watts: Floats) -> float:
-    """Return how often a day the load rises by more than 1 kW within a minute."""
+    """Return the number of times a day that the load rises by more than 1 kW within a minute."""
     return float((np.diff(watts) > 1000).sum() / (np.isfinite(watts).sum() * STEP_S / DAY_S))
 
 
 def _day_to_day(watts: Floats) -> float:
-    """Return the standard deviation of daily means over their mean, for days nine tenths measured."""
+    """Return the standard deviation of daily means over their mean, for days that are over 90 % measured."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())
@@ -146,7 +146,7 @@ _HOME_STATISTICS: dict[str, Callable[[Floats], float]] = {
 
 
 class Kind(NamedTuple):
-    """A simulated appliance, the column and traces that show its kind, and the rules that find its runs."""
+    """A simulated appliance, the column and traces of real ones like it, and the rules that find its runs."""
 
     name: str
     column: str
@@ -180,7 +180,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(watts: Floats, step_s: int, kind: Kind) -> Runs:
-    """Find the runs in a series: where it is above a threshold, ignoring short pauses."""
+    """Find the runs in a series: the stretches above a threshold, ignoring short pauses."""
     is_on = np.concatenate([[False], watts > kind.above_w, [False]])
     edges = np.flatnonzero(is_on[1:] != is_on[:-1])
     begin, end = edges[::2], edges[1::2]
@@ -231,7 +231,7 @@ def _real_runs(data: Path, kind: Kind) -> Iterator[Runs]:
 
 
 def _seconds(path: Path) -> Floats:
-    """Load a trace by the second, each reading held for a minute at most; 0 where there is none."""
+    """Load a trace by the second, each reading held for at most a minute; 0 where there is none."""
     trace = load(path)
     times_s = np.arange(trace.times_ms[0] // 1000, trace.times_ms[-1] // 1000)
     latest = np.searchsorted(trace.times_ms, 1000 * times_s, side="right") - 1
@@ -250,7 +250,7 @@ def _runs_a_day(data: Path, name: str, kind: Kind) -> float:
 
 
 def television_rows(data: Path) -> Iterator[Row]:
-    """Yield statistics of 5-minute windows read every 10 s: of real sets, and of simulated viewing."""
+    """Yield statistics of 5-minute windows read every 10 s, for real sets and for simulated viewing."""
     real = [
         windows
         for path in sorted((data / "tracebase").glob("TV-*.parquet"))
@@ -267,7 +267,7 @@ def television_rows(data: Path) -> Iterator[Row]:
 
 
 def _windows(path: Path) -> Floats:
-    """Return the windows in which a set is on and shows moving pictures, without other jumps in power."""
+    """Return the windows in which a set is on and shows moving pictures, and has no other jumps in power."""
     watts = _seconds(path)
     means = watts[: len(watts) // SLOT_S * SLOT_S].reshape(-1, SLOT_S).mean(axis=1)
     windows = means[: len(means) // WINDOW * WINDOW].reshape(-1, WINDOW)

@@ -1,6 +1,6 @@
 """The whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
-The homes are seeded and the noise is not, so every run shows the same homes and different private numbers.
+The homes are seeded but the noise is not, so every run shows the same homes with different private numbers.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def _run(street: Street, target: Path) -> None:
 
 
 async def _play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
-    """Run the street; at SIGTERM, too, stop in an orderly way, so that no process is left behind."""
+    """Run the street; stop in an orderly way even on SIGTERM, so that no process is left behind."""
     playing = asyncio.ensure_future(play(street, slot_ms, folder, progress))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
     return await playing

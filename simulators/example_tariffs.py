@@ -1,7 +1,7 @@
 """Four example tariffs and a day of prices, for simulations and pictures. All numbers are invented.
 
-They are round and belong to no supplier. The bands are parts of the local week, the coarsest that suffice to
-price all four:
+They are round and belong to no supplier. The bands are parts of the local week, the coarsest with which all
+four tariffs can be priced:
 
     night    23:00 to 07:00, every day
     day      07:00 to 23:00 from Monday to Friday, without the peak
@@ -45,7 +45,7 @@ HOURLY_EUR = (
 _SLOTS_A_DAY = 48
 _WORKDAY = ((14, "night"), (34, "day"), (42, "peak"), (46, "day"), (48, "night"))
 _WEEKEND = ((14, "night"), (34, "weekend"), (42, "evening"), (46, "weekend"), (48, "night"))
-"""The bands of a day, each with the index of the half hour at which it ends."""
+"""The bands of a day, each with the index of the half hour at whose beginning it ends."""
 
 CONFIGURATION = """
 [[window.band]]
@@ -65,7 +65,7 @@ name = "evening"
 days = "sat,sun"
 hours = ["17:00/21:00"]
 """
-"""The bands of a configuration that has `rest = "night"`."""
+"""The bands for a configuration that has `rest = "night"`."""
 
 
 def band_of_slots(weekday: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Packages that a command needs, and the extra that installs them."""
+"""The packages that a command needs, and the extra that installs them."""
 
 from meteragent.extras import SIMULATORS, hint
 

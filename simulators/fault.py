@@ -1,13 +1,13 @@
 """Faults of meters and networks: which readings arrive, when, and with which stamps.
 
 Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, at
-most one of a kind a day: its clock runs at a wrong rate (skew) or shows a wrong time (jump) until it is set,
-readings are delayed and then arrive all at once (burst), or no reading is sent (silence). A fault is a pure
-function of the seed, the home and the reading's true time, so neither batches nor order change it.
+most one of each kind a day: its clock runs at a wrong rate (skew) or shows a wrong time (jump) until it is
+set, readings are delayed and then arrive all at once (burst), or no reading is sent (silence). A fault is a
+pure function of the seed, the home and the reading's true time, so neither batches nor order change it.
 
 Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that was
-never sent has one row, with its cause, so the number of messages that arrive is readings - dropped - silenced
-+ duplicates.
+never sent has one row, which names its cause, so the number of messages that arrive is readings - dropped -
+silenced + duplicates.
 """
 
 from collections import Counter
@@ -27,14 +27,15 @@ Flags = NDArray[np.bool_]
 NETWORK_MS: Final = 500
 """The longest delay of a message without a fault."""
 OVERTAKEN_MS: Final = 90_000
-"""Delay of a reading out of order. If the meter sends every minute, the next reading arrives first."""
+"""Delay of a reading that arrives out of order. If the meter sends every minute, the next reading arrives
+first."""
 _COPY_MS: Final = 60_000
-"""Longest time between a reading and its second copy."""
+"""The longest time between a reading and its second copy."""
 _LATE_MS: Final = 5 * MINUTE_MS, 30 * MINUTE_MS
 _LONGEST_MS: Final = 40 * MINUTE_MS
-"""Longest duration of an episode."""
+"""The longest duration of an episode."""
 _SKEW: Final = 0.02
-"""Largest error of a clock's rate."""
+"""The largest error of a clock's rate."""
 _JUMP_MS: Final = 60 * MINUTE_MS
 
 
@@ -100,7 +101,7 @@ class Faults:
         """Apply faults to a home's readings, sent at true times (Unix ms); return arrivals and faults.
 
         Raises:
-            ValueError: the numbers of times and readings differ, or the seed is out of range.
+            ValueError: there are more or fewer times than readings, or the seed is out of range.
         """
         if len(sent_ms) != len(readings):
             raise ValueError(f"{len(readings)} readings need as many times, not {len(sent_ms)}")
@@ -159,7 +160,7 @@ def count(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _draw_per_reading(seed: int, stream: str, home: int, sent_ms: Integers) -> Floats:
-    """Draw four numbers for each reading, by its home, its day and its millisecond of the day."""
+    """Draw four numbers for each reading, keyed by its home, its day and its millisecond of the day."""
     return uniforms(seed, stream, home, sent_ms // DAY_MS, sent_ms % DAY_MS)
 
 
@@ -177,7 +178,7 @@ def _jump_error_ms(jump: _Episode) -> Integers:
 def _arrival_ms(
     seed: int, home: int, sent_ms: Integers, struck: dict[str, Flags], burst: _Episode
 ) -> tuple[Integers, Integers]:
-    """Return when each reading's first copy arrives, and when its second does."""
+    """Return the times at which each reading's first and second copies arrive."""
     network, copy, lateness, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
     shortest_ms, longest_ms = _LATE_MS
     leaves_ms = np.where(struck["burst"], burst.end_ms, sent_ms)

@@ -1,8 +1,8 @@
 """Fleets: the load of many homes, day by day, and the table of events.
 
-Every run is a few edges: (home, second, change in milliwatts). All edges of a day go into one sparse array
-of differences, which is summed once. An edge inside a step counts for the rest of that step, so a value is
-the exact mean power over its step, and coarse series are the means of fine ones. Energies are whole
+Every run consists of a few edges: (home, second, change in milliwatts). All edges of a day go into one sparse
+array of differences, which is summed once. An edge inside a step counts for the rest of that step, so a value
+is the exact mean power over its step, and coarse series are the means of fine ones. Energies are whole
 milliwatt-seconds below 2⁵³, so their sums are exact in any order: a home's day has the same bits in any
 batch, after any other day, and in any process.
 """
@@ -89,7 +89,7 @@ class Fleet:
 
     @cached_property
     def people(self) -> Households:
-        """The people who live there, and their habits."""
+        """The people who live in the homes, and their habits."""
         return Households.of(self.seed, np.array(self.homes, np.int64))
 
     @property
@@ -105,7 +105,7 @@ class Fleet:
         return next(self.days(day, 1, step_s))
 
     def days(self, first: int, count: int, step_s: int = 1) -> Iterator[Day]:
-        """Yield `count` days in turn, each as `day` returns it.
+        """Yield `count` consecutive days, each as `day` returns it.
 
         Raises ValueError for a step that does not divide a day.
         """

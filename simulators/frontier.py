@@ -1,8 +1,8 @@
-"""Compare error with leakage: the worst attacker on each mechanism, at equal error, with the certificate.
+"""Compare error with leakage: the worst attacker on each mechanism at equal error, with the certificate.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
 gets `epsilon`. Each of our mechanisms that adds noise is given the error of linf at that level. ATTACKER is
-as in `attack`. The exit code is 2 if a name cannot be used.
+the same as in `attack`. The exit code is 2 if a name cannot be used.
 """
 
 import argparse

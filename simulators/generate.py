@@ -2,9 +2,10 @@
 
 The series has the columns home, time (UTC) and watts (the meter's mean power over the step that begins then);
 the events have home, appliance, start, end, watts (mean) and channel (of a television). The series is written
-to FILE and the events to FILE's name with .events, Parquet or CSV by its ending, or both to DIR as Parquet.
-Memory hardly grows with the days or the homes. A home's day is the same in every file of a seed. Over MQTT
-the series is sent as `replay` sends a trace, from meters m0, m1 .., as fast as the broker accepts it.
+to FILE, and the events to a file with .events in its name, both as Parquet or CSV depending on FILE's ending;
+or both are written to DIR as Parquet. Memory use hardly grows with the number of days or homes. A home's day
+is the same in every file from the same seed. Over MQTT the series is sent as `replay` sends a trace, from
+meters m0, m1 .., as fast as the broker accepts it.
 """
 
 import argparse
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write or send, and print a summary; return 1 if that failed, 2 for bad arguments."""
+    """Write or send, and print a summary; return 1 if writing or sending fails, 2 for bad arguments."""
     first_day = (arguments.first_day - DAY_0).days
     plan = Plan(
         arguments.seed, arguments.homes, arguments.days, arguments.step, first_day, arguments.resolution

@@ -1,10 +1,10 @@
 """The people in the homes: habits that stay the same from day to day, and times when nobody is home.
 
 Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everybody
-goes to work on weekdays. In any week, the people may go on a journey of 1 to 14 days. While nobody
-is home no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use about 8
-kWh a day (330 W) on average; the folder's README compares them with real ones. Weather, seasons and public
-holidays are left out. Day 0 is a Monday.
+goes to work on weekdays. In any week, the people may go on a journey of 1 to 14 days. While nobody is home,
+no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day
+(330 W) on average; this folder's README compares them with real ones. Weather, seasons and public holidays
+are left out. Day 0 is a Monday.
 """
 
 from dataclasses import dataclass
@@ -31,15 +31,15 @@ JOURNEY_MAX_DAYS = 14
 class Absences:
     """Times when nobody is home on a day: [begin_s, end_s) after midnight, shape (homes,).
 
-    They are equal where somebody is home all day. There is at most one absence a day: at work, or all day on
-    a journey.
+    The two are equal where somebody is home all day. There is at most one absence a day: at work, or all day
+    on a journey.
     """
 
     begin_s: Integers
     end_s: Integers
 
     def cover(self, row: Integers, second: Integers) -> NDArray[np.bool_]:
-        """Return, for each (row of a home, second after midnight), whether nobody is home."""
+        """Return whether nobody is home, for each pair of a home's row and a second after midnight."""
         return (self.begin_s[row] <= second) & (second < self.end_s[row])
 
 
@@ -90,7 +90,7 @@ class Households:
     def travels(self, day: int) -> NDArray[np.bool_]:
         """Return whether each home is on a journey for the whole of a day.
 
-        A journey begins on a random day of its week. All weeks are checked whose journeys can reach this day.
+        A journey begins on a random day of its week. All weeks whose journeys can reach this day are checked.
         """
         away = np.zeros(len(self.homes), np.bool_)
         for week in range(day // 7 - JOURNEY_MAX_DAYS // 7, day // 7 + 1):

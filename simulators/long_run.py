@@ -1,8 +1,8 @@
 """The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
 The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
-is on disk before the next part begins. A line that a crash cut short is dropped. A log that a
-different version of the code has written is refused, because its totals would mix two programs.
+is on disk before the next part begins. A line that a crash cut short is dropped. A log that a different
+version of the code wrote is refused, because its totals would mix two programs.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ class OtherLog(Exception):
 
 
 def code_digest(folders: Iterable[str]) -> str:
-    """Return 16 hex digits of SHA-256 over the names and contents of the Python files in folders."""
+    """Return 16 hex digits of the SHA-256 of the names and contents of all Python files in the folders."""
     digest = hashlib.sha256()
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         data = path.read_bytes()
@@ -38,7 +38,7 @@ def code_digest(folders: Iterable[str]) -> str:
 
 
 def revision() -> str:
-    """Return the commit that is checked out, with "-dirty" if files differ from it, or "unknown"."""
+    """Return the checked-out commit (with "-dirty" if files differ from it), or "unknown" if git fails."""
     git = shutil.which("git")
     if git is None:
         return "unknown"
@@ -96,9 +96,9 @@ class LongRun:
             )
 
     def append(self, part: Part) -> None:
-        """Append a completed part, and sync it; signals in STOP_SIGNALS wait until it is on disk.
+        """Append a completed part and sync it; signals in STOP_SIGNALS are delayed until it is on disk.
 
-        Raises OtherLog if the code has changed since the start: the part may come from both versions.
+        Raises OtherLog if the code has changed since the start: the part may be the result of both versions.
         """
         if code_digest(self._folders) != self._code_digest:
             raise OtherLog("the code was changed during the run: this part is not counted; name another log")
@@ -118,13 +118,13 @@ class LongRun:
 
 
 EXIT_STOPPED = 143
-"""Exit code of a run that was stopped before its end, as a shell reports SIGTERM."""
+"""Exit code of a run that was stopped before its end; it is the one that a shell reports for SIGTERM."""
 
 
 class Stopped(KeyboardInterrupt):
     """A signal that asked the run to stop.
 
-    A KeyboardInterrupt, which event loops re-raise and handlers of failures do not catch.
+    It is a KeyboardInterrupt, which event loops re-raise and handlers of failures do not catch.
     """
 
 

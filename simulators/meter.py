@@ -1,8 +1,8 @@
-"""Meters: how a meter measures the power in a home, and when it reports.
+"""Meters: how a meter measures the power of a home, and when it reports.
 
 A meter has a resolution, a constant relative error, a clock that drifts, and a register of energy that rolls
 over. It reports on a grid, or when the power has changed by more than a dead band, so that the last report is
-always within that band of the present power. Faults are in `fault`; these meters work.
+always within that band around the present power. Faults are in `fault`; these meters work.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from simulators.chance import Floats, Integers, normal, uniforms
 
 _DIGITS = 9
-"""The largest number of decimal places of a multiple of a resolution."""
+"""The largest number of decimal places in a multiple of a resolution."""
 _CLASS_B = 0.01
 """The largest relative error of a class B meter (Measuring Instruments Directive, MI-003)."""
 _DRIFT_PPM = 20.0
-"""Standard deviation of a quartz clock's drift."""
+"""The standard deviation of a quartz clock's drift."""
 _AHEAD_MS = 2000
 
 
@@ -56,7 +56,7 @@ class Meter:
 
     @classmethod
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
-        """Draw a home's meter: within class B (1 %), with a quartz clock (20 ppm) set to within 2 s."""
+        """Draw a home's meter: within class B (1 %), its quartz clock (20 ppm) set to within 2 s."""
         chance = uniforms(seed, "meter", home)
         gain, ahead_ms = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)
         drift_ppm = _DRIFT_PPM * normal(chance[2], chance[3])
@@ -68,7 +68,7 @@ class Meter:
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return the times of the meter's clock at true times, of which the first is the start."""
+        """Return the times that the meter's clock shows at true times; the first true time is the start."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
@@ -82,10 +82,10 @@ class Meter:
     def on_change(
         self, watts: ArrayLike, start_ms: int, step_s: int, dead_band_w: float, longest_s: int = 900
     ) -> Readings:
-        """Return readings that differ from the last one sent by more than the dead band.
+        """Return the readings that differ from the last one sent by more than the dead band.
 
-        The first reading is also sent, and then at least one every `longest_s`. Raises ValueError for a
-        negative dead band, or a `longest_s` shorter than a step.
+        The first reading is also sent, and then at least one reading every `longest_s`. Raises ValueError for
+        a negative dead band, or a `longest_s` shorter than a step.
         """
         if dead_band_w < 0 or longest_s < step_s:
             raise ValueError("a dead band must be at least 0 W, and the longest silence at least a step")
@@ -94,7 +94,7 @@ class Meter:
         return Readings(on_grid.times_ms[indices], on_grid.values[indices])
 
     def register(self, watts: ArrayLike, start_ms: int, step_s: int, start_wh: float = 0.0) -> Readings:
-        """Return the register at the end of each step: whole counts of all energy, rounded down."""
+        """Return the register at the end of each step: all energy so far in whole counts, rounded down."""
         energy_wh = start_wh + np.cumsum(np.asarray(watts, np.float64)) * (self.gain * step_s / 3600)
         counts = np.floor(energy_wh / self.register_wh + 10.0**-_DIGITS)
         register_wh = np.round(counts * self.register_wh % self.rollover_wh, _DIGITS)
@@ -106,7 +106,8 @@ class Meter:
 def _indices_sent(values: Floats, dead_band: float, longest: int) -> NDArray[np.int64]:
     """Return the indices of the readings to send.
 
-    After each, the next is the first outside its dead band, or the one `longest` steps later.
+    After each reading, the next one sent is the first outside its dead band, or the one `longest` steps
+    later.
     """
     indices, index = [], 0
     while index < len(values):

@@ -1,4 +1,4 @@
-"""Argument types of options that several commands share."""
+"""Argument types for options that several commands share."""
 
 import argparse
 import math
@@ -20,7 +20,7 @@ def positive(text: str) -> int:
 
 
 def levels(text: str) -> list[Fraction]:
-    """Parse lo:hi:k: k levels from lo to hi in constant ratio, rounded to three digits.
+    """Parse lo:hi:k and return k levels from lo to hi in constant ratio, rounded to three digits.
 
     Raises ValueError for any other text.
     """

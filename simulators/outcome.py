@@ -1,4 +1,4 @@
-"""The outcome of a street: what a receiver computes from private numbers, against truth and promises."""
+"""The outcome of a street: a receiver's results from private numbers, compared with truth and promises."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Compared(NamedTuple):
-    """The truth, the private number, and the distance that they keep within 95 % of the time.
+    """The truth, the private number, and the distance between the two that is not exceeded 95 % of the time.
 
     `true` and `private` are None if only the promise is known and nothing was measured.
     """
@@ -49,7 +49,7 @@ class Outcome:
 
     @classmethod
     def of(cls, street: Street, messages: Sequence[bytes]) -> Self:
-        """Collect all messages of a street.
+        """Collect all messages of a street into an outcome.
 
         Raises RecordError if they contradict each other, and ValueError if there is not one record
         for every slot of every home.
@@ -81,11 +81,11 @@ class Outcome:
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
-        """Choose `count` homes: for 1 the median home, else the first ones."""
+        """Return the indices of `count` homes: the median home if it is 1, otherwise the first homes."""
         return [self.median_index] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:
-        """Return the mean power of `count` homes in one half hour, that of the first day's evening."""
+        """Return the mean power of `count` homes in the example half hour of the first evening."""
         if count > self.street.homes:
             return Compared(None, None, self._promised(count, 1))
         indices = self.choose(count)
@@ -111,7 +111,7 @@ class Outcome:
 
     @property
     def band_w(self) -> tuple[float, float]:
-        """The half widths for one number, and for the mean of all homes."""
+        """The half widths for one number and for the mean of all homes."""
         return self._promised(1, 1), self._promised(self.street.homes, 1)
 
     def spread_w(self) -> Measured:
@@ -140,12 +140,12 @@ def _compared(true: float, private: Estimate) -> Compared:
 
 
 def _rounded(half_width: float) -> float:
-    """Return a half width as `check` shows it, rounded down to whole quanta on a tie."""
+    """Return a half width that rounds to the figure of `check`: a tie between whole quanta rounds down."""
     return math.nextafter(round(half_width, 6), 0)
 
 
 def _spread(errors: Floats, promised: float) -> Measured:
-    """Measure the root mean square; its standard error follows by the delta method."""
+    """Measure the root mean square of errors; its standard error follows from the delta method."""
     squares = errors**2
     spread = math.sqrt(squares.mean())
     return Measured(promised, spread, float(squares.std()) / math.sqrt(squares.size) / (2 * spread))

@@ -1,13 +1,13 @@
-"""Print the figures and examples of the three papers in numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
+"""Print the figures and examples of the three papers as numbers; redraw Chatzikokolakis 2013's Fig. 3 and 4.
 
 ITEM selects a table to print: each number as computed now, as printed in the paper, and as verified. Without
-ITEM all tables are printed. With --out DIR the pictures of the items are drawn in that folder
+ITEM all tables are printed. With --out DIR the pictures of the items are written to that folder
 (`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
 
-With --out and no ITEM, both figures are redrawn, and a report says how often attackers know which programme
-was on at Fig. 4's levels. The captions state which sizes are not the paper's, and what epsilon means: for a
-load signature it is that of one reading, not of the whole signature. The exit code is 1 if a number differs
-from the verified one.
+With --out and no ITEM, both figures are redrawn, and a report states how often attackers identify the
+programme at Fig. 4's levels. The captions state the sizes that are not the paper's, and the meaning of
+epsilon: for a load signature it is the epsilon of one reading, not of the whole signature. The exit code is 1
+if a number differs from the verified one.
 """
 
 import argparse
@@ -78,9 +78,9 @@ def signature(scene: Scene, seed: int) -> Iterator[Reading]:
 
 
 def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point]:
-    """Yield how often the worst attacker knows the programme, for each noise and epsilon.
+    """Yield the worst attacker's success in identifying the programme, for each noise and epsilon.
 
-    Raises Unusable for fewer trials than programmes.
+    Raises Unusable if there are fewer trials than programmes.
     """
     for name in MECHANISMS:
         for epsilon in EPSILONS:
@@ -89,7 +89,7 @@ def identification(scene: Scene, trials: int, seed: int) -> Iterator[curve.Point
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the tables of the items, and draw their pictures where `--out` names a folder."""
+    """Print the items' tables, and draw their pictures if `--out` names a folder; return the exit code."""
     folder, seed = arguments.out, arguments.seed
     try:
         if folder is not None:
@@ -133,14 +133,14 @@ def _write_all(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def _write_dates(folder: Path) -> None:
-    """Draw Fig. 3, write its numbers and print its caption."""
+    """Draw Fig. 3, write its numbers, and print its caption."""
     _write_csv(folder / "fig3.csv", Alpha._fields, alphas := list(dates()))
     draw_dates(alphas, DATES_CAPTION, folder / "fig3.png")
     print(DATES_CAPTION)
 
 
 def _write_signature(folder: Path, scene: Scene, seed: int) -> None:
-    """Draw Fig. 4, write its numbers and print its caption."""
+    """Draw Fig. 4, write its numbers, and print its caption."""
     _write_csv(folder / "fig4.csv", Reading._fields, readings := list(signature(scene, seed)))
     draw_signature(readings, SIGNATURE_CAPTION, folder / "fig4.png")
     print(SIGNATURE_CAPTION)

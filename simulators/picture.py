@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from simulators.outcome import Floats, Outcome
 
 TRUE, PRIVATE = "#222222", "#0072B2"
-"""Dark grey and blue, which also differ in brightness, for readers who cannot distinguish colours."""
+"""Dark grey and blue, which also differ in brightness for readers who cannot distinguish colours."""
 
 
 def draw(outcome: Outcome, path: Path) -> None:

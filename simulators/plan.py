@@ -19,10 +19,11 @@ from simulators.trace import writer
 from simulators.wire import connect, publish
 
 DAY_0 = date(2025, 1, 6)
-"""A Monday, from which days are numbered, so that a date is the same day in every file of a seed."""
+"""The Monday from which days are numbered, so that a date is the same day in every file from the same
+seed."""
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
-"""The largest number of readings of a day in memory; if there are more, homes are simulated in parts."""
+"""The largest number of a day's readings kept in memory; if there are more, homes are simulated in parts."""
 
 _TIME = pa.timestamp("ms", "UTC")
 SERIES = pa.schema([("home", pa.uint32()), ("time", _TIME), ("watts", pa.float32())])
@@ -46,7 +47,7 @@ class Files(NamedTuple):
 
     @classmethod
     def at(cls, target: Path) -> "Files":
-        """Return FILE.parquet or FILE.csv and the file of its events, or the two files in a folder.
+        """Return FILE.parquet or FILE.csv with the file of its events, or the two files in a folder.
 
         Raises ValueError for any other ending.
         """
@@ -69,7 +70,7 @@ class Plan:
     resolution_w: float = 1.0
 
     def parts(self, homes: Sequence[int] | None = None) -> Iterator[Fleet]:
-        """Yield the homes, or some of them, in fleets that fit in memory."""
+        """Yield all homes, or those in `homes`, in fleets that fit in memory."""
         selection = range(self.homes) if homes is None else homes
         at_once = max(1, _READINGS_AT_ONCE * self.step_s // DAY_S)
         for begin in range(0, len(selection), at_once):
@@ -98,7 +99,7 @@ class Plan:
         return readings, events
 
     def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
-        """Yield all readings as (topic, JSON payload), a meter's in order; `{meter}` is m0, m1 ..
+        """Yield all readings as (topic, JSON payload), those of a meter in order; `{meter}` is m0, m1 ..
 
         Each meter ends with a repetition of its last value, which states how long that value lasted.
         """
@@ -128,7 +129,7 @@ class Plan:
         return readings
 
     def series(self, fleet: Fleet, day: Day) -> Any:
-        """Return a day of homes as the meter shows it, as an Arrow table."""
+        """Return a day of homes, with power as the meter shows it, as an Arrow table."""
         homes, steps = day.watts.shape
         times_ms = _DAY_0_MS + day.day * DAY_MS + 1000 * self.step_s * np.arange(steps)
         columns = [

@@ -15,7 +15,7 @@ _MINUTES_SMOOTHED = 30
 
 
 def draw(fleet: Fleet, day: int, path: Path) -> None:
-    """Draw a day of a fleet as PNG, PDF or SVG, depending on the name's ending.
+    """Draw a day of a fleet as a PNG, PDF or SVG, depending on the name's ending.
 
     Raises ValueError for any other ending, and OSError if the file cannot be written.
     """
@@ -35,7 +35,7 @@ def draw(fleet: Fleet, day: int, path: Path) -> None:
 
 
 def _undated(path: Path) -> dict[str, None]:
-    """Return metadata without a time stamp, so that every run gives the same bytes."""
+    """Return metadata without a timestamp, so that every run gives the same bytes."""
     return {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(path.suffix[1:], {})
 
 

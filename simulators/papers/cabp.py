@@ -60,7 +60,7 @@ def figure_1() -> Table:
 
 
 def figure_2() -> Table:
-    """Compute the normalisers of the four Laplace mechanisms, as densities where the figure has a density."""
+    """Compute the normalisers of the four Laplace mechanisms, as densities wherever the figure has one."""
     quantum = Fraction(1, 100)
     real, plane, manhattan = Laplace(1, quantum), PlanarLaplace(1, quantum), PlanarManhattan(1, quantum)
     cell = float(quantum)
@@ -109,7 +109,7 @@ def figure_3() -> Table:
 
 
 def example_1() -> Table:
-    """Compute the sensitivities of the earliest date, beside Figure 3's numbers."""
+    """Compute the sensitivities of the earliest date, and show them beside Figure 3's numbers."""
     dates, users = Numbers(0, SPAN_DAYS), 1000
     earliest = {
         "d_h": percentile(Databases(dates, users, "hamming"), 0),
@@ -164,11 +164,11 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
     ("0.3", ((0.06, 0.32, 0.62), "(i-j)²"), ((0.36, 0.37, 0.27), "wrong"), "0.0234"),
     ("0.5", ((0.57, 0.17, 0.26), "|i-j|"), ((0.18, 0.42, 0.40), "wrong"), "0.0416"),
 )
-"""Epsilon, two users, each with prior and loss, and the joint gap."""
+"""Epsilon, two users (each a prior and a loss), and the joint gap."""
 
 
 def theorem_9() -> Table:
-    """Compute how much more two users lose with one mechanism than each could lose with its own."""
+    """Compute how much more two users lose with a common mechanism than with a separate one for each."""
     user_a, user_b = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (
@@ -198,7 +198,7 @@ def theorem_9() -> Table:
 
 
 def joint_gap(users: list[User], epsilon: str, distances: Floats = _TRIANGLE) -> float:
-    """Return by how much two users' least joint loss exceeds the sum of their own least losses."""
+    """Return the excess of the users' smallest joint loss over the sum of their smallest separate losses."""
     level = float(epsilon) * distances
     gap = best_for_all(users, level).bound - sum(best_mechanism(user, level).value for user in users)
     return max(gap, 0.0)  # the solver finds a gap of zero only up to its tolerance

@@ -15,15 +15,15 @@ from meteragent.privacy.optimality import least_maximal_error
 from simulators.papers.table import Line, Table
 
 FINE = 1 << 14
-"""Number of quanta in the diameter of a lattice that approximates the real line, so that scales agree to four
-digits."""
+"""Number of quanta in the diameter of a lattice that approximates the real line; with this many, scales agree
+to four digits."""
 
 SCALES: tuple[tuple[str, str, dict[Calibration, str]], ...] = (
     ("0.1", "0.1", {"holohan": "4.869", "any set": "3.425", "lattice": "3.218"}),
     ("1", "0.1", {"holohan": "0.9047", "any set": "0.8760", "lattice": "0.8260"}),
     ("1", "0.001", {"holohan": "0.9990", "any set": "0.9986", "lattice": "0.9980"}),
 )
-"""Epsilon, delta, and for each calibration the scale b over the diameter."""
+"""Epsilon, delta, and, for each calibration, the scale b divided by the diameter."""
 
 _FORMULAS: dict[Calibration, str] = {
     "holohan": "1/(ε-ln(1-δ))",
@@ -75,7 +75,7 @@ def example_6() -> Table:
 
 
 def example_7() -> Table:
-    """Compute the error of Example 6 beside the floors of Theorems 6 and 7."""
+    """Compute the error of Example 6, and show it beside the floors of Theorems 6 and 7."""
     sets = Subsets("abc")
     lines = []
     for delta, verified in (("0", "0.720292"), ("0.1", "0.648263")):
@@ -103,7 +103,7 @@ def example_7() -> Table:
 
 
 def theorem_7() -> Table:
-    """Compute the error for a triangle's corners beside the formula of Theorem 7."""
+    """Compute the error for a triangle's corners, and show it beside the formula of Theorem 7."""
     errors = from_the_corners(12)
     centre = float(errors.max(axis=0).min())
     lines = [Line("error of always answering the centre", centre, "", "0.5774")]
@@ -129,7 +129,7 @@ def theorem_7() -> Table:
 
 
 def from_the_corners(steps: int) -> NDArray[np.float64]:
-    """Return the distances from the corners of a triangle with sides of 1 to the points of a grid in it."""
+    """Return the distances from the corners of a triangle with sides of 1 to the points of a grid on it."""
     corners = np.array([[0, 0], [1, 0], [0.5, math.sqrt(3) / 2]])
     shares = [(i, j, steps - i - j) for i in range(steps + 1) for j in range(steps + 1 - i)]
     points = np.array(shares) / steps @ corners

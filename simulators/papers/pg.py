@@ -20,14 +20,14 @@ from meteragent.privacy import (
 from simulators.papers.table import Line, Table
 
 NAMES = 10_000
-"""First names of Example 3."""
+"""The number of first names in Example 3."""
 
 BIDS_CENTS = (100, 100, 300)
 PRICES_CENTS = (100, 101, 300, 301)
 
 
 def example_1() -> Table:
-    """Compute the odds of two fair coins."""
+    """Compute the odds of an answer that is randomised by two fair coins."""
     coins = RandomisedResponse()
     yes = np.exp(coins.log_mass([True], point=True)[0])
     lines = [
@@ -39,7 +39,7 @@ def example_1() -> Table:
 
 
 def example_2() -> Table:
-    """Compute the probability that a row is released from two neighbours, of which one contains it."""
+    """Compute the probability that a row is released from two neighbours, only one of which contains it."""
     release = RandomRow(Databases(Categories("ab"), 5))
     chances = [math.exp(release.log_mass(["b"], list(database))[0]) for database in ("aaaaa", "aaaab")]
     lines = [
@@ -72,7 +72,7 @@ def proposition_2() -> Table:
 
 
 def example_3() -> Table:
-    """Compute the bound on the largest error of 10,000 counts, 95 % of the time."""
+    """Compute the bound that the largest error of 10,000 counts keeps 95 % of the time."""
     lines = [Line("ln(10000/0.05)", math.log(NAMES / 0.05), "12.21", "12.2061")]
     for epsilon, printed, limit, bound, exact in (
         (2, "12.21", "12.21", "13", "12"),
@@ -122,7 +122,8 @@ def example_4() -> Table:
 def first_is_largest(lead: int, quanta: int = 256) -> float:
     """Return P(u1 + L1 > u2 + L2) for u1 - u2 = `lead` and standard Laplace noise.
 
-    Computed on a lattice of `quanta` per unit, with ties counting half; the relative error is below 1e-5.
+    It is computed on a lattice of `quanta` per unit, with a tie counting as half; the relative error is below
+    1e-5.
     """
     z = np.arange(-60 * quanta, 60 * quanta + 1)
     mass = np.exp(Laplace(1, Fraction(1, quanta)).log_mass(z, 0))
@@ -137,7 +138,7 @@ def revenue(price_cents: int) -> int:
 
 
 def example_5() -> Table:
-    """Compute the revenues at four prices, and the exponential mechanism's probabilities of them."""
+    """Compute the revenues at four prices, and their probabilities under the exponential mechanism."""
     revenues = [revenue(price) for price in PRICES_CENTS]
     law = np.exp(_auction().log_mass(range(4), revenues))
     printed = ("3", "1.01", "3", "0")

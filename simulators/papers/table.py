@@ -12,7 +12,7 @@ class Line(NamedTuple):
 
     `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty.
     `verified` is the number as verified by hand or by another program; `value` is shown with as many
-    decimals. `remark` says what is wrong in print.
+    decimals. `remark` states what is wrong in print.
     """
 
     name: str

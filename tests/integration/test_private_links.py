@@ -98,7 +98,8 @@ async def test_a_broker_that_is_not_the_right_one_gets_nothing(mosquitto: MakeBr
     text = stream(meters.url, utility.url, sink=f'ca_file = "{right.ca}"')
     with meters, utility, service(tmp_path / "agent", text) as agent:
         agent.start()
-        await until(lambda: agent.log.count("CERTIFICATE_VERIFY_FAILED") >= 2)
+        await until(lambda: "CERTIFICATE_VERIFY_FAILED" in agent.log)
+        await until(lambda: (utility.folder / "log").read_text().count("New connection from") >= 2)
         await until(lambda: "connected with MQTT 5" in agent.log)
         said = json.loads(agent.command("health", "--json").stdout)
         await agent.kill()

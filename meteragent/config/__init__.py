@@ -78,7 +78,7 @@ __all__ = [
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file, and the profiles in the folder `profiles` beside it.
+    """Read and check a configuration file and the folder `profiles` beside it; return the configuration.
 
     Raises ConfigError with all errors, each with its file, line and key, the value found and the value
     expected.
@@ -88,7 +88,7 @@ def load(path: Path) -> Config:
     try:
         config = parse(text_of_file(path), profiles)
     except ConfigError as refusal:
-        # A profile whose file is refused is not also unknown.
+        # A profile whose file is refused must not be reported as unknown, too.
         known = {repr(name) for name in refusals}
         others = [error for error in refusal.errors if not _is_profile(error, known)]
         errors = [*(locate(error, path) for error in others), *errors]
@@ -103,13 +103,13 @@ def _is_profile(error: ConfigError, names: Collection[str]) -> bool:
 
 
 def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
-    """Check a configuration given as text, which may name `profiles` besides the built-in ones.
+    """Parse and check a configuration, and return it; it may name `profiles` besides the built-in ones.
 
     Raises ConfigError as `load` does, without a file.
     """
     try:
         document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:  # also raised for endless digits or brackets
+    except (ValueError, RecursionError) as error:  # also raised for too many digits or nested brackets
         raise not_toml(error, text) from None
     form = Form(document, text, profiles)
     config = form.read()

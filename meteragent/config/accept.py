@@ -1,4 +1,4 @@
-"""Warnings about streams whose readings follow the load too coarsely, and refusals with better settings."""
+"""Warnings about readings that follow the load too coarsely, and refusals that suggest better settings."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -15,7 +15,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""A stream is refused if a change of the energy that it hides can cost more than this multiple of its
+"""A stream is refused if a change of the energy that it hides can cost more than this many times its
 level."""
 
 _UNTIL = "until then the promise covers the readings, not the load itself"
@@ -62,7 +62,7 @@ def _counted(count: Fraction, rules: Terms) -> str:
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams whose readings follow the load too coarsely, except those `running`."""
+    """Return the refusals of streams, unless `running`, whose readings follow the load too coarsely."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
@@ -73,7 +73,7 @@ def missing_extras(config: Config) -> list[ConfigError]:
 
 
 def page_needs(module: str) -> ConfigError:
-    """Return the refusal of a page without a module of its extra."""
+    """Return the refusal of a page whose extra lacks a module."""
     return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
 
 
@@ -93,7 +93,7 @@ def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
 
 
 def _word(rules: Terms) -> str:
-    """Return the word of `privacy.accept` that accepts the stream."""
+    """Return the word in `privacy.accept` by which the operator accepts the stream."""
     return "sparse_readings" if rules.kind is Kind.POWER else "coarse_register"
 
 
@@ -112,7 +112,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost(rules: Terms) -> str:
-    """Return how much a change of the hidden energy can count for in readings, why, and its level."""
+    """Return the reason, the energy that a change of the hidden energy can count for, and its level."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
@@ -141,12 +141,12 @@ def _hide_min_wh(rules: Terms) -> Fraction:
 
 
 def _hours(rules: Terms) -> Fraction:
-    """Return the hours of values during which the power may be off by the dead band."""
+    """Return the number of hours for which the power in a value may be off by the dead band."""
     return rules.reach_of_power if rules.is_energy else rules.hours
 
 
 def _finer(rules: Terms) -> str:
-    """Return the settings of other readings that would be accepted."""
+    """Return the text of settings of the source or the range that would be accepted."""
     if rules.kind is not Kind.POWER:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))

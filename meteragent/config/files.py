@@ -16,8 +16,8 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 def read_secret(key: str, path: Path) -> bytes:
     """Read a file that holds one secret, without the end of its line.
 
-    No error shows the secret. Raises ConfigError with the configuration's key if the file cannot be read or
-    is empty.
+    No error shows the secret. Raises ConfigError with the key of the configuration if the file cannot be read
+    or is empty.
     """
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
@@ -155,7 +155,7 @@ def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigErro
 
 
 def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return the address of a broker; raises ValueError if it is not one."""
+    """Return the address of a broker; raises ValueError if the text is not an address."""
     return Endpoint.parse(
         url,
         username=broker.username,

@@ -90,16 +90,16 @@ _JUMPS = (
     " power crosses it, so no noise hides a small change"
 )
 _WHILE = re.compile(r"while|when")
-"""Words in keys and spaces with which somebody asks for the energy while the power is above a threshold."""
+"""Words in keys and spaces that ask for the energy used while the power is above a threshold."""
 
 _KEY_OF_TABLE = "[key]"
-"""The end of pydantic's location if a key is wrong rather than its value."""
+"""The last element of pydantic's location if the key is wrong rather than its value."""
 
 
 class Form:
     """A document, parsed from `text`, that is repaired until its form is right.
 
-    `profiles` are those that it may name besides the built-in ones.
+    The document may name `profiles` besides the built-in ones.
 
     `read` fills `errors`, and `wrong_paths` with the paths that it repaired.
     """
@@ -243,7 +243,7 @@ class Form:
         self.errors.append(error)
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path as in the file: with its names, and without the stream if the form is flat."""
+        """Return a path as the file writes it: with its names, and without the stream if the file is flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
 

@@ -64,8 +64,8 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
     """Return the lattice of a stream's values: the preset's as an energy, which is the same for all lengths.
 
-    If less is hidden than by the preset, the lattice is finer in proportion, so that the radius is not
-    rounded up by a larger part than the preset's.
+    If less is hidden than with the preset, the lattice is finer in proportion, so that rounding up does not
+    enlarge the radius by a greater fraction than with the preset.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
     quantum_wh = (

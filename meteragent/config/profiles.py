@@ -38,7 +38,7 @@ def _read(path: Path) -> Profile:
 
 
 def own_profiles(folder: Path) -> tuple[dict[str, Profile], dict[str, ConfigError]]:
-    """Read the profiles in a folder; return them, and the refusals of files that are no profiles, by name."""
+    """Return the profiles in a folder, and the refusals of files that are not profiles, both by name."""
     profiles, refusals = dict[str, Profile](), dict[str, ConfigError]()
     for path in sorted(folder.glob("*.toml")):
         try:

@@ -17,7 +17,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
 _PREFIX_LEAST = 3
-"""The shortest prefix of a profile's name from which a suggestion is made."""
+"""The length of the shortest prefix of a profile's name that leads to a suggestion."""
 
 FORMATS = ("number", "json")
 """The profiles of payloads that any device may send."""
@@ -144,7 +144,7 @@ def dead_band(source: Source) -> Fraction | None:
     """Return how far the power may be from the value sent last, or the step of a count, in the unit.
 
     If phases are summed, the dead bands of their powers add up; the step is that of one count (`counters`).
-    None if unknown.
+    Return None if it is unknown.
     """
     if source.dead_band is not None:
         return source.dead_band

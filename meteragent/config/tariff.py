@@ -16,9 +16,9 @@ _DAY_MIN = 24 * 60
 
 
 class Month(NamedTuple):
-    """The number of windows in an ordinary month, and in how many of them each band has hours.
+    """The number of windows in an ordinary month and, for each band, the number in which it has hours.
 
-    An ordinary month is a month, 4 weeks, or 30 days from a Monday on, without holidays.
+    An ordinary month is a month, 4 weeks, or 30 days that start on a Monday, without holidays.
     """
 
     windows: int

@@ -16,7 +16,7 @@ from meteragent.domain.weights import Weights, WeightSource, joined
 from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
-"""Days of 24 hours in an ordinary window of the calendar, for which figures are stated."""
+"""The number of 24-hour days in an ordinary calendar window; figures are stated for such windows."""
 
 LIVE_ROUNDING: Rounding = "dithered"
 """How the agent rounds. Archives round half up: they store no accumulators that a copy could reveal."""
@@ -35,7 +35,7 @@ def preset(stream: Stream) -> Preset:
 
 
 def space(stream: Stream) -> Space:
-    """Return the space: as configured, else that of weights or of a threshold, else the preset's."""
+    """Return the space: as configured, else the one that weights or a threshold need, else the preset's."""
     if stream.window.weights is not None and stream.privacy.space is None:
         return Space.WEIGHTED
     if stream.window.threshold is not None and stream.privacy.space is None:
@@ -101,8 +101,8 @@ def hours(stream: Stream) -> tuple[Hours, ...]:
 def band_rules(stream: Stream) -> BandRules:
     """Return the rules of a window's bands, or of the hours of its prices, if it has any.
 
-    A register's reading after an outage does not show in which band the energy was used, so such a stream has
-    a band for it.
+    A register's reading after an outage does not show the band in which the energy was used, so such a stream
+    has a further band for that energy.
     """
     window = stream.window
     holidays = frozenset(window.holidays)

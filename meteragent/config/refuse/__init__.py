@@ -1,7 +1,7 @@
 """Refusals of all settings that cannot keep the promise, each with its key, value and expected value.
 
 Each check names the keys that it reads (`check.reads`). A check is skipped if the form of one of these keys
-is wrong or an earlier check has refused it, because its refusal could be a mere consequence.
+is wrong or an earlier check has refused it, because its refusal could be a mere consequence of that error.
 """
 
 import difflib
@@ -101,7 +101,7 @@ def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
 
 
 def _once(problems: Problems) -> Problems:
-    """Yield the first problem of each key, because streams of one table often have the same problem."""
+    """Yield only the first problem of each key, because streams of one table often share a problem."""
     keys: set[str] = set()
     for problem in problems:
         if problem.key not in keys:
@@ -119,14 +119,14 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 @reads("name")
 def _name(stream: Stream) -> Problems:
-    """Yield a name that is not a plain word."""
+    """Yield a refusal of a name that is not a plain word."""
     if not _NAME.fullmatch(stream.name):
         yield ConfigError("name", repr(stream.name), "letters, digits, - and _")
 
 
 @reads("privacy.preset")
 def _preset(stream: Stream) -> Problems:
-    """Yield a preset that does not exist."""
+    """Yield a refusal of a preset that does not exist."""
     name = stream.privacy.preset
     if name not in PRESETS:
         matches = difflib.get_close_matches(name, PRESETS, n=1)
@@ -136,7 +136,7 @@ def _preset(stream: Stream) -> Problems:
 
 @reads("sink.home_assistant", "sink.status", "sink.format")
 def _home_assistant(stream: Stream) -> Problems:
-    """Yield settings of the sink that Home Assistant cannot use."""
+    """Yield refusals of sink settings that Home Assistant cannot use."""
     sink = stream.sink
     if sink.home_assistant is None:
         return

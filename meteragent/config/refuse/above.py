@@ -11,7 +11,7 @@ from meteragent.domain.units import Kind
 
 @reads(*GRID, "window.threshold", "window.range", "source.kind", "sink.total", "sink.format")
 def threshold(stream: Stream) -> Problems:
-    """Yield a problem for a threshold that is missing or has no effect, or for settings that it excludes."""
+    """Yield refusals of a threshold that is missing or has no effect, and of settings that it excludes."""
     window, threshold_w = stream.window, stream.window.threshold
     if space(stream) is not Space.ABOVE:
         if threshold_w is not None:

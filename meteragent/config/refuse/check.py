@@ -49,7 +49,7 @@ def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
     """Return a decorator that turns a function into a check; `keys` are the keys and tables that it reads."""
 
     def check(problems: Callable[[Stream], Problems]) -> Check:
-        """Return the check that a function makes."""
+        """Return a check that calls the function."""
         return Check(problems, tuple(map(path_of, keys)))
 
     return check

@@ -1,4 +1,4 @@
-"""Refusals of peaks: windows, parts and readings from which no useful largest mean follows."""
+"""Refusals of peaks: windows, parts and readings that give no useful largest mean."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ from meteragent.privacy.exact import round_half_up
 
 @reads(*PROMISE, "source.every", "sink.total")
 def parts(stream: Stream) -> Problems:
-    """Yield windows with too few parts, parts that readings do not distinguish, and a total of peaks."""
+    """Yield refusals of too few parts, of parts that readings cannot resolve, and of a total of peaks."""
     if space(stream) is not Space.PEAK:
         return
     step = step_ms(stream, length_ms(stream))
@@ -37,7 +37,7 @@ def parts(stream: Stream) -> Problems:
 
 
 def _readings(stream: Stream, step: int) -> Problems:
-    """Yield readings that are too coarse for the parts."""
+    """Yield refusals of readings that are too coarse for the parts."""
     source, interval = stream.source, interval_ms(stream.source)
     if source.kind is Kind.INTERVAL_ENERGY and step % interval:
         expected = f"a divisor of window.step = {format_duration(step)!r}: longer energies hide the peak"
@@ -53,7 +53,7 @@ def _readings(stream: Stream, step: int) -> Problems:
 
 @reads(*PROMISE, "window.range")
 def usefulness(stream: Stream) -> Problems:
-    """Yield noise so wide that the peak is useless: its 95 % interval is wider than the range of readings."""
+    """Yield a refusal of a useless peak, whose 95 % interval is wider than the range of readings."""
     if space(stream) is not Space.PEAK or HOUR_MS % step_ms(stream, length_ms(stream)):
         return
     usual = terms(stream)

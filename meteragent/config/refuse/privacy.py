@@ -15,7 +15,7 @@ RATIO_MAX = 2**45
 
 @reads("privacy.hide", "privacy.radius")
 def alternatives(stream: Stream) -> Problems:
-    """Yield a second key that sets how much is hidden."""
+    """Yield a refusal of a second key that sets how much is hidden."""
     privacy = stream.privacy
     if privacy.hide is not None and privacy.radius is not None:
         expected = "only one of privacy.hide and privacy.radius: both set how much is hidden"
@@ -24,7 +24,7 @@ def alternatives(stream: Stream) -> Problems:
 
 @reads("privacy.metric", "privacy.space", "privacy.preset")
 def distance(stream: Stream) -> Problems:
-    """Yield a metric that the space does not have."""
+    """Yield a refusal of a metric that the space does not have."""
     slots = space(stream)
     if slots in {Space.BANDS, Space.WEIGHTED} and metric(stream) is not Metric.L1:
         yield ConfigError(
@@ -39,7 +39,7 @@ def distance(stream: Stream) -> Problems:
 
 @reads("privacy.quantum", *GRID)
 def lattice(stream: Stream) -> Problems:
-    """Yield a quantum that is not a number with at most six decimals."""
+    """Yield a refusal of a quantum that is not a number with at most six decimals."""
     step = quantum(stream)
     if (step * MICRO).denominator != 1:
         expected = "a multiple of 0.000001 of the unit, such as 0.001"
@@ -48,7 +48,7 @@ def lattice(stream: Stream) -> Problems:
 
 @reads(*GRID, *AMOUNTS, "privacy.hide", "privacy.radius", "privacy.quantum")
 def radius(stream: Stream) -> Problems:
-    """Yield a radius off the lattice."""
+    """Yield a refusal of a radius off the lattice."""
     step = quantum(stream)
     for window in shapes(stream):
         if (window.radius / step).denominator != 1:
@@ -61,7 +61,7 @@ def radius(stream: Stream) -> Problems:
 
 @reads(*PROMISE)
 def noise(stream: Stream) -> Problems:
-    """Yield a quantum so fine that the noise exceeds the range of the samplers."""
+    """Yield a refusal of a quantum so fine that the noise exceeds the range of the samplers."""
     step = quantum(stream)
     for window in shapes(stream):
         ratio = window.slots_per_bound / (window.epsilon * step)
@@ -73,7 +73,7 @@ def noise(stream: Stream) -> Problems:
 
 @reads("privacy.budget", *PROMISE)
 def budget(stream: Stream) -> Problems:
-    """Yield a budget whose period is not whole days, or that the schedule exceeds."""
+    """Yield a refusal of a budget whose period is not whole days, or that the schedule exceeds."""
     limit = stream.privacy.budget
     if limit is None:
         return

@@ -34,7 +34,7 @@ _SLOTS = "a window of nested streams is one slot"
 
 @reads("privacy.shares", "window", "privacy.preset")
 def beside(stream: Stream) -> Problems:
-    """Yield every setting that nested streams cannot have."""
+    """Yield a refusal of every setting that nested streams cannot have."""
     if stream.privacy.shares is None:
         return
     for table, allowed in _BESIDE.items():
@@ -48,7 +48,7 @@ def beside(stream: Stream) -> Problems:
 
 @reads("privacy.shares", "privacy.preset", "window.timezone", "source.kind", "source.unit")
 def nesting(stream: Stream) -> Problems:
-    """Yield shares that do not divide the level, and lengths whose windows do not nest."""
+    """Yield refusals of shares that do not divide the level, and of lengths whose windows do not nest."""
     shares = stream.privacy.shares
     if shares is None:
         return
@@ -74,7 +74,7 @@ def nesting(stream: Stream) -> Problems:
 
 
 def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
-    """Yield why the windows of a fine stream do not fill those of the next coarser one."""
+    """Yield a refusal if the windows of a fine stream do not fill those of the next coarser one."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} beside one of {coarse!r}"
     if usual_ms(fine) == usual_ms(coarse):
@@ -98,7 +98,7 @@ def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) 
 
 
 def _common_ms(stream: Stream) -> int:
-    """Return the largest length of which all boundaries of a stream's windows in ten years are multiples."""
+    """Return the largest length that divides every boundary of a stream's windows in ten years."""
     windows = grid(stream)
     start_ms = windows.first_ms(SHAPES_FROM_MS)
     common_ms = start_ms

@@ -15,7 +15,7 @@ _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 
 
 def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: Collection[Path]) -> Problems:
-    """Yield names that occur twice, second currencies, and bands that no stream has or that lack a price.
+    """Yield refusals of repeated names, second currencies, and bands that no stream has or that lack a price.
 
     `wrong` has the paths in the list of tariffs that are already wrong.
     """
@@ -33,7 +33,7 @@ def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: 
 
 
 def _names(tariffs: Sequence[Tariff]) -> Problems:
-    """Yield the name of a tariff that an earlier tariff has already."""
+    """Yield refusals of names that an earlier tariff already has."""
     earlier_names = set[str]()
     for number, tariff in enumerate(tariffs):
         if tariff.name in earlier_names:
@@ -42,7 +42,7 @@ def _names(tariffs: Sequence[Tariff]) -> Problems:
 
 
 def _bands(config: Config) -> Problems:
-    """Yield tariffs that no stream can use."""
+    """Yield refusals of tariffs that no stream can use."""
     by_stream = [bands for stream in config.stream if (bands := band_names(stream))]
     if not by_stream:
         expected = "a stream with privacy.preset = 'tariff': tariffs price its bands"
@@ -68,5 +68,5 @@ def _unknown_band(key: str, band: str, known: Sequence[str]) -> ConfigError:
 
 
 def _without_price(tariff: Tariff, bands: Sequence[str]) -> Iterator[str]:
-    """Yield the bands that lack a price; energy whose band is unknown needs none."""
+    """Yield refusals of bands that lack a price; energy whose band is unknown needs none."""
     return (band for band in bands if band not in {*tariff.prices, UNKNOWN_BAND})

@@ -21,7 +21,7 @@ WrongPaths = Sequence[Collection[Path]]
 
 
 def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield the name of a stream that an earlier stream has already."""
+    """Yield refusals of names that an earlier stream already has."""
     earlier_names: set[str] = set()
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         if stream.name in earlier_names and not _is_wrong("name", wrong_keys):
@@ -30,9 +30,9 @@ def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wrong
 
 
 def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield a topic on which a stream would read private records, or mix its records with others.
+    """Yield refusals of topics where a stream would read private records, or mix its records with others.
 
-    At most one topic of each stream is yielded.
+    At most one topic of each stream is refused.
     """
     sound = [number for number in range(len(streams)) if _is_sound(wrong_paths[number])]
     sound_streams = [streams[number] for number in sound]
@@ -45,7 +45,7 @@ def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 
 
 def _is_sound(wrong_paths: Collection[Path]) -> bool:
-    """Return whether no key is wrong on which the stream's topics depend."""
+    """Return whether every key on which the stream's topics depend is right."""
     return not any(depends(key, path) for key in _PLACES for path in wrong_paths)
 
 
@@ -91,9 +91,9 @@ def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]
 
 
 def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield a topic of prices that a stream also reads or writes.
+    """Yield refusals of topics of prices that a stream also reads or writes.
 
-    If messages of a home were prices, the prices could depend on its use; and prices are not readings.
+    If a home's messages served as prices, the prices could depend on its use; and prices are not readings.
     """
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         topic = None if stream.window.weights is None else stream.window.weights.topic
@@ -114,7 +114,7 @@ def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
 
 
 def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield windows that `sanitise` does not release."""
+    """Yield refusals of windows that `sanitise` does not release."""
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
         if is_known and metric(stream) is Metric.L1:
@@ -126,7 +126,7 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
-    """Yield an address on which no page can be served, or that other machines could reach without a token."""
+    """Yield a refusal of a page at a wrong address, or at one that other machines reach without a token."""
     if _is_wrong("listen", wrong_paths):
         return
     host, _, port = table.listen.rpartition(":")

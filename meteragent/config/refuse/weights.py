@@ -22,7 +22,7 @@ PRICES_MAX = 96
 
 @reads(*GRID, "sink.total", "sink.format", "sink.topic", "source.topic", "window.clock")
 def weights(stream: Stream) -> Problems:
-    """Yield missing weights, prices that do not fit, and settings that amounts do not have."""
+    """Yield refusals of missing weights, of prices that do not fit, and of settings that amounts lack."""
     table = stream.window.weights
     if space(stream) is not Space.WEIGHTED:
         if table is not None:
@@ -45,7 +45,7 @@ def weights(stream: Stream) -> Problems:
 
 
 def _hours(stream: Stream, table: Weights) -> Problems:
-    """Yield a table without rows, with too many rows, without local days, or with two prices for an hour."""
+    """Yield refusals of a table with no rows, too many rows, no local days, or two prices for an hour."""
     if not table.price:
         expected = "[[window.weights.price]] with hours = ['07:00/23:00'] and price = 0.3"
         yield ConfigError("window.weights.price", "nothing", expected)
@@ -63,7 +63,7 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield a topic beside a table, with the event clock, or with messages of this home."""
+    """Yield a refusal of a topic beside a table, with the event clock, or with messages of this home."""
     if table.price:
         yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
     if stream.window.clock is not Clock.WALL:
@@ -77,7 +77,7 @@ def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
 
 
 def _amounts(table: Weights) -> Problems:
-    """Yield a price beyond the bound, or with more than six decimals."""
+    """Yield a refusal of a price beyond the bound, or with more than six decimals."""
     for key, price in _named(table):
         if (price * MICRO).denominator != 1:
             yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")

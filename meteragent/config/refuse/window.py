@@ -20,7 +20,7 @@ BANDS_MAX = 96
 
 @reads("window.timezone", "window.length", "privacy.preset")
 def zone(stream: Stream) -> Problems:
-    """Yield a time zone that is missing, unknown, or set without a calendar window."""
+    """Yield a refusal of a time zone that is missing, unknown, or set without a calendar window."""
     name, key = stream.window.timezone, "window.timezone"
     if name is None:
         if unit(stream) is not None:
@@ -38,7 +38,7 @@ def zone(stream: Stream) -> Problems:
 
 
 def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
-    """Return the refusal of a key's time zone; None if it exists. `also` is what else the key may be."""
+    """Return the refusal of a time zone; None if the zone exists. `also` names the key's other values."""
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -50,7 +50,7 @@ def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
 
 @reads("window.step", "window.blocks", "window.bands")
 def alternatives(stream: Stream) -> Problems:
-    """Yield a second key that defines the slots."""
+    """Yield a refusal of a second key that defines the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
         expected = f"only one of window.{' and window.'.join(keys)}: each defines the slots"
@@ -59,7 +59,7 @@ def alternatives(stream: Stream) -> Problems:
 
 @reads(*GRID)
 def bands(stream: Stream) -> Problems:
-    """Yield slots that do not fit the space: only a profile has bands, and a profile has no other slots."""
+    """Yield a refusal of slots that do not fit the space: only a profile has bands, and it has only bands."""
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:
         yield ConfigError("window.bands", "hours of the day", "privacy.space = 'profile': a mean day")
@@ -83,7 +83,7 @@ def bands(stream: Stream) -> Problems:
 
 
 def _overlap(bands: tuple[Hours, ...]) -> Problems:
-    """Yield the first two bands that overlap."""
+    """Yield a refusal of the first two bands that overlap."""
     parts = sorted((part, band.name) for band in bands for part in band.parts)
     for ((_, end), name), ((next_start, _), next_name) in pairwise(parts):
         if next_start < end:
@@ -93,9 +93,9 @@ def _overlap(bands: tuple[Hours, ...]) -> Problems:
 
 @reads(*GRID, "source.kind", "source.interval", "source.profile", "source.value")
 def energy_bands(stream: Stream) -> Problems:
-    """Yield bands of energy that do not cover each hour of the week once, or that the readings cannot fill.
+    """Yield refusals of energy bands that do not cover each hour once, or that readings cannot fill.
 
-    Also yield keys of bands in a space without bands.
+    Also refuse keys of bands in a space without bands.
     """
     if space(stream) is not Space.BANDS:
         yield from _without_bands(stream)
@@ -129,7 +129,7 @@ def _without_bands(stream: Stream) -> Problems:
 
 
 def _bands_that_fit(stream: Stream) -> Problems:
-    """Yield names that occur twice, days on which bands overlap, and hours that no band has."""
+    """Yield refusals of repeated names, of days on which bands overlap, and of hours that no band has."""
     rules, rest = band_rules(stream).rules, stream.window.rest
     names = [rule.name for rule in rules] + ([] if rest is None else [rest])
     if len(names) > BANDS_MAX:
@@ -174,7 +174,7 @@ def _clock(minute: int) -> str:
 
 @reads(*GRID)
 def slots(stream: Stream) -> Problems:
-    """Yield a number or a length of slots that does not divide every window."""
+    """Yield a refusal of a number or a length of slots that does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
     for window in shapes(stream) if not band_rules(stream).rules else ():
         length = window.length_ms
@@ -198,7 +198,7 @@ def _step(length: int, step: int) -> ConfigError:
 
 @reads("window.range")
 def limits(stream: Stream) -> Problems:
-    """Yield a range that is empty."""
+    """Yield a refusal of a range that is empty."""
     low, high = stream.window.range
     if low >= high:
         yield ConfigError("window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")
@@ -206,7 +206,7 @@ def limits(stream: Stream) -> Problems:
 
 @reads("window.range", "window.gap", *PROMISE)
 def gap(stream: Stream) -> Problems:
-    """Yield a gap value that is outside the range of readings."""
+    """Yield a refusal of a gap value outside the range of readings."""
     low, high = stream.window.range
     usual = terms(stream)
     if not usual.low_u <= usual.gap_u <= usual.high_u:

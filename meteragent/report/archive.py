@@ -1,4 +1,4 @@
-"""Texts of the statement for an archive, where they differ from those for the agent's stream."""
+"""The texts of an archive's statement that differ from those of a stream of the agent."""
 
 _KEY = (
     "The noise is derived from a key (AES-256), so that a part that runs again gives the same output. Anyone"

@@ -24,8 +24,8 @@ from meteragent.wire.descriptor import TermsDescriptor, describe
 _SIDES = 13  # sets of samples that an audit draws: one for the law, and two for each of six shifts
 _NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
 _CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # a slot takes the core about 0.1 ms
-_CORE_SIDES = 25  # sets of samples if they are few: also for exact checks and dithers
-_END_MS = 5000 * 365 * DAY_MS  # windows follow one another from 1970 on, far from the last date
+_CORE_SIDES = 25  # sets of samples of a small audit, with those for exact checks and dithers
+_END_MS = 5000 * 365 * DAY_MS  # windows follow one another from 1970 on, and end far from the last date
 
 
 @dataclass(frozen=True)

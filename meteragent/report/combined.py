@@ -1,4 +1,4 @@
-"""The errors that a receiver has of nested streams, once it has combined them (`consume.nested`)."""
+"""The errors of the numbers that a receiver gets by combining nested streams (`consume.nested`)."""
 
 from itertools import pairwise
 
@@ -25,9 +25,9 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
 
 
 def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
-    """Return the standard deviation, the half width of 95 % and the unit of a combined number.
+    """Return the standard deviation, half the 95 % interval and the unit of a combined number.
 
-    Days and longer are energies in kWh, whatever leaves.
+    Numbers for a day or longer are energies in kWh, whatever leaves.
     """
     per_kwh, unit = (1.0, "kWh") if terms.length_ms >= DAY_MS else (1 / _kwh(terms), terms.value_unit)
     return nested.sd(path) * per_kwh, nested.half_width(path) * per_kwh, unit

@@ -121,16 +121,16 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return by how much all slots of a window move together, in the unit of their values."""
+    """Return the sum of the distances by which the slots of a window move, in the unit of their values."""
     if terms.is_energy:
         return power * sum(filled_ms.values()) / HOUR_MS
     return power * sum(Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items())
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return for how long a stretch of a window overlaps each slot.
+    """Return the time for which a stretch of a window overlaps each slot.
 
-    If slots are equal, only the first two and the last are returned, since those in between overlap as the
+    If slots are equal, only the first two and the last are returned, since the others overlap as much as the
     second does.
     """
     if not terms.bands:

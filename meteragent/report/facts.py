@@ -16,8 +16,8 @@ from meteragent.wire.number import figure
 def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
-    Errors are one standard deviation: of a number in the unit, of totals in kWh, and of the mean of 100 and
-    1,000 homes (one number of each home, for the same slot) in the unit. `tariffs` has the errors of a
+    Errors are standard deviations: of a number, in the unit; of totals, in kWh; and of the mean of 100 and
+    1,000 homes (one number of each home, for the same slot), in the unit. `tariffs` has the errors of a
     month's cost, in the currency, and the differences that are recognised in 95 % of months at a p-value of 5
     %. `fit_for` names the useful errors. For each event, `hidden` has an attacker's success limit in per cent
     (`right_of_100`), by the number of days.
@@ -56,7 +56,8 @@ def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
     """Return the cost of a change of the hidden energy in all; levels are rounded up.
 
-    `without_limits`: it holds over any number of slots. `step_wh` is what each later slot may differ by.
+    `without_limits` says whether it holds over any number of slots. `step_wh` is the energy by which each
+    later slot may differ.
     """
     periods = [
         {

@@ -8,7 +8,7 @@ from meteragent.domain.figures import exact, figures
 from meteragent.report.catalogue import say
 
 MEAN_W = 330
-"""The mean power of an average home (about 8 kWh a day), with which errors are compared; our assumption."""
+"""The assumed mean power of an average home (about 8 kWh a day), with which errors are compared."""
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _LIMIT_FIGURES = 4

@@ -39,7 +39,8 @@ REPETITIONS = (1, 14, 30)
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""The share of the hidden energy that readings may add in a month if the promise in all needs no limits."""
+"""The largest share of the hidden energy that readings may add in a month if the promise in all has no
+limits."""
 LEARNT_AT_PERCENT = 95
 """An event counts as learnt once an attacker may be right this often, in per cent."""
 _ROUNDING = 1e-6
@@ -77,7 +78,7 @@ class InAll(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """The meters of one agent of a fleet: all on a topic filter, or some of them, `by_hash` of names."""
+    """The meters of one agent of a fleet: all on a topic filter or, if `by_hash`, some by a hash of names."""
 
     shard: Shard
     topic_filter: str
@@ -143,7 +144,7 @@ class Guarantee:
 
     @property
     def level_of_step(self) -> Fraction:
-        """The level that one step costs a slot."""
+        """The level that a difference of one step costs in a slot."""
         return self.terms.epsilon * self.step * self.terms.value_per_reading
 
     @property
@@ -211,7 +212,7 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     if terms.weights is not None:
         yield from _errors_of_amounts(terms, terms.weights)
         return
-    if terms.space is Space.ABOVE:  # its sums are not the energy of days, nor comparable with a home's
+    if terms.space is Space.ABOVE:  # sums are neither the energy of days nor comparable with a home's energy
         yield "number", _error(terms.sd, terms.value_unit, 0.0)
         yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
         for homes in CROWDS:
@@ -285,10 +286,10 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
     """Return an attacker's success limit on an event that happens on `days` days, in per cent, rounded up.
 
     Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
-    instead of one; a further quantum in its last window covers that, or with the metric l1 one for each slot.
+    instead of one; a further quantum in its last window (with the metric l1, one for each slot) covers that.
     If a window spans several days, the distances of its days add up. If slots have dithered noise of their
-    own, the sum of all distances also bounds the probability (THEORY T.7); off the grid the event can touch
-    one more window a day, which adds a step of the readings.
+    own, the sum of all distances also bounds the probability (THEORY T.7); off the grid, the event can touch
+    one more window a day, which adds one step of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
@@ -324,7 +325,7 @@ def _in_all(terms: Terms) -> Iterator[InAll]:
 
 
 def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
-    """Work out the cost of a change of the hidden energy over a number of windows.
+    """Return the cost of a change of the hidden energy over a number of windows.
 
     Within one slot it moves its window by `loads.distance`, and later ones by a step.
     """

@@ -1,12 +1,11 @@
 """The pipeline as a mechanism: windows of numbers enter as readings, and the outputs are read from messages.
 
-Theory of operation
--------------------
-With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draw for each
-slot, the messages. The core runs under the terms of a stream for one meter, one window after another. Three
-things differ from a household: the decoder is a simple one, because the format of payloads does not affect
-the noise; there is no `range`, because the windows to distinguish may be far apart (clamping only brings them
-closer); and all windows of the grid are alike (on the calendar, every day has 23 hours).
+Theory of operation ------------------- With this class, every test of a mechanism can test the whole core:
+accumulators, rounding, the draw for each slot, and the messages. The core runs under the terms of a stream
+for one meter, one window after another. Three things differ from a household: the decoder is a simple one,
+because the format of payloads does not affect the noise; there is no `range`, because the windows to
+distinguish may be far apart (clamping only brings them closer); and all windows of the grid are alike (on the
+calendar, every day has 23 hours).
 
 A slot's number is carried by two readings in the slot's first stretch of time: one for its first
 millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, for
@@ -52,17 +51,17 @@ _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONST
 _FAR_U = 1 << 100
 """Larger than any number that a test uses."""
 _LOW_QUANTA = 1 << 40
-"""A threshold so many quanta an hour below 0 is below all readings of a window; its energy is subtracted."""
+"""The threshold in quanta an hour below 0: lower than every reading in a window. Its energy is subtracted."""
 
 
 class _BorrowedBits:
-    """A caller's bits. Bits that were fetched ahead are kept for the caller."""
+    """The bits of a caller; those that were fetched ahead are kept for the caller."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
 
     def discard(self) -> None:
-        """Keep the bits that were fetched ahead, for the caller."""
+        """Keep for the caller the bits that were fetched ahead."""
 
 
 class PipelineMechanism:

@@ -54,7 +54,7 @@ class TariffErrors(NamedTuple):
 
 
 def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
-    """Work out the errors of the costs of a stream's ordinary month; None without tariffs."""
+    """Return the errors of the costs of a stream's ordinary month; None without tariffs."""
     if not tariffs:
         return None
     month = config.month(stream)
@@ -81,7 +81,7 @@ def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
 
 
 def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
-    """Return the sum of two quantiles: one for the p-value, one for the chance of a smaller difference."""
+    """Return two tariffs, with the sum of two quantiles: for the p-value and for a smaller difference."""
 
     def difference(band: str) -> tuple[float, float]:
         """Return the range of the difference between the prices of a band."""
@@ -98,7 +98,7 @@ def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> 
 def _weights(
     prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.Month
 ) -> Iterator[tuple[float, int]]:
-    """Yield for each band the largest size of its weight, unless that is 0, and its number of windows."""
+    """Yield, for each band, the largest size of its weight, unless it is 0, and its number of windows."""
     kwh = UNIT_FACTOR[terms.value_unit] / 1000
     for band, windows in month.counts.items():
         weight = max(map(abs, prices(band))) * kwh

@@ -113,7 +113,7 @@ def _warnings(texts: Iterable[str]) -> list[str]:
 
 
 def _filled(text: str, indent: str = "", hanging: str = _INDENT) -> str:
-    """Wrap a paragraph without breaking a word or path, or a number from its unit."""
+    """Wrap a paragraph without breaking words or paths, or separating a number from its unit."""
     filled = textwrap.fill(
         _BEFORE_UNIT.sub(_NO_BREAK, text),
         WIDTH,

@@ -89,7 +89,7 @@ def slot(terms: Terms) -> str:
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
-    """Return where in a window an energy is hidden: in any slot, or in all bands together."""
+    """Return the words for the place in a window where energy is hidden: any slot, or all bands together."""
     if terms.metric is Metric.L1:
         return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
     return say("promise.within", slot=slot_text or slot(terms))
@@ -155,7 +155,7 @@ def exactly(guarantee: Guarantee) -> str:
 
 
 def prices(guarantee: Guarantee) -> str:
-    """Return the sentence on the prices of amounts, or nothing."""
+    """Return the sentence on the prices of amounts; empty if there are none."""
     weights = guarantee.terms.weights
     if weights is None:
         return ""
@@ -180,7 +180,7 @@ def in_all(guarantee: Guarantee) -> str:
 
 
 def _over(limits: Mapping[int, str]) -> str:
-    """Join limits by days; equal limits are stated once."""
+    """Join the limits for numbers of days; if all are equal, state the limit once."""
     if len(set(limits.values())) == 1:
         return next(iter(limits.values()))
     texts = (
@@ -223,7 +223,7 @@ def windows_add(guarantee: Guarantee) -> str:
 
 
 def restarts_add(guarantee: Guarantee) -> str:
-    """Return the sentence on the cost of a restart to a peak, or nothing."""
+    """Return the sentence on the cost of a restart to a peak; empty if there is none."""
     if guarantee.terms.space is not Space.PEAK:
         return ""
     return say("promise.restarts_add", level=rate(guarantee.terms.level))
@@ -264,7 +264,7 @@ def within(half_width: str) -> str:
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return the errors: for each its label, its size, and a note if it is useful."""
+    """Return, for each error, its label, its size, and a note if it is useful."""
     errors = [
         (label, name, guarantee.errors[name]) for name, label in _OF.items() if name in guarantee.errors
     ]
@@ -336,7 +336,7 @@ def guesses() -> str:
 
 
 def guess_limit(percent: int, events: str) -> str:
-    """Return the sentence on how often a guess about one of these events is right at most."""
+    """Return the sentence that limits how often a guess about one of these events is right."""
     return say("guess.limit", percent=percent, events=events)
 
 
@@ -349,7 +349,7 @@ def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 
 def not_hidden(guarantee: Guarantee) -> list[str]:
-    """Return a list of what is hidden under no terms."""
+    """Return the list of facts that no terms hide."""
     terms = guarantee.terms
     key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
     key = key if terms.weights is None else "hidden.large_in_amount"

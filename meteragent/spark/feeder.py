@@ -1,8 +1,8 @@
 """Feeders on Spark: totals and means over many meters, equal to those of `consume.by_feeder`.
 
 Spark groups and adds (whole millionths, so the order does not matter). Laws, intervals and the rule on
-private energies are those of `consume`, called on the workers. A meter's windows must not overlap: those
-released under one ledger do not.
+private energies are those of `consume`, called on the workers. A meter's windows must not overlap; those
+released under one ledger never do.
 """
 
 from collections.abc import Iterable
@@ -111,7 +111,7 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Mark in column `told` the cells that the rules, by capacity or by energies, allow to be shown."""
+    """Mark, in the column `told`, the cells that the rules on capacity or energies allow to be shown."""
     enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
         return cells.withColumn("told", enough_homes)
@@ -158,7 +158,7 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
 
 
 def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
-    """Return the function that decides, for each feeder, whether a home may have more than its share."""
+    """Return the function that decides for each feeder whether a home may have more than its share."""
     index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 
     def may_be_dominated(rows: list[dict[str, Any]]) -> bool:

@@ -70,8 +70,9 @@ def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Release windows: meter, start, end, values, d, key.
 
-    The noise is exact, and does not depend on how Spark divides the work. The ledger is not written: this
-    function is for callers that keep their own (`sanitise_archive` and `stream` write the key's).
+    The noise is exact, and does not depend on the way in which Spark divides the work. The ledger is not
+    written: this function is for callers that keep their own (`sanitise_archive` and `stream` write the
+    key's).
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.
@@ -114,7 +115,7 @@ def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
 
 
 def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Return the windows that readings open, from meters and times alone: meter, start, end.
+    """Return the windows that readings open, as their meters and times alone decide: meter, start, end.
 
     In the long layout each window appears once. In the wide one there is a row for each input row, with
     `fits`: whether it is on the grid and its numbers fit.

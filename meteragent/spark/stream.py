@@ -7,7 +7,7 @@ that one of its readings can have. Until then its readings are in Spark's state;
 that arrive later. All meters share one clock, so a time further ahead of the wall clock than `window.ahead`
 is refused and counted (`is_early` among the query's observed metrics). For each micro-batch, in this order:
 
-1. windows that overlap what the key's ledger has from other runs are refused, counted and logged;
+1. windows that overlap those of other runs in the key's ledger are refused, counted and logged;
 2. the others get their noise, a function of the key and of the data;
 3. they are written to the ledger, under this run and the micro-batch's number;
 4. they go to the sink.
@@ -15,13 +15,13 @@ is refused and counted (`is_early` among the query's observed metrics). For each
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. If
 the ledger has the micro-batch, its rows must be the same; otherwise they are written now. Noise is computed
 again, to the same bytes, so the sink gets the same bytes or nothing: if the source delivers different data
-than before, the query fails. A new checkpoint is a new run, to which the ledger refuses everything that the
-old one released. So losing a checkpoint costs the windows that it had not released, and never causes a second
-release.
+than before, the query fails. A new checkpoint starts a new run, and the ledger refuses it every window that
+the old run released. So the loss of a checkpoint costs the windows that were not yet released, and never
+causes a second release.
 
-Readings of open windows are in the checkpoint's state and in shuffle files, as they arrived: keep both where
-raw readings may be kept. The end of a window, which follows from times, inherits the mark that
-`withWatermark` puts on their column: it lets Spark know when to drop the window's state, on any calendar.
+Readings of open windows lie unchanged in the checkpoint's state and in shuffle files: keep both where raw
+readings may be kept. The end of a window, which follows from times, inherits the mark that `withWatermark`
+puts on their column: it lets Spark know when to drop the window's state, on any calendar.
 """
 
 import hashlib

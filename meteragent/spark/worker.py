@@ -1,6 +1,6 @@
 """Functions that process record batches on Spark's workers, built from an archive's functions.
 
-Rules.
+Rules:
 
 * A worker's exception ends up in logs, which must not contain readings, and texts from Arrow or numpy quote
   values. So only the type of an exception that is not ours is passed on (`safely`).
@@ -73,7 +73,8 @@ def key_of(path: Path, fingerprint: KeyFingerprint) -> Key:
     """Load the key from a file on this machine, and check that it is the driver's.
 
     Raises:
-        KeyMissing: there is no key.  KeyForgotten, KeyRotated: it is not the driver's.
+        KeyMissing: there is no key.
+        KeyForgotten, KeyRotated: the key is not the driver's.
     """
     try:
         status = path.stat()

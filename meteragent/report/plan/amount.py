@@ -1,7 +1,7 @@
-"""Plans of amounts: what a day, a week or a month cost at public prices, released as one number.
+"""Plans for amounts: the cost of a day, a week or a month at public prices, released as one number.
 
 The error of an amount is that of the hidden energy at the largest price of a kWh, whatever the length of its
-window and the use in it. So the error follows from what is hidden, and what is hidden from the error.
+window and the use in it. So the error and the hidden energy determine each other.
 """
 
 import json
@@ -52,26 +52,26 @@ _SHARES = {
     "day cost": AmountShare("the cost of each day", "1d"),
 }
 USUAL_BOUND = Money(Fraction(1, 2), "EUR")
-"""The largest price of a kWh, if the question has none."""
+"""The largest price of a kWh if the question states none."""
 
 
 def share(text: str) -> AmountShare | None:
-    """Read what to share: ``month-cost``, ``week-cost``, ``day-cost``; None if it is none of these."""
+    """Parse what to share: ``month-cost``, ``week-cost`` or ``day-cost``; return None for other texts."""
     plain = " ".join(re.findall(r"[a-z]+", text.lower()))
     return next((value for name, value in _SHARES.items() if plain in forms(name)), None)
 
 
 def money(text: str) -> Money | None:
-    """Read a sum of money: ``0.05EUR``; None if it is not one, or zero."""
+    """Parse a sum of money such as ``0.05EUR``; return None if the text is not one, or the sum is zero."""
     match = _MONEY.fullmatch(text.strip())
     return Money(Fraction(match[1]), match[2]) if match and Fraction(match[1]) else None
 
 
 def bound(text: str) -> Money:
-    """Read the largest price of a kWh: ``0.45EUR``.
+    """Parse the largest price of a kWh, such as ``0.45EUR``.
 
     Raises:
-        ValueError: it is not a price.
+        ValueError: the text is not a price.
     """
     if (price := money(text)) is None:
         raise ValueError("the largest price of a kWh, such as 0.45EUR")
@@ -80,7 +80,7 @@ def bound(text: str) -> Money:
 
 @dataclass(frozen=True)
 class AmountQuestion:
-    """A question: which amount to share, and what to hide or the error to reach, or both."""
+    """A question: the amount to share, and the energy to hide, the error to reach, or both."""
 
     share: AmountShare
     hide: Hide | None
@@ -140,7 +140,7 @@ class AmountAnswer:
 
 
 def solve(question: AmountQuestion) -> AmountAnswer:
-    """Find the error of what is hidden, or the most that can be hidden at an error.
+    """Find the error at which an energy is hidden, or the largest energy that can be hidden at an error.
 
     Raises:
         ValueError: the question has neither, or its error is in another currency than its price, or so small

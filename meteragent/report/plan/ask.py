@@ -30,7 +30,7 @@ class Hide(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Something to share: numbers of `step_ms` each, on the epoch grid or the calendar (`unit`).
+    """Something to share: numbers for `step_ms` each, on the epoch grid or the calendar (`unit`).
 
     `blocks` is the number of values in a window of the calendar, 0 if `setting.advised` chooses it; `step_ms`
     is the total duration of one value in an ordinary window. `quantum_w` is the coarsest lattice that
@@ -96,7 +96,7 @@ class Goal:
         )
 
     def watts(self, share: Share) -> float:
-        """Convert the goal to a power over a number's time; `%` is of a home of `MEAN_W`.
+        """Return the goal as a power over a number's time; `%` refers to a home's mean, `MEAN_W`.
 
         Raises:
             ValueError: the goal is an energy, but the share is a power (bands of a day, blocks of a curve).
@@ -112,7 +112,7 @@ class Goal:
 
 
 def hide(text: str) -> Hide:
-    """Read what to hide: ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh``, ``2000W 30min``.
+    """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh`` or ``2000W 30min``.
 
     Raises:
         ValueError: the text is none of these; the error says what is expected.
@@ -151,7 +151,7 @@ def _words(text: str) -> set[str]:
 
 
 def share(text: str) -> Share:
-    """Read what to share: ``half-hour``, ``day``, ``month``, ``typical-day``, and a few more.
+    """Parse what to share, such as ``half-hour``, ``day``, ``month`` or ``typical-day``.
 
     Raises:
         ValueError: it is none of these.
@@ -164,7 +164,7 @@ def share(text: str) -> Share:
 
 
 def shares(text: str) -> Share | list[Share]:
-    """Read what to share: one word as in `share`, or several for nested streams: ``half-hour,day,month``.
+    """Parse what to share: a word as in `share`, or several for nested streams, as ``half-hour,day,month``.
 
     Raises:
         ValueError: one of them is not a share.
@@ -174,7 +174,7 @@ def shares(text: str) -> Share | list[Share]:
 
 
 def goals(text: str) -> Goal | list[Goal | None]:
-    """Read the error to reach, or one for each share: ``any,0.7kWh,1.5kWh``, where any means no goal.
+    """Parse the error to reach, or one for each share: in ``any,0.7kWh,1.5kWh``, any means no goal.
 
     Raises:
         ValueError: one of them is not an error.
@@ -192,7 +192,7 @@ def forms(word: str) -> tuple[str, ...]:
 
 
 def goal(text: str) -> Goal:
-    """Read the error to reach: ``5%``, ``20W``, ``0.5kWh``.
+    """Parse the error to reach, such as ``5%``, ``20W`` or ``0.5kWh``.
 
     Raises:
         ValueError: it is none of these.
@@ -204,7 +204,7 @@ def goal(text: str) -> Goal:
 
 
 def homes(text: str) -> int:
-    """Read a number of homes.
+    """Parse a number of homes.
 
     Raises:
         ValueError: the text is not a whole number of at least 1.

@@ -1,4 +1,4 @@
-"""Plans of nested streams: shares of a level with which several lengths are accurate enough.
+"""Plans for nested streams: shares of a level that make the numbers of several lengths accurate enough.
 
 A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
 All streams hide the same energy, and their shares of the level add up to one, so the promise is that of one
@@ -44,7 +44,7 @@ in 1,000."""
 class Division:
     """Lengths from fine to coarse, the share of the level of each, and the energy that each number hides.
 
-    A length whose share is 0 has no stream: its numbers are sums over a finer length.
+    A length whose share is 0 has no stream: its numbers are sums of a finer length's.
     """
 
     lengths: tuple[Share, ...]
@@ -71,7 +71,7 @@ class Division:
 
 @dataclass(frozen=True)
 class NestedQuestion:
-    """A question: what to hide, which lengths to share (from fine to coarse), and goals for errors."""
+    """A question: what to hide, the lengths to share (from fine to coarse), and the goals for errors."""
 
     hide: Hide
     lengths: tuple[Share, ...]
@@ -132,7 +132,7 @@ def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
 
 
 def name_of(length: Share) -> str:
-    """Return a length as in a configuration."""
+    """Return a length as a configuration writes it."""
     return length.unit or format_duration(length.step_ms)
 
 

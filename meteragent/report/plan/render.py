@@ -48,7 +48,7 @@ def _question(answer: Answer) -> str:
 
 
 def as_text(answer: Answer) -> str:
-    """Write the answer with its configuration, error against hiding, and what to do next."""
+    """Return the answer as text: its configuration, a table of errors, and what to do next."""
     verdict = "possible" if answer.is_possible else f"NOT possible: {answer.why_not}"
     lines = [f"To {_question(answer)}: {verdict}.", "", *_considered(answer)]
     if not answer.is_possible:
@@ -56,7 +56,7 @@ def as_text(answer: Answer) -> str:
         setting = answer.nearest[0].setting if answer.nearest else None
         return "\n".join([*lines, *(_paste(setting, "The first of these, to paste") if setting else [])])
     setting = answer.setting
-    assert setting is not None  # noqa: S101  what is possible has a setting
+    assert setting is not None  # noqa: S101  a possible answer has a setting
     for section in (
         _costs(answer, setting),
         _paste(setting),
@@ -109,7 +109,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slack(answer: Answer, setting: Setting) -> list[str]:
-    """Return the line on how far the error is from the goal."""
+    """Return the line that compares the error with the goal."""
     goal = answer.question.goal
     if goal is None:
         return []
@@ -230,7 +230,7 @@ def _nearest(answer: Answer) -> list[str]:
 
 
 def as_json(answer: Answer) -> str:
-    """Return the same facts as JSON; errors in W over a number's time, exact numbers as text."""
+    """Return the same facts as JSON: errors in W over a number's time, and exact numbers as text."""
     setting, windows = answer.setting, None
     if answer.is_possible and setting is not None:
         windows = sliding(answer.question, setting)

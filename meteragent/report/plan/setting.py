@@ -58,7 +58,7 @@ class Setting:
 
     @property
     def _hours(self) -> Fraction:
-        """The time of one number: a block of a curve, or as in the share."""
+        """The hours that one number covers: those of a block of a curve, or the share's."""
         return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
 
     @cached_property
@@ -148,7 +148,7 @@ def _energy_text(wh: Fraction) -> str:
 
 
 def last_place(wh: float) -> Fraction:
-    """Return the value of the last place of an energy in three figures."""
+    """Return the place value of the last digit of an energy in three figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
 
@@ -246,7 +246,7 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Choose the number of blocks of a curve by the least `error_bound`, for a day of all public events.
 
-    Each event goes up and down by its power once. No readings are used: choosing the number of blocks on a
+    Each event raises and lowers the power once. No readings are used: a choice of the number of blocks from a
     private trace would itself be a release.
     """
     curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))

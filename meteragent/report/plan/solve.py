@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question: hide and share, or one of them and a goal."""
+    """A question: what to hide and what to share, or one of them and a goal."""
 
     hide: Hide | None = None
     share: Share | None = None
@@ -29,7 +29,7 @@ class Question:
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides most; a curve gets a number of blocks advised for some event."""
+        """Find the setting that hides most; a curve is tried with the best block count for each event."""
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
@@ -109,7 +109,7 @@ def _watts(goal: Goal, share: Share) -> float | None:
         return None
 
 
-# What to hide and what to share: the error ----------------------------------------------------------
+# Given what to hide and what to share ---------------------------------------------------------------
 
 
 def _error(question: Question, hide: Hide, share: Share) -> Answer:
@@ -145,7 +145,7 @@ def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> lis
     return [Near("hide less", setting, homes)] if setting else []
 
 
-# What to hide and at what error: what to share --------------------------------------------------------
+# Given what to hide and the error ---------------------------------------------------------------------
 
 
 def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
@@ -167,7 +167,7 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
     return Answer(question, None, homes, reason, (*with_more_homes, *smaller), settings)
 
 
-# What to share and at what error: what to hide --------------------------------------------------------
+# Given what to share and the error --------------------------------------------------------------------
 
 
 def _hide(question: Question, share: Share, goal: Goal) -> Answer:
@@ -201,7 +201,7 @@ def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
 def sliding(question: Question, setting: Setting) -> Sliding | None:
     """Find consecutive windows that keep the level over a whole event, if their error is smaller.
 
-    A stretch of time as long as w slots touches w + 1; the event may have any shape within its power.
+    A stretch of time as long as w slots can touch w + 1; the event may have any shape within its power.
     """
     event = question.hide.event if question.hide else None
     share = setting.share
@@ -218,5 +218,5 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks is a choice, which it is if a calendar window has several."""
+    """Return whether the number of blocks was chosen, which is the case if a calendar window has several."""
     return setting.share.unit is not None and setting.slots > 1

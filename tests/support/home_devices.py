@@ -11,7 +11,7 @@ from tests.support.device import Device, Messages, Moment, bare, bare_power, doc
 
 _EUI = "70b3d5c0ffee4d66"
 _V3_TOPIC = f"application/17/device/{_EUI}/event/up"
-_TTN_TOPIC = "v3/zaehler@ttn/devices/gartenweg9/up"
+_TTN_DEVICES = "v3/zaehler@ttn/devices"
 
 
 def _counter(wh: int) -> float:
@@ -155,17 +155,19 @@ def _chirpstack_v3(moment: Moment) -> Messages:
     )
 
 
-def _ttn(moment: Moment) -> Messages:
+def _ttn(moment: Moment, device: str) -> Messages:
     uplink = {
         "f_port": 2,
         "f_cnt": 918,
         "frm_payload": "AbcDzwE=",
-        "decoded_payload": {"energy": moment.drawn_wh},
+        "decoded_payload": {"energy": moment.drawn_wh, "power": moment.power_w},
         "rx_metadata": [{"gateway_ids": {"gateway_id": "garten-gw"}, "rssi": -61}],
         "received_at": moment.time.replace("Z", ".000000000Z"),
     }
-    ids = {"device_id": "gartenweg9", "application_ids": {"application_id": "zaehler"}, "dev_eui": _EUI}
-    return document(_TTN_TOPIC, end_device_ids=ids, received_at=moment.time, uplink_message=uplink)
+    ids = {"device_id": device, "application_ids": {"application_id": "zaehler"}, "dev_eui": _EUI}
+    return document(
+        f"{_TTN_DEVICES}/{device}/up", end_device_ids=ids, received_at=moment.time, uplink_message=uplink
+    )
 
 
 def _victron(instance: int, path: str, number: float) -> Messages:
@@ -221,6 +223,7 @@ HOME_DEVICES = (
     Device("openems", f"{_CHANNEL}/GridBuyActiveEnergy", "import", bare(f"{_CHANNEL}/GridBuyActiveEnergy")),
     _power("openems", f"{_CHANNEL}/GridActivePower", "power", dead_band=0),
     Device("chirpstack-v3", _V3_TOPIC, "energy", _chirpstack_v3),
-    Device("ttn-v3", _TTN_TOPIC, "energy", _ttn),
+    Device("ttn-v3", f"{_TTN_DEVICES}/main/up", "energy", lambda m: _ttn(m, "main")),
+    Device("ttn-v3", f"{_TTN_DEVICES}/feed/up", "power", lambda m: _ttn(m, "feed"), kind="power"),
 )
 """A device of each of these families whose counter is read, or whose power is."""

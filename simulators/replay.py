@@ -1,10 +1,10 @@
 """Replay a load trace as MQTT meters (in real time, faster or slower, or at full speed), or to a file.
 
 Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
-(they all replay the same trace), in order, with a bounded number unacknowledged. A reading is due at the
+(they all replay the same trace), in order, with a limit on unacknowledged messages. A reading is due at the
 start + (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up.
-In a loop, a lap begins a nominal step after the last reading of the lap before. A final reading repeats the
-last value a nominal step after the end of the trace; it is omitted from a file.
+In a loop, a lap begins a nominal step after the last reading of the previous lap. A final reading repeats the
+last value a nominal step after the end of the trace; it is omitted when writing to a file.
 """
 
 import argparse
@@ -50,9 +50,9 @@ async def replay(
 ) -> int:
     """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
-    `{meter}` in the topic stands for the meter's name; `loops` is as in `Trace.laps`. Returns the number of
-    readings, once the broker has acknowledged all of them. An endless replay (`loops` 0) returns when its
-    task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
+    `{meter}` in the topic stands for the meter's name; `loops` is the same as in `Trace.laps`. Returns the
+    number of readings once the broker has acknowledged all of them. An endless replay (`loops` 0) returns
+    when its task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
     """
     acknowledged = 0
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]
@@ -140,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay a trace and print a summary; return 1 if broker or disk failed, 2 for a bad trace or options."""
+    """Replay a trace and print a summary; return 1 if broker or disk fails, 2 for a bad trace or option."""
     try:
         _check_options(arguments)
         trace = _load_trace(arguments)
@@ -172,7 +172,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
-    """Load the trace that the arguments name, and append its final reading; raises ValueError."""
+    """Load the trace that the arguments name and append its final reading; raise ValueError if that fails."""
     trace = load(arguments.trace, arguments.time, arguments.watts)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()
@@ -182,7 +182,7 @@ def _load_trace(arguments: argparse.Namespace) -> Trace:
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings and a phrase on destination and time span."""
+    """Send or write the trace; return the number of readings, and a phrase with destination and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
@@ -194,7 +194,7 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
 
 
 def _last_ms(trace: Trace, loops: int) -> int:
-    """Return when the last lap ends; for an endless replay, when the first lap ends."""
+    """Return the time at which the last lap ends or, for an endless replay, the first."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)
 

@@ -16,7 +16,7 @@ from simulators.meter import Readings
 
 @dataclass(frozen=True, slots=True)
 class Resets:
-    """Faults of a register: a reset on each day with probability `reset`, and rollovers at `rollover_wh`.
+    """Faults of a register: a reset each day with probability `reset`, and rollovers at `rollover_wh`.
 
     Raises ValueError if `reset` is not a probability, or `rollover_wh` is not above 0.
     """
@@ -55,9 +55,9 @@ class Resets:
         return Readings(stamps_ms, values), rows
 
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
-        """Return the index of the first reading after a day's reset.
+        """Return the index of the first reading after a day's reset, or 0.
 
-        Return 0 if that day has no reset, or if no reading comes before or after it.
+        It is 0 if that day has no reset, or if no reading comes before or after the reset.
         """
         happens, time = uniforms(seed, "fault reset", home, day)[:2]
         if happens >= self.reset:
@@ -72,5 +72,5 @@ def _days(sent_ms: Integers) -> list[int]:
 
 
 def _round(values: Floats) -> Floats:
-    """Round to the decimals of a resolution, to remove the error that subtraction leaves."""
+    """Round to the decimals of a resolution to remove the error that subtraction leaves."""
     return np.round(values, 9)

@@ -1,4 +1,4 @@
-"""The demo's text: what private numbers are good for, what they hide, and a test of the promises."""
+"""The demo's text: the uses of private numbers, what they hide, and a test of the promises."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ MANY = 1000
 
 
 def text(outcome: Outcome, guarantee: Guarantee, seconds: float) -> str:
-    """Return the first screen, with the guarantee that `check` prints; the run took `seconds`."""
+    """Return the first screen, with the guarantee that `check` prints; `seconds` is the run's duration."""
     sections = (_head(outcome, seconds), _use(outcome), _test(outcome), _hidden(guarantee), _end(guarantee))
     return "\n".join(line for section in sections for line in [*section, ""])
 
@@ -54,7 +54,7 @@ def _homes(outcome: Outcome, count: int) -> str:
 
 
 def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
-    """Format the truth, the private number and the band, to two digits of the band."""
+    """Format the truth, the private number and the band, rounded to two digits of the band."""
     places = max(0, 1 - math.floor(math.log10(compared.within)))
     within = f"± {compared.within:,.{places}f} {unit}"
     if compared.true is None or compared.private is None:

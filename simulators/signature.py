@@ -14,8 +14,8 @@ from typing import Self
 DAY_S = 86_400
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
-"""The length of a ladder's first step and the beginning of its last, in time constants; by then less than 1 %
-is left."""
+"""The length of a ladder's first step and the beginning of its last one, in time constants; by then less than
+1 % is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Signature:
 
     @classmethod
     def cycle(cls, *states: tuple[float, int]) -> Self:
-        """Return the signature of successive states, each (watts, seconds), as of a washing machine."""
+        """Return the signature of successive states, each (watts, seconds), such as a washing machine's."""
         return cls(tuple(w for w, _ in states), tuple(s for _, s in states))
 
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
-        """Return power that moves from `first_w` to `watts` as exp(-t / tau_s), as of a motor or a lamp."""
+        """Return power that moves from `first_w` to `watts` as exp(-t / tau_s), like a motor's or lamp's."""
         first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
         rungs = (first_s << k for k in range(seconds.bit_length()))
         bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]
@@ -73,6 +73,6 @@ class Signature:
 
     @classmethod
     def varying(cls, watts: float, swing: float, hold_s: int, seconds: int) -> Self:
-        """Return power that takes a new value every `hold_s`, as of a computer at work."""
+        """Return power that takes a new value every `hold_s`, such as that of a computer at work."""
         steps = max(1, round(seconds / hold_s))
         return cls((watts,) * steps, (hold_s,) * steps, swing)

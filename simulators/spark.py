@@ -42,7 +42,7 @@ def simulate(
     first: int = 0,
     resolution_w: float = 1.0,
 ) -> Simulated:
-    """Return homes 0 .. `homes` - 1 on `days` days from day `first` on (`plan`), in no particular order.
+    """Return homes 0 .. `homes` - 1 on `days` days from day `first` (see `plan`), in no particular order.
 
     Raises ValueError if the step does not divide a day.
     """
@@ -70,7 +70,7 @@ def write(plan: Plan, folder: Path, spark: SparkSession | None = None) -> str:
 
 
 def _tables(plan: Plan, table: Table) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return the function that a task runs, which turns batches of homes into the tables of their days."""
+    """Return the function that a task runs; it turns batches of homes into the tables of their days."""
 
     def run(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the tables of the homes in the batches."""

@@ -24,7 +24,7 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 SILENCE_S = 60.0
-"""The demo gives up after this time without progress."""
+"""The time without progress after which the demo gives up."""
 AHEAD = 4
 """The largest number of slots that may be under way: amqtt queues without limit."""
 
@@ -113,13 +113,13 @@ async def _exchange(
 
 
 def _postpone(limit: asyncio.Timeout) -> Callable[[], None]:
-    """Return a function that restarts the limit; call it on every event."""
+    """Return a function that restarts the time limit; it is meant to be called on every event."""
     now_s = asyncio.get_running_loop().time
     return lambda: limit.reschedule(now_s() + SILENCE_S)
 
 
 def _first_failure(group: ExceptionGroup[Exception]) -> Exception:
-    """Return an error that describes the first failure, which causes the others."""
+    """Return an error that describes the first failure, which caused the others."""
     error = next((error for error in group.exceptions if isinstance(error, DemoError)), group.exceptions[0])
     if isinstance(error, ExceptionGroup):
         return _first_failure(error)

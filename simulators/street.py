@@ -1,4 +1,4 @@
-"""A street of simulated homes over whole days: the messages of its meters, and the truth."""
+"""A street of simulated homes over whole days: the messages from its meters, and the truth."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Street:
-    """A street: `watts` are its readings, shape (homes, days · 288), each the mean of the next 5 minutes.
+    """A street: `watts` are its readings, shape (homes, days · 288), each the mean over the next 5 minutes.
 
     Meters send whole tenths of a watt, which are taken as the truth.
     """
@@ -30,7 +30,7 @@ class Street:
 
     @classmethod
     def simulated(cls, seed: int, homes: int, days: int) -> Self:
-        """Simulate a street; a seed always gives the same homes, and a home the same days."""
+        """Simulate a street; a seed always gives the same homes, and a home always has the same days."""
         fleet_days = Fleet(seed, range(homes)).days(0, days, READING_MS // 1000)
         watts = np.concatenate([day.watts for day in fleet_days], axis=1)
         return cls(seed, watts.astype(np.float64).round(1))

@@ -1,10 +1,10 @@
-"""Reproduce the theory's figures on tariffs, and simulate how often the cheapest of four is found.
+"""Reproduce the theory's figures on tariffs, and simulate how often the cheapest of four is identified.
 
-First come the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors.
-Then, over simulated homes and (with --data) real ones: how often the cheapest of four example tariffs is
-found, what a wrong choice costs on average, and how often a sureness of 95 % is stated, for any choice and
-for a wrong one. The tariffs are invented, and these shares depend on how far apart they are. The exit code is
-1 if a figure differs from the one in print, and 2 without traces.
+It first prints the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of
+errors. It then prints, for simulated homes and (with --data) real ones, how often the cheapest of four
+example tariffs is identified, the average loss from wrong choices, and how often a sureness of 95 % is
+stated, for any choice and for a wrong one. The tariffs are invented, and these shares depend on the
+differences between them. The exit code is 1 if a figure differs from the one in print, and 2 without traces.
 """
 
 import argparse
@@ -42,14 +42,14 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Months:
-    """Months of homes, (months, bands): each band's energy in whole Wh, and the number of its half hours."""
+    """Months of homes, (months, bands): each band's energy in whole Wh, and its number of half hours."""
 
     energies_wh: Integers
     slots: Integers
 
     @classmethod
     def of(cls, watts: Floats, weekday: int) -> "Months":
-        """Divide the half hours of homes, (homes, days, 48), into bands; day 0 is a `weekday`."""
+        """Divide the half hours of homes, (homes, days, 48), into bands; `weekday` is that of day 0."""
         days = watts.shape[1]
         places = np.stack([example_tariffs.band_of_slots((weekday + day) % 7) for day in range(days)])
         wh = np.stack([(watts / 2 * (places == band)).sum(axis=(1, 2)) for band in range(len(BANDS))], axis=1)
@@ -64,11 +64,11 @@ class Months:
 
 @dataclass(frozen=True)
 class Result:
-    """How often one release finds the cheapest of the four tariffs, over the months of some homes.
+    """How often one release identifies the cheapest of the four tariffs, over the months of some homes.
 
-    `right` is the share of months in which it is found; `loss_eur` is the mean cost of a wrong choice in a
-    month. `sure` is the share of months with a sureness of at least 95 %, `sure_and_wrong` the share that are
-    also wrong. Both are None if they were not computed.
+    `right` is the share of months in which it does; `loss_eur` is the mean loss in a month from wrong
+    choices. `sure` is the share of months with a sureness of at least 95 %, and `sure_and_wrong` the share in
+    which the choice is also wrong. Both are None if they were not computed.
     """
 
     homes: str
@@ -88,13 +88,13 @@ def costs(energies_wh: Floats) -> Floats:
 
 
 def simulated(homes: int, seed: int) -> Months:
-    """Simulate a month of 30 days of homes; it begins on a Monday."""
+    """Simulate a 30-day month of homes, which begins on a Monday."""
     days = [day.watts for day in Fleet(seed, range(homes)).days(0, DAYS, _SLOT_MS // 1000)]
     return Months.of(np.stack(days, axis=1).astype(np.float64), 0)
 
 
 def real(folder: Path) -> Iterator[Months]:
-    """Yield the months of 30 days of each real home; half hours without a reading have their usual mean.
+    """Yield the 30-day months of each real home; half hours without a reading have their usual mean.
 
     Raises TraceError if a trace cannot be read.
     """
@@ -114,7 +114,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield how often the cheapest tariff is found in `draws` releases of each month."""
+    """Yield how often the cheapest tariff is identified in `draws` releases of each month."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)
@@ -154,7 +154,7 @@ def _result(
 
 
 def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats:
-    """Return the sureness of each choice from released costs, as computed by `compare_tariffs`."""
+    """Return the sureness of each choice from released costs, as `compare_tariffs` computes it."""
     prices, rows = example_tariffs.prices() / 1000, np.arange(len(released))
     differences = released - released[rows, chosen][:, np.newaxis]
     p_values = np.zeros(len(released))

@@ -16,7 +16,7 @@ SLOTS_A_DAY, DAYS = 48, 30
 KETTLE_KWH, TARIFF_KWH, AWAY_KWH = 0.11, 1.0, 6.0
 _UNITS = ("half hour, W", "day, kWh", "month, kWh")
 RATIO_TOLERANCE = 0.15
-"""The share by which a ratio may differ from the one in print, which was computed for other prices."""
+"""The relative deviation allowed from a ratio in print, which was computed for other prices."""
 
 
 class Figure(NamedTuple):
@@ -34,7 +34,7 @@ class Figure(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """The error of a month's bill from half hours over that of its own query, and the ratio in print."""
+    """The error of a month's bill from half hours and that of its own query, and their ratio in print."""
 
     name: str
     half_hours_eur: float
@@ -43,7 +43,7 @@ class Ratio(NamedTuple):
 
     @property
     def computed(self) -> float:
-        """By what factor the error of the bill's own query is smaller."""
+        """The factor by which the error of the bill's own query is smaller."""
         return self.half_hours_eur / self.own_eur
 
     @property
@@ -53,7 +53,7 @@ class Ratio(NamedTuple):
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the error of one energy that hides this much with a share of the promise."""
+    """Return the error of a single energy that hides this much with a share of the promise."""
     return math.sqrt(2) * hidden_kwh / share
 
 
@@ -125,7 +125,7 @@ def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float,
 
 
 def _combined(variance: float, share: float) -> float:
-    """Combine the variance of a sum of fine values with that of a stream of the total, if there is one."""
+    """Combine the variance of a sum of fine values with that of the total's own stream, if it has a share."""
     return variance if not share else 1 / (1 / variance + 1 / sd_kwh(KETTLE_KWH, share) ** 2)
 
 

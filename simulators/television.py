@@ -3,10 +3,10 @@
 A channel shows scenes; a scene is a sequence of shots around a level of brightness, and some begin with a
 black frame. A set turns brightness into power with a lag: watts = base + gain · brightness. All homes on a
 channel see the same programme, which makes it recognisable. A channel's day is a pure function of (seed,
-channel, day). Brightness is in whole 256ths per second, so that sums over any time are exact.
+channel, day). Brightness is a whole number of 256ths in each second, so that sums over any time are exact.
 
 Calibrated to 5-minute windows of real sets read every 10 s: standard deviation within a window 5–9 W,
-autocorrelation at 10 s .3–.6, greatest difference between two windows 18–38 W (`python -m simulators
+autocorrelation at 10 s 0.3–0.6, largest difference between two windows 18–38 W (`python -m simulators
 compare`).
 """
 
@@ -24,16 +24,16 @@ from simulators.signature import DAY_S, Signature
 CHANNELS = 6
 LEVELS = 256
 BASE_W, GAIN_W = 85.0, 40.0
-"""Power of the average set: when black, and the difference to white."""
+"""Power of the average set when black, and the difference between white and black."""
 
 _BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
-"""Relative deviations, uniform, of a home's set from the average set."""
+"""Relative deviations (uniform) of a home's set from the average set."""
 _SCENE_S, _SHOT_S = 32.0, 4.5
 _DARK, _LIGHT = (0.05, 0.3), (0.65, 0.85)
 """The mean brightness of scenes is uniform between two bounds, which each channel draws daily from these
 ranges."""
 _SHOT_SPREAD = (0.15, 0.35)
-"""The standard deviation of shots around their scene's brightness is drawn in the same way."""
+"""The standard deviation of shots around their scene's brightness is drawn from this range the same way."""
 _BLACK = 0.3
 """Share of scenes that begin with a second of black."""
 _LAG = np.array([162, 60, 22, 8, 3, 1])
@@ -83,7 +83,7 @@ def library_w(seed: int, programmes: int, length_s: int = 300, step_s: int = 10)
 
 
 class Sets(NamedTuple):
-    """The power of each home's set, shape (homes,): when black, and for each 256th of brightness."""
+    """The power of each home's set, shape (homes,), when black and for each 256th of brightness."""
 
     base_mw: Integers
     gain_mw: Integers

@@ -1,8 +1,8 @@
 """Load traces: power over time, read from a file or written to a file.
 
 A file is Parquet or CSV with a column of times and one of watts. Times are timestamps (UTC if they have no
-zone), or seconds: since the midnight of the day that the Parquet metadata key `day` names (taken as UTC), or
-Unix seconds where there is no such key.
+zone) or seconds. Seconds count from midnight (UTC) of the day that the Parquet metadata key `day` names, or
+are Unix seconds if there is no such key.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _EPOCH = date(1970, 1, 1)
 _YEAR_2000_S = 946_684_800
 _TIME = pa.timestamp("ms", "UTC")
 _ROWS_AT_ONCE = 1 << 16
-"""Laps with fewer rows are written several at a time: a Parquet row group for each would be slow to read."""
+"""Laps with fewer rows are written several at a time: one Parquet row group per lap would be slow to read."""
 
 
 class TraceError(ValueError):
@@ -66,10 +66,10 @@ class Trace:
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator["Trace"]:
-        """Yield a trace with a final reading `loops` times (0: for ever), lap k later by k (last - first).
+        """Yield a trace with a final reading `loops` times (0: for ever); lap k is later by k (last - first).
 
-        A lap ends where the next begins, so its final reading is dropped for the next lap's first; only the
-        last lap keeps it. No time is skipped or repeated.
+        A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the
+        last lap keeps its final reading. No time is skipped or repeated.
         """
         period_ms = int(self.times_ms[-1] - self.times_ms[0])
         for lap in range(loops - 1) if loops else count():
@@ -80,9 +80,9 @@ class Trace:
 def load(path: Path | str, time: str | None = None, watts: str | None = None) -> Trace:
     """Read a trace: the columns `time` and `watts`, by default the first and the second.
 
-    Rows without a time or a finite number of watts are omitted; the others are sorted by time, and of several
-    at the same time the first is kept. Times become whole milliseconds. Raises TraceError, also if the file
-    cannot be read.
+    Rows without a time or a finite number of watts are omitted. The others are sorted by time; if several
+    have the same time, the first is kept. Times become whole milliseconds. Raises TraceError if the file
+    cannot be read or is not a trace.
     """
     path = Path(path)
     try:
@@ -141,7 +141,7 @@ def _column_name(table: Any, name: str | None, index: int) -> str:
 
 
 def _midnight_ms(metadata: dict[bytes, bytes] | None) -> int:
-    """Return the time from which seconds count."""
+    """Return the time in milliseconds from which seconds count."""
     day = (metadata or {}).get(b"day")
     return (date.fromisoformat(day.decode()) - _EPOCH).days * DAY_MS if day else 0
 

@@ -1,4 +1,4 @@
-"""Measure what private numbers are good for: their errors, promised and measured, on simulated homes.
+"""Measure the utility of private numbers: their errors, promised and measured, on simulated homes.
 
 The rows are one number, a day and a month of one home; the mean of a feeder's homes in a slot; and the
 largest such mean of a day, as `meteragent.consume.peak` estimates it. The homes are those of `generate`, and
@@ -34,8 +34,8 @@ from simulators.utility_row import COVERAGE, MONTH_DAYS, Row
 UNUSABLE = 2
 FEEDERS = (1, 10, 100, 1000)
 PEAK_DAYS, PEAKS = 7, 100
-"""The largest number of days, and of feeders of one size per day, of which peaks are estimated: each takes a
-while."""
+"""The largest number of days, and of feeders of one size per day, whose peaks are estimated: each estimate
+takes a while."""
 
 
 def dithered(noise: LInfLaplace) -> DitheredLaplace:
@@ -155,7 +155,7 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
     ]
 
     def figure(name: str) -> Floats:
-        """Return one figure of all estimates."""
+        """Return one figure from each of the estimates."""
         return np.array([[getattr(estimate, name) for estimate in feeder] for feeder in peaks])
 
     low, high = figure("low"), figure("high")
@@ -183,7 +183,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table or JSON, and draw it if asked to."""
+    """Print a table or JSON, and draw it if the arguments name a file; return the exit code."""
     preset, homes, days, seed = arguments.preset, arguments.homes, arguments.days, arguments.seed
     try:
         rows = list(report(Street.of(preset, homes, days, seed)))

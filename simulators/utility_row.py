@@ -14,7 +14,7 @@ COVERAGE = 0.95
 
 @dataclass(frozen=True)
 class Row:
-    """One use of private numbers: the errors of `count` numbers in `unit`, each a mean of `homes` homes.
+    """One use of private numbers: the errors of `count` numbers in `unit`, each a mean over `homes` homes.
 
     95 % of the errors should be at most `promised`, and were at most `measured`. The interval contained the
     truth in the share `held` of cases; `bias` is the mean error, `use` the mean of the truth. For a peak,
@@ -33,7 +33,7 @@ class Row:
 
     @classmethod
     def of(cls, quantity: str, homes: int, unit: str, true: Floats, errors: Floats, promised: float) -> Self:
-        """Make a row from errors that share one promise."""
+        """Make a row from errors that share a promise."""
         size = np.abs(errors)
         measured, coverage = float(np.quantile(size, COVERAGE)), float(np.mean(size <= promised))
         bias, use = float(errors.mean()), float(true.mean())

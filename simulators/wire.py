@@ -20,9 +20,9 @@ def broker(url: str) -> SplitResult:
 
 
 def connect(url: str, keepalive_s: int = 60) -> Client:
-    """Make a client for a broker, a context manager to enter in a running event loop.
+    """Return a client for a broker, which is a context manager to enter in a running event loop.
 
-    After a silence of `keepalive_s` it checks that the broker is still there; with 0 it never does.
+    After a silence of `keepalive_s` it checks that the broker is still there; with 0 it never checks.
     """
     parts = broker(url)
     client = Client(
@@ -43,7 +43,7 @@ async def publish(
 ) -> None:
     """Publish (topic, payload) in order, not retained; call `acknowledged` for each.
 
-    Raises MqttError if the connection to the broker is lost, or it does not acknowledge.
+    Raises MqttError if the connection to the broker is lost, or the broker does not acknowledge.
     """
     room = asyncio.Semaphore(IN_FLIGHT)
 
@@ -62,7 +62,7 @@ async def publish(
             for _ in range(IN_FLIGHT):
                 await room.acquire()
             watch.cancel()
-    except ExceptionGroup as group:  # the others follow from the first failure
+    except ExceptionGroup as group:  # the first failure causes the others
         raise group.exceptions[0] from None
 
 

@@ -1,15 +1,15 @@
 """A world in virtual time: homes, faults, the agent's core and a store. A seed always gives the same files.
 
-Meters report every minute, and faults affect the readings on their way. The core processes the messages, and
-a store on disk keeps its results, in the agent's order: one transaction, then the acknowledgements, then the
-records that are due. Virtual time advances by a minute at a time, until every meter has been forgotten and
-all records have left. The noise comes from seeded bits, so it hides nothing, although the descriptors look
-like the agent's. No configuration of the agent can select such noise. At the end everything is checked (see
+Meters report every minute, and faults affect the readings on the way. The core processes the messages, and a
+store on disk keeps its results, in the agent's order: one transaction, then the acknowledgements, then the
+records that are due. Virtual time advances a minute at a time until every meter has been forgotten and all
+records have left. The noise comes from seeded bits, so it hides nothing, although the descriptors look like
+the agent's. No configuration of the agent can select such noise. At the end everything is checked (see
 `account`).
 
 DIR gets releases.jsonl (the releases, in order), ledger.csv, and the ground truth: events.parquet, faults.csv
-(home, true time, what), slots.csv (the exact mean of each slot, and whether a fault may have touched it) and
-summary.json (counters). Times are Unix milliseconds, except where they have a zone.
+(home, true time, fault, stamp), slots.csv (the exact mean of each slot, and whether a fault may have touched
+it) and summary.json (counters). Times are Unix milliseconds, except where they have a zone.
 """
 
 import argparse
@@ -126,7 +126,7 @@ class World:
 
     @cached_property
     def stream(self) -> Stream:
-        """The agent's stream. Its secret, from which the meters' delays follow, is the seed."""
+        """The agent's stream. Its secret, which determines the meters' delays, is the seed."""
         [configured] = config.parse(CONFIG).stream
         return Stream(
             name=configured.name,
@@ -186,8 +186,8 @@ class World:
     def run(self, folder: Path) -> tuple[Account, Observations]:
         """Run the world with a new store in `folder`; return the data to check, and all observations.
 
-        Raises: InvariantViolation: a released value is off the lattice. StoreError: the store cannot be
-        written.
+        Raises InvariantViolation if a released value is off the lattice, and StoreError if the store cannot
+        be written.
         """
         messages, observations, counts = self.messages(), Observations(), Counts()
         with Store.open(folder / "world.db", now_ms=START_MS, recovery_floor_ms=None) as store:
@@ -336,7 +336,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a world and print a summary; return 1 if that or a check fails, 2 for a bad seed."""
+    """Write a world and print a summary; return 1 if writing or a check fails, 2 for a bad seed."""
     try:
         summary = write(World(arguments.seed, arguments.homes, arguments.days), arguments.out)
     except (OSError, StoreError, InvariantViolation, ValueError) as error:

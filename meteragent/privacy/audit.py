@@ -1,7 +1,7 @@
 """Audit of a mechanism on windows: does it keep its promise? Three kinds of checks (THEORY 6).
 
 A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one quantum), and states its law by
-`log_mass`. The claim is checked
+`log_mass`. The claim is checked in three ways:
 
 1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
    lattice; equal bits make equal noise for all windows.
@@ -17,10 +17,9 @@ A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one qua
    noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
 `alarm` bounds the chance that a correct mechanism fails: half of it is split evenly over the tests of the
-law, half over the events. The p-value of chi-square is asymptotic (the expected count of each cell is at
-least 20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A
-passed check is evidence, not proof: only the check of the ratio can detect deviations rarer than 1/samples,
-and this check relies on `log_mass`.
+law, half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at least
+20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A passed
+check is evidence, not proof: only the ratio of `log_mass` can show deviations rarer than 1/samples.
 """
 
 import math
@@ -77,7 +76,7 @@ class Audit:
     """The result of an audit; `figures()` returns all of it as data for JSON.
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
-    lower: a lower bound of the true epsilon, wrong with a chance of at most `alarm`.
+    lower: a lower bound on the true epsilon, wrong with a chance of at most `alarm`.
     detects: the factor by which the loss of an l_inf law must exceed the claim to be detected with a chance
         of 0.9; infinite if no loss would be detected.
     detects_scale: the relative error of the noise's scale that is detected with a chance of 0.9.
@@ -117,7 +116,7 @@ def _detection_factor(trials: int, x: float, alarm: float) -> float:
 def audit(
     mechanism: WindowMechanism, *, samples: int | None = None, alarm: float = ALARM, bits: Bits | None = None
 ) -> Audit:
-    """Audit whether a mechanism on windows keeps its promise, by the checks that the module describes.
+    """Audit whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
     `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift.
     The default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.
@@ -163,7 +162,7 @@ class _Bench:
         self.base = np.full(self.n, 0 if self.dithered else self.steps // 2, np.int64)
 
     def loss(self, k: Fraction | int) -> float:
-        """Return the claimed loss of windows k quanta apart."""
+        """Return the claimed loss between windows k quanta apart."""
         return float(self.mechanism.loss(k * self.quantum))
 
     def quanta(self, window: Integers) -> Integers:
@@ -356,7 +355,7 @@ _STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
 
 
 def _choose_shifts(bench: _Bench) -> dict[str, Integers]:
-    """Return a shift of each kind; each kind detects an incorrect noise that the other kinds miss."""
+    """Return a shift of each kind; each kind detects faults of the noise that the others miss."""
     n, i = bench.n, np.arange(bench.n)
     signs = 1 - 2 * (bench.bits.array(2 * n, np.uint8).astype(np.int64).reshape(2, n) & 1)
     first, second = (bench.bits.integer(64) % m for m in (n, max(1, n - 1)))
@@ -386,7 +385,7 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
 
 
 def _prove_loss(t0: Any, t1: Any, alarm: float) -> float:
-    """Return a lower bound of ln P1/P0, by an event {T >= c} or {T < c} chosen on half of the draws."""
+    """Return a lower bound on ln P1/P0, from an event {T >= c} or {T < c} chosen on half of the draws."""
     half = len(t0) // 2
     cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
 

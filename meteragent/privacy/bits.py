@@ -3,7 +3,7 @@
 `Bits` is a stream: each bit is handed out only once, even with threads, forks and copies of the process. Two
 windows with noise from the same bits would reveal their difference. `RowBits` gives each of many rows a
 random-access memory: the content of an address never changes, and each address serves one purpose. Fresh bits
-can be read in this way (`FreshRows`); bits from a key must be (`meteragent.privacy.keyed`).
+can be read in this way (`FreshRows`); bits from a key must be read in this way (`meteragent.privacy.keyed`).
 """
 
 import hashlib
@@ -44,13 +44,13 @@ class SecretBits(Bits, Protocol):
 
 
 Rows = NDArray[np.int64]
-"""Numbers of rows, 0 .. count - 1."""
+"""Row numbers, 0 .. count - 1."""
 
 PAGES = 1 << 10
 """The number of pages of each row."""
 
 PAGE_BYTES = 1 << 26
-"""The length of a page."""
+"""The length of a page in bytes."""
 
 
 class RowBits(Protocol):
@@ -71,7 +71,7 @@ class RowBits(Protocol):
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read a word of a page of each row of `rows`, at one place for all or one for each: (rows.size,)."""
+        """Read a word of a page of each row of `rows`, at one common place or one for each: (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
@@ -167,7 +167,7 @@ class BufferedBits(BytesBits):
 class SystemBits(BufferedBits):
     """Bits of the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
 
-    The process has no generator of its own, so a copy of its memory reveals no later bits except those in the
+    The process has no generator of its own. So a copy of its memory reveals no later bits except those in the
     buffer, which `discard` drops. A child process and a pickled copy start with an empty buffer, so no two
     processes draw the same bits.
     """

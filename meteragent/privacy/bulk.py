@@ -1,4 +1,4 @@
-"""Random bits for many draws at once: the default source of the library, but never that of the agent.
+"""Random bits for many draws at once: the library's default source, which the agent never uses.
 
 OpenSSL's generator is more than ten times as fast as `os.urandom` (17.8 times for 1 MiB,
 benchmarks/README.md). However, its state is in the process and is reseeded only from time to time, so a

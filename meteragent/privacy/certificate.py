@@ -1,10 +1,10 @@
-"""Bounds, with proofs, of the probability of identifying which of N known load shapes is in a window.
+"""Bounds, with proofs, on the probability of identifying which of N known load shapes is in a window.
 
 Theory of operation
 -------------------
-Given are a library of N windows x_i on the lattice (in quanta), a prior, and the release of one window. An
-attacker names shape i if the release is in A_i, and is right with the chance S = sum over i of
-prior_i P_i(A_i).
+The setting is a library of N windows x_i on the lattice (in quanta), a prior, and the release of one window.
+An attacker names shape i if the release is in A_i, and is right with probability
+S = sum over i of prior_i P_i(A_i).
 
 *For one law*: the best attacker names the shape with the largest prior_i P_i(z). `best_attack` sums these
 maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is feasible for
@@ -86,7 +86,7 @@ class Library:
 
 
 def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
-    """Compute the success chance of the best attacker on this mechanism, to 1e-9, by enumerating outputs.
+    """Compute the best attacker's success probability on this mechanism, to 1e-9, by enumerating outputs.
 
     Raises:
         ValueError: the signatures do not have n slots, or there are more than 2^24 outputs to enumerate.
@@ -127,11 +127,11 @@ def _ranges(library: Library) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A bound, with its proof, of any attacker's success on one window of any mechanism that is as private.
+    """A bound, with its proof, on any attacker's success on one window of any mechanism that is as private.
 
-    `bound` is an upper bound of the chance of success. `attained` is the chance for some private mechanism;
-    the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the arguments of
-    `optimality.dual_bound`.
+    `bound` is an upper bound on the probability of success. `attained` is that probability for some private
+    mechanism; the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the
+    arguments of `optimality.dual_bound`.
     """
 
     bound: float
@@ -150,9 +150,9 @@ class Certificate:
 def certify(mechanism: LInfLaplace, library: Library, through: ArrayLike = ()) -> Certificate:
     """Solve the linear program over all mechanisms as private as this one, with a proof of its value.
 
-    `through` has further windows of the lattice, in quanta, shape (m, n). There are (N+m)^2 N constraints,
-    many of them redundant: 20 shapes take less than a second, 40 shapes several seconds. For larger libraries
-    use `mixture`.
+    `through` holds further windows of the lattice, in quanta, of shape (m, n). There are (N+m)^2 N
+    constraints, many of them redundant: 20 shapes take less than a second, 40 shapes several seconds. For
+    larger libraries use `mixture`.
     """
     points = _with(library, through)
     shapes = len(library.prior)
@@ -195,5 +195,5 @@ def _with(library: Library, through: ArrayLike) -> Integers:
 
 
 def _distances(windows: Integers, points: Integers) -> Floats:
-    """Return d_inf of all pairs of a window and a point, in quanta."""
+    """Return d_inf for all pairs of a window and a point, in quanta."""
     return np.asarray(np.abs(windows[:, None] - points).max(axis=2), float)

@@ -23,8 +23,8 @@ Integers = NDArray[np.int64]
 TESTS = 3
 """The number of tests that `dither_tests` makes."""
 
-_PARTS = 4  # of a quantum: fractions 1/4, 1/2, 3/4, rounded down to steps
-_CELLS = 20  # of the law of y - m, about equally likely
+_PARTS = 4  # parts of a quantum: fractions 1/4, 1/2, 3/4, rounded down to steps
+_CELLS = 20  # cells of the law of y - m, about equally likely
 
 
 def fractions(steps: int) -> Integers:
@@ -45,7 +45,7 @@ class _Sample(NamedTuple):
 def dither_tests(
     mechanism: WindowMechanism, law: WindowLaw, steps: int, count: int, bits: Bits
 ) -> Iterator[tuple[str, float]]:
-    """Yield each test of `count` windows with its p-value; no test if a quantum is one step.
+    """Yield each test of `count` windows with its p-value; yield none if a quantum is one step.
 
     Fractions alternate over slots and windows. A p-value is the smallest over the fractions, times the number
     of fractions.

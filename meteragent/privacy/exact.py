@@ -1,9 +1,9 @@
-"""Exact arithmetic: parameters that are rational numbers, and integer bounds of e^-x and ln x.
+"""Exact arithmetic: parameters that are rational numbers, and integer bounds on e^-x and ln x.
 
 A privacy parameter is a `Fraction`, a `Decimal`, an int or a string such as "0.1" or "1/220". A float is
-refused, because its value is not the number that was written. Irrational numbers (powers of e and logarithms)
-are not rounded either: they are enclosed between integers that are proved to lie below and above them, as
-closely as the caller asks.
+refused, because its value is not exactly the number as written. Irrational numbers (powers of e and
+logarithms) are not rounded either: they are enclosed between integers that are proved to lie below and above
+them, as closely as the caller asks.
 """
 
 from decimal import Decimal
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Exact = Fraction | Decimal | int | str
-"""The types in which an exact number may be given."""
+"""The types that an exact number may have."""
 
 GUARD_BITS = 12
-"""Extra bits of working precision, so that the errors below amount to less than one unit of the result."""
+"""Extra bits of working precision, so that the errors below add up to less than one unit of the result."""
 
 
 def rational(name: str, value: Any) -> Fraction:

@@ -49,7 +49,7 @@ def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 
 
 def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_h: all rows but row i are known (Chatzikokolakis 2013, Theorem 2).
+    """Return N_h: all rows except row i are known (Chatzikokolakis 2013, Theorem 2).
 
     d_h(N) = 1. The family is maximally tight for d_h.
     """
@@ -59,7 +59,7 @@ def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 
 
 def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return the intervals in N_1: all rows but row i are known, and row i lies between v and w.
+    """Return the intervals in N_1: all rows except row i are known, and row i lies between v and w.
 
     For numbers V they imply the same as all of N_1 (`row_sets`); d_1(N) = |v - w|. `whole_rows` imply less.
     """

@@ -24,7 +24,7 @@ P(X_0 = 0) >= c these probabilities sum to at most 1, so c + m e^-epsilon (c - d
     E >= kappa m (1-delta)/(m + e^epsilon).
 
 The categorical mechanism attains this bound. The paper states Theorem 7 for outputs anywhere in the space
-that contains the points, for which it is false: the centre of a triangle with sides of 1 is within 0.577 of
+that contains the points. This statement is false: the centre of a triangle with sides of 1 is within 0.577 of
 its three corners, but the formula gives 0.664 at epsilon = 0.01. The proof's balls of radius kappa are
 disjoint on the points, but not in the space around them. With balls of radius kappa/2 the proof holds for
 outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for such
@@ -36,8 +36,8 @@ floor of two points.
 Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
 |z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is
 Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
-mechanism that does more than add noise has a window for which it is no better. With C the integral of rho
-from 0 and G ~ Gamma(n),
+mechanism that does more than add noise is no better in some window. With C the integral of rho from 0 and G ~
+Gamma(n),
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 

@@ -1,8 +1,8 @@
 """Bits from a key: each row's bits follow from the key and the row's tag, whenever they are read.
 
-A row's pages are one stream of blocks. Block b is AES-256, under the noise key, of the row's tag (12 bytes)
-and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block p 2^22. Words are
-little-endian. All blocks of one request are encrypted in one call.
+A row's pages are one stream of blocks. Block b is the encryption by AES-256, under the noise key, of the
+row's tag (12 bytes) and b (4 bytes, big-endian), as in counter mode (NIST SP 800-38A); page p begins at block
+p 2^22. Words are little-endian. All blocks of one request are encrypted in one call.
 
 An adversary without the key, who sees q blocks of N rows, distinguishes these bits from true randomness with
 an advantage of at most the sum of:
@@ -35,8 +35,8 @@ KEY_BYTES = 32
 TAG_BYTES = 12
 
 _BLOCK = 16
-_BLOCK_WORDS = 2  # of 64 bits, as all words of tags and of addresses
-_BATCH_WORDS = 1 << 16  # so that the working set stays in the processor's cache
+_BLOCK_WORDS = 2  # words of 64 bits, as are all words of tags and of addresses
+_BATCH_WORDS = 1 << 16  # keeps the working set in the processor's cache
 _PADDING = 0x80  # the byte after a row that ends with half a block, before zeros
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
@@ -46,7 +46,7 @@ _STREAM_BLOCKS = 16  # the blocks of one request: most streams are read only for
 class KeyedRows:
     """Rows whose bits follow from a key of 32 bytes and one tag per row (`bits.RowBits`).
 
-    `tags` has 12 bytes for each row, end to end. The key is not part of the representation, and pickling
+    `tags` holds 12 bytes for each row, end to end. The key is not part of the representation, and pickling
     raises TypeError.
 
     Raises:
@@ -76,7 +76,7 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read a word of a page of each row of `rows`, at one place for all or one for each: (rows.size,).
+        """Read a word of a page of each row of `rows`, at one common place or one for each: (rows.size,).
 
         Raises:
             OverflowError: a place is beyond the page's end, or the page does not exist.
@@ -106,7 +106,8 @@ class KeyedRows:
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
         """Return whole blocks of each row of `rows`, as words.
 
-        `blocks` has block numbers: a row of numbers for all rows in common, or one for each row.
+        `blocks` holds block numbers: either one row of numbers for all rows, or a row of numbers for each
+        row.
         """
         low_words, high_words = self._tags.take(rows, axis=0).T[:, :, np.newaxis]
         counters = blocks.astype(">u4").view("<u4").astype(np.uint64) << np.uint64(32)
@@ -209,7 +210,7 @@ def _cipher(key: bytes) -> Encrypted:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
         raise ImportError("noise from a key needs cryptography, of the extra 'archive'") from None
-    # ECB encrypts each block independently, as a function from addresses to bits requires.
+    # ECB encrypts each block independently, which a function from addresses to bits requires.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
     def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:

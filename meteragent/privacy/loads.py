@@ -78,7 +78,7 @@ def sampled(moved: Exact, power: Exact, period: Exact) -> Fraction:
     Args:
         moved: X, the energy moved.
         power: p, the largest change of the power: the width of its range.
-        period: T, the longest time for which a reading holds: the time between readings, or the hold if less.
+        period: T, the longest time that a reading holds: the time between readings, or the hold if less.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative.

@@ -36,8 +36,8 @@ If the induced graph under d_h is not a path, no such mechanism exists for any e
 Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps, such as
 0, 1, 3, have a Laplace mechanism (Definition 6) that was best for every user that we tried.
 
-For example, a user expects a count of 0 .. 5 to be small; the loss is the distance of the guess from the true
-count. The rows of a mechanism's `channel` serve as its matrix.
+For example, a user expects a count of 0 .. 5 to be small; the loss is the distance between the guess and the
+true count. The rows of a mechanism's `channel` serve as its matrix.
 
     >>> import numpy as np
     >>> from meteragent.privacy import TruncatedGeometric
@@ -86,7 +86,7 @@ class User(NamedTuple):
 class Optimum(NamedTuple):
     """The solution of a linear program: `value`, attained by `channel`, and `bound`, a lower bound for all.
 
-    `bound` follows from `multipliers` (x, x', z) alone; value - bound is the solver's gap.
+    `bound` follows from `multipliers` (x, x', z) alone; `value` - `bound` is the solver's gap.
     """
 
     value: float
@@ -133,7 +133,7 @@ def _weigh(prior: ArrayLike, rows: ArrayLike) -> Floats:
 
 
 def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Floats:
-    """Return the matrix epsilon d(x, x') of all pairs of `points`.
+    """Return the matrix epsilon d(x, x') for all pairs of `points`.
 
     Raises:
         TypeError: epsilon is not exact.  ValueError: it is not above zero.
@@ -145,8 +145,8 @@ def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Flo
 def best_mechanism(user: User, level: Floats) -> Optimum:
     """Find the private mechanism with the least mean loss for `user`; its outputs are guesses.
 
-    `level[x, x']` is epsilon d(x, x'); inf if the two secrets may be distinguished. Secrets may be databases,
-    with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
+    `level[x, x']` is epsilon d(x, x'); it is inf if the two secrets may be distinguished. Secrets may be
+    databases, with loss[x] the loss of the query's answer at x, or answers, with the induced metric.
     """
     return least_cost(_weigh(user.prior, user.loss), level)
 
@@ -179,7 +179,9 @@ def least_cost(cost: Floats, level: Floats) -> Optimum:
 
 
 def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
-    """Return a lower bound of the cost of all channels private at `level`, by any multipliers(x, x', z) >= 0.
+    """Return a lower bound on the cost of all channels private at `level`, from any multipliers >= 0.
+
+    `multipliers` has the indices (x, x', z).
 
     Raises:
         ValueError: a multiplier is negative, which proves nothing.

@@ -21,7 +21,7 @@ d_h. An order statistic moves at most as far as the row that moves farthest: its
 and d_1, and V under the other metrics.
 
 Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
-of the rows that are present, of which there must be at least one. Adding or removing a row moves each result
+of the rows that are present, and at least one row must be present. Adding or removing a row moves each result
 by at most V and counts as a distance of V, so the sensitivities are those above. The average is the
 exception: if only one row is present, the average moves as far as that row. Theorems 11 to 13 state that the
 three queries are uniformly sensitive. On q [0..k] the average is not: 0 and q/2 are answers whose nearest

@@ -1,6 +1,6 @@
-"""Statistics of an audit: bounds of probabilities and of their ratios, and Pearson's test (THEORY 6).
+"""Statistics of an audit: bounds on probabilities and on their ratios, and Pearson's test (THEORY 6).
 
-Bounds of probabilities are exact (Clopper and Pearson); the p-value of chi-square is asymptotic.
+Bounds on probabilities are exact (Clopper and Pearson); the p-value of chi-square is asymptotic.
 """
 
 import math
@@ -13,13 +13,13 @@ from scipy import special, stats
 Floats = NDArray[np.float64]
 
 MISS = 0.1
-"""The chance to miss an effect of a size that is stated as detectable."""
+"""The probability of missing an effect of a size that is stated as detectable."""
 
 _EXPECTED = 20.0  # the smallest expected count in a cell of chi-square
 
 
 def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, Floats]:
-    """Return bounds (low, high) of a probability, each of which is wrong with a chance of at most alarm/2."""
+    """Return bounds (low, high) on a probability; each is wrong with a chance of at most alarm/2."""
     k = np.asarray(successes, np.float64)
     low = np.where(k > 0, special.betaincinv(np.maximum(k, 1), trials - k + 1, alarm / 2), 0)
     high = np.where(k < trials, special.betaincinv(k + 1, np.maximum(trials - k, 1), 1 - alarm / 2), 1)
@@ -29,7 +29,7 @@ def clopper_pearson(successes: Any, trials: int, alarm: float) -> tuple[Floats, 
 def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
     """Bound ln P1/P0 from below by ln(low(P1)/high(P0)), wrong with a chance of at most `alarm` (THEORY 6).
 
-    `inside` of `trials` draws of one window were in the event, and `against` of `trials` draws of the other.
+    The event contains `inside` of `trials` draws of one window, and `against` of `trials` draws of the other.
     """
     low, high = clopper_pearson(inside, trials, alarm)[0], clopper_pearson(against, trials, alarm)[1]
     with np.errstate(divide="ignore"):

@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 
 _CELLS_PER_DECAY = 1024
 _BEYOND = 1e-13  # the mass that may lie beyond the grid
-_INEXACT = 1e-12  # an upper bound of the numerical error of a chance
+_INEXACT = 1e-12  # an upper bound on the numerical error of a chance
 
 
 class Term(NamedTuple):

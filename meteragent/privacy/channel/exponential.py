@@ -7,7 +7,7 @@ The finite mechanisms of the papers have probabilities such as 1/(m + e^epsilon)
 form a field, so computation needs no rounding. A sum of terms c e^r is represented by its exponents and
 coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass,
 e^r1, e^r2 .. are linearly independent over the rationals if r1, r2 .. are different rationals. So a sum is
-zero if and only if all its coefficients are zero. The sign of any other sum is decided by certified bounds of
+zero if and only if all its coefficients are zero. The sign of any other sum is decided by certified bounds on
 its terms with increasing precision; since the sum is not zero, finitely many bits suffice. So `<`, `==` and
 `max` are exact, even if a mechanism is exactly as private as it claims and two numbers are equal.
 """
@@ -98,7 +98,7 @@ class Number:
         return _sign(self.numerator) * _sign(self.denominator)
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
-        """Return rational bounds of this number, at most 2^-bits of its size apart."""
+        """Return rational bounds on this number, at most 2^-bits of its size apart."""
         if not self.numerator:
             return _ZERO, _ZERO
         k = bits + 8
@@ -136,7 +136,7 @@ class Number:
 
 
 def number(name: str, value: Any) -> Number:
-    """Convert `value`, a Number or an exact value, to a Number; errors call it `name`.
+    """Convert `value`, a Number or an exact value, to a Number; `name` is its name in error messages.
 
     Raises:
         TypeError: it is neither.  ValueError: it is a string that is not a finite number.
@@ -228,7 +228,7 @@ def _exp_neg(exponent: Fraction, k: int) -> tuple[int, int]:
 
 
 def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
-    """Return bounds of e^exponent, whose relative distance is a few times 2^-k."""
+    """Return bounds on e^exponent, whose relative distance is a few times 2^-k."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
     low, high = _exp_neg(size, k)

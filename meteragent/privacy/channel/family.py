@@ -8,10 +8,10 @@ Let d' <= d; for example, the normalised d_1 is below d_h. Epsilon-d'-privacy is
 (Proposition 1), and in general needs more noise, because Delta_d' >= Delta_d. For queries with Delta_d' =
 Delta_d it does not: the noise that gives epsilon-d-privacy is already epsilon-d'-private. These queries are
 the family C of d and d'. Propositions 4 and 5 treat special cases; the form here for any two metrics, and its
-converse, are ours. The converse: the loss of Laplace noise between answers y and y' is epsilon |y -
-y'|/Delta_d, and it is attained. So if Delta_d' > Delta_d, some x, x' have a loss above epsilon d'(x, x'). The
-same noise gives the stronger notion for the queries of C only. Discrete Laplace and the truncated geometric
-mechanism attain the same loss on their lattice, so the converse holds for them, too.
+converse, are ours. Proof of the converse: the loss of Laplace noise between answers y and y' is
+epsilon |y - y'|/Delta_d, and it is attained. So if Delta_d' > Delta_d, some x, x' have a loss above
+epsilon d'(x, x'). The same noise gives the stronger notion for the queries of C only. Discrete Laplace and
+the truncated geometric mechanism attain the same loss on their lattice, so the converse holds for them, too.
 
 With n rows in a set V of numbers of width w, sum and average are in C for d_h and d_1/w. So are minimum,
 maximum and percentiles; these are also in C for d_h and d_inf/w, but sum and average are not if n > 1. A

@@ -177,8 +177,8 @@ class Channel:
         """Return whether the channel is epsilon-d-private (Chatzikokolakis 2013, Definition 1).
 
         This means P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are
-        not constrained. The result is exact for the metric's distances; a float counts as the number it
-        holds.
+        not constrained. The result is exact for the metric's distances; a float is taken as the number that
+        it represents.
 
         Raises:
             TypeError: epsilon is not exact.  ValueError: epsilon or a distance is below zero.
@@ -220,8 +220,8 @@ class Channel:
     def _nearest(self, metric: Metric) -> Iterable[tuple[_Row, _Row, Fraction]]:
         """Return all pairs of different rows, in both orders, with the least distance between their inputs.
 
-        After a query many inputs share a row. Of all inputs with these two rows, the constraint of the
-        nearest pair implies the constraints of the other pairs.
+        After a query many inputs share a row. Among all inputs with two given rows, the constraint of the
+        nearest pair implies those of the other pairs.
         """
         nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
         for (x, row), (other, law) in permutations(zip(self.inputs, self.rows, strict=True), 2):
@@ -351,7 +351,7 @@ def _odds(odds: Number | Exact) -> Number:
 
 
 def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
-    """Return the distance; None if it is infinite."""
+    """Return the distance, or None if it is infinite."""
     distance = metric(x, other)
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")

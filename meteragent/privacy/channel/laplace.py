@@ -4,8 +4,8 @@ Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
 
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
-with the same lambda for all y. So no row's constant enters the odds, and the mechanism is epsilon d-private
-(Fact 7). The exponential mechanism normalises each row separately, and may have twice the loss.
+with the same lambda for all y. So the odds contain no constant of a row, and the mechanism is epsilon
+d-private (Fact 7). The exponential mechanism normalises each row separately, and may have twice the loss.
 
 There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In det
 M the identity permutation has the product e^0 = 1, and every other permutation a smaller power of e, since
@@ -34,7 +34,7 @@ Exponents = list[list[Fraction]]
 
 
 class NoLaplaceMechanism(ValueError):
-    """The error that a finite metric space has no Laplace mechanism on its points.
+    """The error raised if a finite metric space has no Laplace mechanism on its points.
 
     `densities` is the only solution of the equations; at least one density is negative.
     """
@@ -70,7 +70,7 @@ def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) 
 
     Raises:
         NoLaplaceMechanism: the points have no such mechanism.
-        TypeError, ValueError: as `laplace_densities`.
+        TypeError, ValueError: as for `laplace_densities`.
     """
     densities = laplace_densities(points, metric, epsilon)
     if any(density.sign < 0 for density in densities.values()):
@@ -84,7 +84,7 @@ def laplace_channel(points: Iterable[Hashable], metric: Metric, epsilon: Exact) 
 
 
 def _distance(metric: Metric, y: Hashable, z: Hashable) -> Fraction:
-    """Return the distance of two points, exactly; a float counts as the number that it holds."""
+    """Return the distance between two points, exactly; a float is taken as the number that it represents."""
     if y == z:
         return Fraction(0)
     distance = metric(y, z)

@@ -19,7 +19,7 @@ def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
     """Return all 2^k events of k outputs.
 
     Raises:
-        ValueError: more than 20 outputs.
+        ValueError: there are more than 20 outputs.
     """
     return _unions([frozenset([z]) for z in dict.fromkeys(outputs)])
 
@@ -30,7 +30,7 @@ def algebra(events: Iterable[Iterable[Hashable]], outputs: Sequence[Hashable]) -
     Two outputs are in the same atom if each event contains both or neither.
 
     Raises:
-        ValueError: more than 20 atoms.
+        ValueError: there are more than 20 atoms.
     """
     sets = [frozenset(event) for event in events]
     atoms: defaultdict[tuple[bool, ...], list[Hashable]] = defaultdict(list)
@@ -50,7 +50,7 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     i in I and in no other B_i. Rectangles with an empty side are omitted.
 
     Raises:
-        ValueError: more than 20 rectangles.
+        ValueError: there are more than 20 rectangles.
     """
     if len(rectangles) > _LARGEST:
         raise ValueError(f"{len(rectangles)} rectangles are too many: at most {_LARGEST}")

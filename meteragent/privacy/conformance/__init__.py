@@ -19,7 +19,8 @@ The suite checks (each result is a `Check` with its figures):
   outputs), and are independent of each other; for noise on windows under d_inf, all checks of
   `meteragent.privacy.audit`.
 
-A mechanism that keeps its promise fails the tests on draws with a chance of at most `alarm`, split evenly.
+A mechanism that keeps its promise fails the tests on draws with a chance of at most `alarm`, which is split
+evenly among them.
 
 For example, a simple Laplace mechanism on whole numbers, and a subclass with half the promised noise:
 

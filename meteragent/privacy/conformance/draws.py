@@ -7,7 +7,7 @@ y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), the draw 
 h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and the variance
 V = sum of h (1-h) (times T^2), and deviate by t or more with
 
-    p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein; no limit theorem).
+    p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein's inequality, not a limit theorem).
 
 The second sum is the score of a scale: if the true log ratio is (1+f) T, its mean is about f V. Neither sum
 detects a law that differs from log mass by the same factor at all points; `check_frequencies` detects such a
@@ -88,10 +88,11 @@ def check_randomness(trial: Trial) -> Check:
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Test draws y from x or, where `second`, from x'; return two p-values, and V of the second.
+    """Test draws y from x or, where `second` is set, from x'; return two p-values, and V of the second.
 
     `ratios` has T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects a side that is
-    too frequent, the second a ratio that is not as large as stated. Both are 0 if an impossible draw occurs.
+    too frequent, and the second detects a ratio that is not as large as stated. Both are 0 if an impossible
+    draw occurs.
     """
     certain = np.isinf(ratios)
     if (second[certain] != (ratios[certain] > 0)).any():

@@ -63,7 +63,7 @@ def conform(
     alarm: float = ALARM,
     bits: Bits | None = None,
 ) -> Report:
-    """Test whether a mechanism keeps its promise, by the checks that the package describes.
+    """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
 
     Args:
         mechanism: the mechanism under test.
@@ -71,7 +71,7 @@ def conform(
         make: the partial that made the mechanism; each of its keywords is tested with a float.
         tight: whether some pair must reach the loss.
         samples: the number of draws for each test.
-        alarm: the largest chance to refuse a mechanism that keeps its promise.
+        alarm: the largest chance of refusing a mechanism that keeps its promise.
         bits: the source of randomness; the operating system's by default.
 
     Raises:

@@ -21,7 +21,7 @@ _RANGE_LIMIT = 1 << 20
 
 
 class UnsupportedMechanism(Exception):
-    """The error that a mechanism cannot be tested; its message names the missing part."""
+    """The error raised if a mechanism cannot be tested; its message names the missing part."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PointPair:
 def promised_pairs(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None) -> list[PointPair]:
     """List the pairs of points between which the mechanism promises something.
 
-    The pairs are from `pairs` or, if that is None, from the mechanism's space. For a promise (epsilon,
+    The pairs come from `pairs` or, if that is None, from the mechanism's space. For a promise (epsilon,
     delta), pairs of databases are listed only if they differ in one row. Pairs at an infinite distance are
     omitted.
 

@@ -1,4 +1,4 @@
-"""Maps from a curve to finitely many numbers: weighted means and values at times.
+"""Maps from a curve to finitely many numbers: weighted means, and values at given times.
 
 Theory of operation
 -------------------
@@ -76,7 +76,7 @@ def _absolute(length: Fraction, w_start: Fraction, w_end: Fraction) -> Fraction:
 class Means:
     """The query of weighted means L_1 .. L_k of curves on [0, T]; its `sensitivity` is the largest norm.
 
-    The sensitivity is from the sup norm to d_inf (THEORY 4.1).
+    The sensitivity relates the sup norm of curves to d_inf (THEORY 4.1).
 
     Raises:
         ValueError: there is no mean, a mean extends beyond T, or the curves' norm is not sup.
@@ -112,7 +112,7 @@ class Means:
 
 
 def block_means(edges_s: Sequence[Exact]) -> Means:
-    """Return the means over the k blocks between k + 1 edges, of which the first is 0 and the last T.
+    """Return the means over the k blocks between k + 1 edges; the first edge is 0 and the last is T.
 
     Raises:
         TypeError: an edge is not exact.  ValueError: there are fewer than two, or they do not grow from 0.
@@ -125,7 +125,7 @@ def block_means(edges_s: Sequence[Exact]) -> Means:
 def hat_means(knots_s: Sequence[Exact]) -> Means:
     """Return the means weighted by linear B-splines: each weight peaks at a knot and is 0 at its neighbours.
 
-    There are k knots, of which the first is 0 and the last T; at the ends the weight is half a hat.
+    There are k knots; the first is 0 and the last is T. At the ends the weight is half a hat.
 
     Raises:
         TypeError: a knot is not exact.  ValueError: there are fewer than two, or they do not grow from 0.
@@ -142,7 +142,7 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
 
 
 def _growing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
-    """Return times as Fractions; raise ValueError unless they grow from 0."""
+    """Return times as Fractions; raise ValueError unless they increase from 0."""
     exact = tuple(rational(name, t) for t in times)
     if len(exact) < 2 or exact[0] != 0 or any(t >= u for t, u in pairwise(exact)):
         raise ValueError(f"{name} must be at least two times that grow from 0")

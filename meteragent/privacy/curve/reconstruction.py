@@ -1,12 +1,12 @@
-"""Reconstruction of a curve from numbers.
+"""Reconstruction of a curve from finitely many numbers.
 
 Theory of operation
 -------------------
 A reconstruction is the sum over j of v_j b_j(t). Its Lebesgue constant, the largest sum |b_j(t)|, is the
 factor by which it may enlarge an error of the numbers. The least constant, 1, is that of positive functions
-that sum to 1: steps, hats, Bernstein's polynomials. The constant of a cubic interpolating spline is 1.97,
-that of Chebyshev's polynomial of 33 points 3.19 (THEORY 4.3). Bernstein's polynomials approximate a kink
-slowly, as k^-1/2: for loads use steps or hats.
+that sum to 1: steps, hats, Bernstein's polynomials. The constant of a cubic interpolating spline is 1.97, and
+that of Chebyshev's polynomial through 33 points is 3.19 (THEORY 4.3). Bernstein's polynomials approximate a
+kink slowly, as k^-1/2: for loads, use steps or hats.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
     Args:
         values: shape (.., k), in the curve's unit: one curve per row.
-        edges: shape (k + 1), growing, in any unit of time.
+        edges: shape (k + 1), increasing, in any unit of time.
         times: any shape S, in the same unit, from the first edge to the last (part of the last block).
         kind: the functions.
 
@@ -38,7 +38,7 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
         Shape (.., *S).
 
     Raises:
-        ValueError: the kind is unknown, shapes do not fit, edges do not grow, or times are outside.
+        ValueError: the kind is unknown, shapes do not fit, edges do not increase, or times are outside them.
     """
     v, e, t = np.asarray(values, np.float64), np.asarray(edges), np.asarray(times)
     if v.ndim < 1 or e.shape != (v.shape[-1] + 1,) or not np.all(e[1:] > e[:-1]):

@@ -1,4 +1,4 @@
-"""The number of values to release for a curve, and lower bounds of the error for any number.
+"""The number of values to release for a curve, and lower bounds on the error for any number.
 
 Theory of operation
 -------------------
@@ -47,7 +47,7 @@ class BoundedVariation:
     """Curves whose rises and falls sum to at most `variation`, such as switched loads.
 
     The mean distance of a curve from its mean over a block is at most half of the variation in the block. The
-    largest distance has no bound that falls with k.
+    largest distance has no bound that decreases with k.
 
     Raises:
         TypeError: the variation is not exact.  ValueError: it is not above zero.
@@ -66,9 +66,9 @@ class BoundedVariation:
 def error_bound(
     curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, k: int, *, largest: bool = False
 ) -> float:
-    """Return a bound of the expected error, in the mean over time, of k private block means drawn as steps.
+    """Return a bound on the expected error, in the mean over time, of k private block means drawn as steps.
 
-    The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` it is a bound of the expected largest error,
+    The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` it is a bound on the expected largest error,
     c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds its rounding error).
 
     Raises:
@@ -89,10 +89,10 @@ def best_k(
 
     The number is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest error, 1/epsilon:
     sqrt(L T epsilon) for Lipschitz curves, sqrt(epsilon V) for bounded variation. The bound is a worst case:
-    on simulated households the best number is 4 to 30 times smaller (THEORY 4.2), so simulate if you can.
+    for simulated households the best number is 4 to 30 times smaller (THEORY 4.2), so simulate if you can.
 
     Raises:
-        As `error_bound`.
+        As for `error_bound`.
     """
     c, alpha = _approximation(curves, duration_s, largest=largest)
     per_number = (1 if largest else 0.5) / float(positive("epsilon", epsilon))

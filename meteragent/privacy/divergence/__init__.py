@@ -2,7 +2,7 @@
 
 Two load curves are 220 W apart in a window of level 1 at 220 W, on whole watts. For any test that
 distinguishes them, the chances of a false alarm and of a miss sum to at least `risk`. With a false-alarm
-chance of .05, the test's power is at most `power(0.05)`:
+probability of 0.05, the power of the test is at most `power(0.05)`:
 
     >>> from meteragent.privacy import Composed, LatticePair, error_bounds
     >>> pair = LatticePair("1/220", 220)

@@ -5,9 +5,10 @@ Theory of operation
 The losses of independent pairs add. The product of the pairs dominates any adaptive sequence of releases in
 which each release is dominated by its pair (THEORY 5.1). The bounds, from rough to exact:
 
-basic: the sum of the losses, with delta = 0.
-rdp: Renyi divergences add up at every order, and the best order is converted. zcdp: the same with rho *
-order. pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
+* basic: the sum of the losses, with delta = 0;
+* rdp: Renyi divergences add up at every order, and the best order is converted;
+* zcdp: the same with rho * order;
+* pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
 
 For pld, all laws are put on one grid of losses. An atom between two grid points is split so that P and Q keep
 their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022, 2207.04380).
@@ -35,8 +36,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _ATOMS_LIMIT = 1 << 18
-_CELLS_PER_DEVIATION = 256  # of one window's loss
-_TAIL_MASS = 1e-14  # the mass of the tilted law that is left out at either end
+_CELLS_PER_DEVIATION = 256  # cells per deviation of one window's loss
+_TAIL_MASS = 1e-14  # the mass of the tilted law that is omitted at each end
 _ROUNDING = 8 * 2.0**-53
 
 
@@ -161,7 +162,7 @@ class Composed:
         """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
         At epsilon 0 delta is the total variation distance: a test that distinguishes two histories is right
-        with a chance of at most (1 + delta(0))/2.
+        with a probability of at most (1 + delta(0))/2.
 
         Raises:
             ValueError: epsilon is negative.

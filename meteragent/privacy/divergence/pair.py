@@ -17,16 +17,16 @@ because they have the same loss, and outputs above k as k:
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
 delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and is linear in e^epsilon' between them.
-The continuous pair is the limit, for which the formula holds everywhere. So the lattice is slightly worse
+The limit is the continuous pair, and there the formula holds everywhere. So the lattice is slightly worse
 than the limit, and a lattice that is twice as fine is better. It follows that TV = delta(0), and the power of
 the most powerful test is B(q) = min over losses l of e^l q + delta(l).
 
 The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
 r = e^(-a(1+2s)): Renyi's divergence of order 1+s, times s. Its first derivative at 0, KL, is also the zCDP
 parameter. Proof: the measure sqrt(PQ) of L has the generating function x^k + (1-e^-a)(x^(k-1) + .. + x) + 1,
-which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the unit circle, because inside the
-circle |x^k (x - e^-a)| < |1 - e^-a x| and outside >. So E_P e^(sL) is a constant times the product of
-1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and lies below its tangent at s = 0,
+which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the unit circle, because
+|x^k (x - e^-a)| < |1 - e^-a x| inside the circle and > outside. So E_P e^(sL) is a constant times the product
+of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and lies below its tangent at s = 0,
 which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
 """
 
@@ -70,7 +70,7 @@ class _Divergences:
     """The measures that both pairs derive from their moments."""
 
     def rdp(self: Pair, order: float) -> float:
-        """Return Renyi's divergence of an order >= 1; at 1 it is KL, at infinity X.
+        """Return Renyi's divergence of an order >= 1; at 1 it is KL, and at infinity it is X.
 
         Raises:
             ValueError: the order is below 1.
@@ -151,7 +151,7 @@ class LatticePair(_Divergences):
     `a` = epsilon q is exact and above zero, k >= 0 is ceil(d/q). With k = 1 it dominates any a-private pair.
 
     Raises:
-        TypeError: a is not exact.  ValueError: a is not above zero, or k negative.
+        TypeError: a is not exact.  ValueError: a is not above zero, or k is negative.
     """
 
     a: Fraction
@@ -241,7 +241,7 @@ def _tangent(q: float, x: float, t: float) -> float:
 
 
 class ErrorBounds(NamedTuple):
-    """Four lower bounds of the sum of the two error probabilities of any test (THEORY 7)."""
+    """Four lower bounds on the sum of the two error probabilities of any test (THEORY 7)."""
 
     pauwels: float
     pinsker: float
@@ -250,7 +250,7 @@ class ErrorBounds(NamedTuple):
 
 
 def error_bounds(loss: Exact) -> ErrorBounds:
-    """Return lower bounds of P(false alarm) + P(miss) for any test between two points, `loss` = epsilon d.
+    """Return lower bounds on P(false alarm) + P(miss) for any test between two points, `loss` = epsilon d.
 
     `pauwels`: 1 - sqrt(loss/2) (Pauwels 2016, Proposition 2). `pinsker`: Pinsker's inequality with the
     largest KL of a pure mechanism, loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure differential

@@ -1,6 +1,6 @@
 """Randomised response over any finite set (Holohan 2014, Example 6).
 
-There are m values besides the true value. Each of these is released with probability p, and the true value
+There are m values besides the true value. Each of them is released with probability p, and the true value
 with probability 1 - m p:
 
     p = (1 - delta)/(m + e^epsilon),        1 - m p = (e^epsilon + m delta)/(m + e^epsilon).
@@ -34,7 +34,7 @@ _PLAIN = ({int}, {str}, {bool})  # types of values that a numpy dtype holds unch
 
 def label_array(points: ArrayLike) -> NDArray[np.generic]:
     """Return `points` as an array of unchanged labels."""
-    # numpy turns all values of a list into texts if one of them is a text.
+    # numpy converts all values of a list to text if one of them is text.
     array = np.asarray(points)
     mixed = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
     return np.array(points, object) if mixed else array

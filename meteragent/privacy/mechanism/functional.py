@@ -52,7 +52,7 @@ class Functional:
         return self.functionals.domain
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return the mechanism's loss at q ceil(Delta distance/q), `distance` between curves in the sup norm.
+        """Return the mechanism's loss at q ceil(Delta d/q), for curves at a sup distance of d = `distance`.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.

@@ -1,7 +1,7 @@
 """Noise for points of the plane: planar Laplace for d_2, two Laplace numbers for d_1.
 
-The Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section 6.2 on
-geolocation) on the lattice q Z^2. With a = epsilon q the noise in quanta has
+These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section
+6.2 on geolocation) on the lattice q Z^2. With a = epsilon q the noise in quanta has
 
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 
@@ -39,9 +39,9 @@ from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
-_DIRECT = 1 / 20  # the least a for which a sum over the lattice is direct, of (45/a)^2 terms
+_DIRECT = 1 / 20  # the least a for which the sum over the lattice is computed directly, (45/a)^2 terms
 _SLACK = 1e-12  # relative error of distances as floats
-_END = 45.0  # of a r: the tail beyond has a weight below 1e-17
+_END = 45.0  # the largest a r in a direct sum: the tail beyond it has a weight below 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
 _SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
 
@@ -157,8 +157,8 @@ class PlanarLaplace:
     def beyond(self, distance: float) -> float:
         """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        For a >= 1/20 the probability is a sum over the lattice. For a finer lattice it is the limit, with an
-        error of less than 0.004, in which the noise's length is Erlang(2),
+        For a >= 1/20 the probability is a sum over the lattice. For a finer lattice it is that of the limit,
+        where the length of the noise is Erlang(2), with an error of less than 0.004:
 
             P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
         """

@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class RandomisedResponse:
-    """Yes or no: the truth with probability t = `truth`, otherwise a fair coin (Pauwels 2016).
+    """Yes or no: the truth with probability t = `truth`, otherwise the result of a fair coin (Pauwels 2016).
 
     The odds are (1+t)/(1-t).
 

@@ -13,9 +13,9 @@ formula in D, epsilon and delta that holds for all sets needs less noise. Exampl
 since (1-delta) e^X = e^epsilon < e^epsilon + delta.
 
 Proof of "lattice". Two numbers k quanta apart have the laws `divergence.LatticePair(a, k)`, a = q/b. Their
-hockey stick is the largest value, over j, of the chance that the noise is at most j quanta under one law,
-minus e^epsilon times this chance under the other. It grows with k and with a, so it is largest for the ends
-of the set, and
+hockey stick is the largest value, over j, of the probability that the noise is at most j quanta under one
+law, minus e^epsilon times this probability under the other. It grows with k and with a, so it is largest for
+the ends of the set, and
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
@@ -137,7 +137,7 @@ def _any_set(promise: Guarantee, _: int) -> Fraction:
 
 
 def _lattice(promise: Guarantee, k: int) -> Fraction:
-    """Return the largest loss X = ak, to a relative 2^-48, whose delta on the lattice is the promise's."""
+    """Return the largest loss X = ak, to a relative 2^-48, whose delta on the lattice is as promised."""
     low = _any_set(promise, k)
     high = promise.epsilon + 2 * _ln_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
     # On the lattice delta is at least that of the real line at the same loss: `high` is not below the root.

@@ -8,12 +8,12 @@ unit,
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
 and reports the index of the largest sum, the first index of equal sums. Ties do no harm. Fix the noise of all
-other values: i is reported iff u_i + g_i reaches a threshold T, the largest of u_j + g_j + 1 for j < i and
-u_j + g_j for j > i. Let every value change by at most k quanta. T rises by at most k, and u_i falls by at
-most k, so g_i has to be larger by at most 2k; P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. This holds for
-any fixed order of ties and any noise whose tail falls by a factor of at most e^-a per step, including Laplace
-noise; one-sided noise is smaller. If no value falls, or none rises (counts, when one person is added), T -
-u_i rises by at most k: half the loss.
+other values: i is reported if and only if u_i + g_i reaches a threshold T, the largest of
+u_j + g_j + 1 for j < i and u_j + g_j for j > i. Let every value change by at most k quanta. T rises by at
+most k, and u_i falls by at most k, so g_i has to be larger by at most 2k; P(g >= t + 2k) >= e^(-2ak)
+P(g >= t) for all t. This holds for any fixed order of ties and any noise whose tail falls by a factor of at
+most e^a per step, including Laplace noise; one-sided noise is smaller. If no value falls, or none rises
+(counts, when one person is added), T - u_i rises by at most k: half the loss.
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
 at most e^(ak), and so does their sum. For both mechanisms the reported value is within
@@ -35,7 +35,7 @@ from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
 _TAIL = 45.0  # a sum over geometric numbers omits a mass of e^-45
-_TERMS = 1 << 20  # the terms of a sum that are computed at once
+_TERMS = 1 << 20  # the number of terms of a sum that are computed at once
 
 
 @dataclass(frozen=True, init=False)
@@ -75,7 +75,7 @@ class _Selection:
         return 2 * self.a * math.ceil(not_negative("distance", distance) / self.quantum)
 
     def regret_bound(self, t: float) -> float:
-        """Return a bound on the difference of the largest and the reported value, in the unit.
+        """Return a bound on the difference between the largest and the reported value, in the unit.
 
             (2 Delta/epsilon) (ln n + t)
 

@@ -49,7 +49,7 @@ def _log_sum(coefficients: Floats, m: int, c: Floats) -> Floats:
 @lru_cache(maxsize=64)
 def _log_coefficients(n: int, a: float) -> Floats:
     """Return ln B_0 .. ln B_n."""
-    log_inverse = -math.log(-math.expm1(-a))  # of 1 - x
+    log_inverse = -math.log(-math.expm1(-a))  # -ln(1 - x)
     factorials = _log_factorials(n)
     log_b = np.full(n + 1, log_inverse)
     for i in range(1, n + 1):

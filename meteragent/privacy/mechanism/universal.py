@@ -19,7 +19,7 @@ from meteragent.privacy.query import Query
 
 
 class NotUniform(ValueError):
-    """The error that Theorem 10 does not apply to a query; its message states the condition that fails."""
+    """The error raised if Theorem 10 does not apply to a query; its message states what fails."""
 
 
 def universal_mechanism(query: Query, epsilon: Exact) -> After:

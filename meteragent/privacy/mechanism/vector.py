@@ -119,7 +119,7 @@ class VectorLaplace:
             ValueError: beta is not between 0 and 1.
         """
         a, slot_chance = float(self.a), -math.expm1(math.log1p(-_share(beta)) / self.n)
-        beyond = 2 / (1 + math.exp(-a))  # beyond e^(-a(m+1)) is P(|z| > m)
+        beyond = 2 / (1 + math.exp(-a))  # beyond * e^(-a(m+1)) is P(|z| > m)
         m = max(0, math.ceil(math.log(beyond / slot_chance) / a) - 2)
         while beyond * math.exp(-a * (m + 1)) > slot_chance:
             m += 1

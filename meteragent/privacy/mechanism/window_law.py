@@ -1,7 +1,7 @@
 """The exact law of the l_inf Laplace noise of a window, and laws derived from it (THEORY 2.1).
 
 P(z) ~ e^(-a max|z_i|) for z in Z^n. z is uniform on {-R .. R}^n, and r = R + 1/2 has P(r) ~ r^n e^(-ar) on
-the half-integers, so k given slots all lie within m with probability E[min(1, (m + 1/2)/r)^k].
+the half-integers, so k given slots all lie within +-m with probability E[min(1, (m + 1/2)/r)^k].
 More than 2^14 half-integers are replaced by 2^13 midpoints: a << 1 then, and the sums are integrals
 (THEORY 1.2: r is Gamma(n+1, 1/a), the largest |z_i| Gamma(n, 1/a)) to about 1e-5.
 """

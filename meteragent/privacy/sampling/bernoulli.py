@@ -2,7 +2,7 @@
 
 U, uniform on [0, 1), is known to k bits: it lies in [u, u+1) / 2^k. With integers lo <= 2^k p <= hi, u < lo
 implies U < p, and u >= hi implies U >= p. In between, more bits of U are revealed and p is enclosed more
-closely. If the bounds stay a few units apart, that happens with a probability of a few in 2^k.
+closely. If the bounds stay a few units apart, this happens with a probability of a few in 2^k.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Bounds = Callable[[int], tuple[int, int]]
 FIRST_BITS = 32
 """The number of bits of a uniform revealed at a time: 32 decide all but a few comparisons in 2^32."""
 
-_WORD_BITS = 62  # the largest k for which bounds of 2^k p fit int64
+_WORD_BITS = 62  # the largest k for which bounds on 2^k p fit into int64
 
 
 def bernoulli(bounds: Bounds, bits: Bits) -> bool:
@@ -66,7 +66,7 @@ def choice(
 
 
 class Thresholds(NamedTuple):
-    """The lower and the upper bounds of 2^k P(index <= i) for i = 0 .. m-2, each sorted."""
+    """The lower and the upper bounds on 2^k P(index <= i) for i = 0 .. m-2, each sorted."""
 
     lo: NDArray[Any]
     hi: NDArray[Any]

@@ -6,7 +6,7 @@ the law at two neighbouring integers, m and m + 1 with m = floor(sigma):
     z^2 = (2m+1) |z| - m(m+1) + (|z|-m)(|z|-m-1).
 
 So with b = (2m+1)/(2 sigma^2) a proposal of P(z) ~ e^(-b |z|) is accepted with probability e^(-k/(2
-sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number of the law
+sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number with the law
 P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for any denominator of sigma^2.
 More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76 %.
 """
@@ -22,7 +22,7 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT
 
-_REACH = 1 << 31  # squares of |z| up to it fit int64; a larger |z| (at least 512 sigma) is clamped to it
+_REACH = 1 << 31  # squares of |z| up to it fit in int64; a larger |z| (at least 512 sigma) is clamped to it
 
 
 def check_variance(sigma2: Exact) -> Fraction:

@@ -41,7 +41,7 @@ class _Group:
     last: bool = False
 
     def cumulative(self, k: int) -> list[tuple[int, int]]:
-        """Return bounds of 2^k P(<= r), a pair for each r except the largest.
+        """Return bounds on 2^k P(<= r), a pair for each r except the largest.
 
         With q = e^-x, P(<= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits)) in
         others.

@@ -68,7 +68,7 @@ class Envelope:
         """Return True with probability 2^j w(proposal)/w(M)."""
 
         def bounds(k: int) -> tuple[int, int]:
-            """Return bounds of 2^k times the probability.
+            """Return bounds on 2^k times the probability.
 
             The first comparison uses cached weights of neighbours, which decide nearly always.
             """
@@ -91,13 +91,13 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights, from M on, of which a block has 64."""
+        """The distance between cached weights, starting at M; a block has 64 of them."""
         return max(1, self.block >> 6)
 
 
 @lru_cache(maxsize=1 << 12)
 def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
-    """Return the bounds of the weight at M + i steps, from the cache."""
+    """Return the bounds on the weight at M + i steps, from the cache."""
     point = envelope.mode + i * envelope.step
     return envelope.weight_bounds(point, k) if point >= 0 else (0, 0)
 

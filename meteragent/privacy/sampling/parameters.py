@@ -5,7 +5,7 @@ from fractions import Fraction
 from meteragent.privacy.exact import Exact, positive
 
 SCALE_LIMIT = 1 << 45
-"""The limit of n/a, below which the noise fits int64 except with a probability below e^-2^17."""
+"""The limit of n/a; below it the noise fits into int64 except with a probability below e^-2^17."""
 
 
 def check_parameters(n: int, a: Exact) -> Fraction:

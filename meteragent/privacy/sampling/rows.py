@@ -10,7 +10,7 @@ the law of `windows`, for every n >= 1:
   512 + t is read as a stream. The first accepted attempt counts.
 * Attempt k at slot i takes word i of page 1 + k. With m = 2R+1 <= 2^32 words have 32 bits: the slot is
   floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). With larger m they have 64
-  bits, of which the last bit_length(m-1) are v: the slot is v - R if v < m. The first accepted attempt
+  bits; the last bit_length(m-1) of these are v, and the slot is v - R if v < m. The first accepted attempt
   counts.
 
 No address is read twice. Bounds, slots and streams have different pages. Each attempt at a bound has a
@@ -48,7 +48,7 @@ STREAMS = 512
 """The first page that is read as a stream: STREAMS + t is for attempt t at the noise bound."""
 
 ATTEMPTS = STREAMS - SLOTS
-"""The number of attempts for which there are pages."""
+"""The number of attempts that have pages."""
 
 _BATCH_VALUES = 1 << 16  # so that the working set stays in the processor's cache
 _NARROW = 1 << 32

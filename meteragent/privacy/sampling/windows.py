@@ -17,8 +17,8 @@ by at most h^2/8 max|w''| (Lagrange), and
 
 so w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it: f'^2 is largest at
 an end, |f''| at l. (Between two integers at M, w may exceed w(M), by a factor of at most 1/(1 - |f'(M)|).)
-Ends and deviations are integer bounds, rounded outwards. The comparisons that the line leaves open, about one
-draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
+Ends and deviations are bounded by integers, rounded outwards. The comparisons that the line leaves open,
+about one draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
 
 The slots of a window are uniform on {-R .. R}: `uniform_rows`.
 """
@@ -51,7 +51,7 @@ CELLS_LOG = 8
 """The binary logarithm of the largest number of cells on either side of M."""
 
 GUIDE_BITS = 12
-"""The number of first bits that determine the cell of 15 words in 16; a search finds the other cells."""
+"""The number of leading bits that determine the cell for 15 words in 16; a search finds the other cells."""
 
 TABLE_FROM = 256
 """The least number of windows for which the table is used; making the table takes as long as 1,500 draws."""
@@ -99,7 +99,7 @@ class Table:
         """Decide an open comparison: True with probability P(height + U < S w/w(M)) at R = `point`."""
 
         def excess_bounds(k: int) -> tuple[int, int]:
-            """Return bounds of 2^k (S w/w(M) - height)."""
+            """Return bounds on 2^k (S w/w(M) - height)."""
             lo, hi = self.bounds(point, k)
             return lo - (height << k), hi - (height << k)
 
@@ -187,9 +187,9 @@ def propose(
     return point, accepted
 
 
-@lru_cache(maxsize=64, typed=True)  # of about 40 KB each
+@lru_cache(maxsize=64, typed=True)  # entries of about 40 KB each
 def table_of(n: int, a: Exact) -> Table:
-    """Make the cells for n and `a`; raises as `noise_bounds` does."""
+    """Make the cells for n and `a`; raise the errors of `noise_bounds`."""
     envelope, exact = envelope_of(n, a, FALL), check_parameters(n, a)
     # |f'(M)|; above 1/2 only if R hardly varies, and then each integer is a cell.
     steep = abs(Fraction(2 * n, 2 * envelope.mode + 1) - exact)
@@ -227,7 +227,7 @@ def _guide(areas: Words) -> NDArray[np.int64]:
 def _line(
     envelope: Envelope, steep: Fraction, shift: int, point: int, left: tuple[int, int], right: tuple[int, int]
 ) -> _Line:
-    """Make the line of the cell that begins at `point`, from bounds of the weights at the cell's two ends."""
+    """Make the line of the cell that begins at `point`, from bounds on the weights at the cell's two ends."""
     if shift == 0:
         return _Line(left[1], left[0], 0, left[1] - left[0])
     top, low = max(left[1], right[1]), min(left[0], right[0])

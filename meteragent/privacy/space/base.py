@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 from meteragent.privacy.metric import Distance
 
 POINTS_LIMIT = 1 << 16
-"""The largest number of points of a finite space that is listed."""
+"""The largest number of points that a finite space may have to be listed."""
 
 PAIRS_LIMIT = 64
-"""The largest number of points of a space that yields all its pairs."""
+"""The largest number of points that a space may have to yield all its pairs."""
 
 Pair = tuple[Any, Any]
 

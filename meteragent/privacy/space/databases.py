@@ -26,7 +26,7 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 class WithNull:
     """The values of `values` and None, the value of an absent row (Chatzikokolakis 2013, section 5).
 
-    The distance of None from every value is the diameter of the values, so that d_V(V_null) = d_V(V).
+    The distance between None and any value is the diameter of the values, so that d_V(V_null) = d_V(V).
     """
 
     values: Space
@@ -56,7 +56,7 @@ class WithNull:
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # the number of nearest pairs of a row's values that are tested, and of farthest pairs
+_ROW_PAIRS = 4  # how many nearest pairs of a row's values are tested, and how many farthest pairs
 
 
 @dataclass(frozen=True, init=False)
@@ -92,7 +92,7 @@ class Databases:
 
     @property
     def diameter(self) -> Distance:
-        """The distance of two databases whose n rows all differ by V: n, n V or, under d_inf, V."""
+        """The distance between two databases whose n rows all differ by V: n, n V or, under d_inf, V."""
         width = self.rows.diameter
         if self.kind == "linf" or not width:
             return width

@@ -19,7 +19,7 @@ from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_p
 Norm = Literal["linf", "l1", "l2"]
 
 _NORMS: Mapping[str, Metric] = MappingProxyType({"linf": chebyshev, "l1": manhattan, "l2": euclidean})
-_STEPS = (1, 2, 5, 100)  # distances of the points that a test tries, in quanta
+_STEPS = (1, 2, 5, 100)  # distances between the points that a test tries, in quanta
 
 
 @dataclass(frozen=True, init=False)
@@ -111,7 +111,7 @@ class Windows:
 
     @property
     def diameter(self) -> Distance:
-        """The distance of the corner (low, ..) from the corner (high, ..), or infinity."""
+        """The distance between the corners (low, ..) and (high, ..), or infinity."""
         if self.low is None or self.high is None:
             return math.inf
         return self.metric((self.low,) * self.n, (self.high,) * self.n)

@@ -32,7 +32,7 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 
 @dataclass(slots=True)
 class Account:
-    """The result of a run's first pass: how many windows are released and refused. All of it is public.
+    """The result of a run's first pass: the numbers of released and refused windows. All of it is public.
 
     `descriptors` has the start of the first window released under each descriptor, by its id; `keys` has the
     keys' ids.
@@ -96,7 +96,7 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
 def check_rows(source: Source, progress: ProgressCallback) -> None:
     """Check that all numbers can be read, and in the wide layout that rows are on the grid and numbers fit.
 
-    A row that failed later would be debited and never released.
+    A row that failed only later would be debited but never released.
 
     Raises an ArchiveError that says how many rows do not fit, or which file cannot be read.
     """

@@ -59,7 +59,7 @@ class Job:
 
 
 def jobs(source: Source, limit: int) -> list[Job]:
-    """Return jobs of about `limit` rows at most, cut in the way that requires the least reading."""
+    """Return jobs of at most about `limit` rows, cut in the way that requires the least reading."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)

@@ -117,7 +117,7 @@ class _Block:
 
 
 def _groups(terms_index: Integers, epochs: Integers, key: Key) -> Iterator[tuple[Integers, int, EpochKey]]:
-    """Yield the rows whose noise is drawn together: those of one shape and one epoch."""
+    """Yield each group of rows whose noise is drawn together: those of one shape and one epoch."""
     for index in np.unique(terms_index).tolist():
         for epoch in np.unique(epochs[terms_index == index]).tolist():
             yield np.flatnonzero((terms_index == index) & (epochs == epoch)), index, key.epoch(epoch)

@@ -62,7 +62,7 @@ def expand(key: bytes, info: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EpochKey:
-    """The keys of one epoch: for windows' tags, for their noise, for runs' ids. Only `id` may be shown."""
+    """The keys of one epoch: for windows' tags, windows' noise and runs' ids. Only `id` may be shown."""
 
     id: str
     tenant: str
@@ -148,7 +148,7 @@ class Key:
         return self._secrets[index]
 
     def without(self, before_ms: int) -> "Key":
-        """Return the key that begins with the epoch of `before_ms`; it yields no earlier epoch."""
+        """Return the key that begins with the epoch of `before_ms`; it has no key for an earlier epoch."""
         index = max(self.first, self._index(before_ms))
         return Key(self.tenant, self.epoch_unit, index, self._secret(index))
 

@@ -1,8 +1,8 @@
 """The two layouts of an archive: wide (a row is a window, a list of numbers) and long (a row is a reading).
 
-Wide: `time` is the window's start. The m numbers stand for m equal parts of the window, in order; usually its
-slots. A slot made of several parts is their exact mean or, for energies (where m = length / interval), their
-sum. A null in the list is a gap; a null list is a window of gaps.
+Wide: `time` is the window's start. The m numbers stand for m equal parts of the window, in order; usually,
+these are its slots. A slot made of several parts is their exact mean or, for energies (where m = length /
+interval), their sum. A null in the list is a gap; a null list is a window of gaps.
 
 Long: a window is released if the span of a reading begins in it, whether or not the reading has a value. All
 readings whose span may touch the window count in it.
@@ -210,7 +210,7 @@ def _bands(starts_ms: Integers, policy: Policy) -> pa.Array:
 
 
 def fit(starts_ms: Integers, column: pa.Array, policy: Policy) -> tuple[Flags, Integers]:
-    """Return which rows fit, and how many numbers each has.
+    """Return which rows fit, and the count of numbers in each.
 
     A row fits if its start is on the grid and its numbers fit its window.
     """

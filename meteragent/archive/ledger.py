@@ -69,7 +69,7 @@ class Intervals:
         return np.asarray((index >= 0) & (last_end > rows + (windows.start_ms - origin_ms)))
 
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
-        """Return which windows are among those that make up one of their meter's intervals.
+        """Return which windows are among the windows that make up one of their meter's intervals.
 
         All windows of an interval have the same length. A window that merely overlaps an interval is not one
         of them: after a time zone's rules have changed, its days have different boundaries.

@@ -1,8 +1,9 @@
 """Columns of an archive as integers: values in millionths of the unit, times in milliseconds.
 
-Integers and decimals are read exactly. A float is floor(x * 10^6 + 1/2) in double precision: if x is
-halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity are not
-values. Values are then clamped to the range, so no number is too large. No error message contains a value.
+Integers and decimals are read exactly. A float becomes floor(x * 10^6 + 1/2), computed in double precision:
+if x is halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity
+are not values. Values are then clamped to the range, so no number is too large. No error message contains a
+value.
 """
 
 from typing import Any, NamedTuple

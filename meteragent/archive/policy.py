@@ -1,8 +1,8 @@
 """The policy of an archive, which comes from the same kind of file as the agent's configuration.
 
-Windows, terms and presets mean the same as in the agent's stream. Settings that only a stream of messages has
-(topics, lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a key,
-so it may be sent to other processes.
+Windows, terms and presets mean the same as in the agent's stream. Settings that concern only a stream of
+messages (topics, lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys,
+never a key, so it may be sent to other processes.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,8 @@ class Columns(NamedTuple):
 class Policy:
     """The terms under which an archive is released; a value that can be pickled.
 
-    `key_file` is the key's file, `ledger` the folder of its ledger; both absolute. One key has one ledger.
+    `key_file` is the key's file, and `ledger` is the folder of its ledger; both are absolute paths. One key
+    has one ledger.
     """
 
     stream: Stream
@@ -64,8 +65,8 @@ class Policy:
         """Return the policy of a configuration file.
 
         Raises:
-            ConfigError: it has no [archive], not exactly one stream, or a stream that archives do not
-            support.
+            ConfigError: it has no [archive], it does not have exactly one stream, or archives do not support
+                the stream.
         """
         archive, streams = settings.archive, settings.stream
         if archive is None:

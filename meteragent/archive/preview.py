@@ -1,4 +1,4 @@
-"""`sanitise --dry-run`: find out what a run would do, without writing anything.
+"""`sanitise --dry-run`: determine what a run would do, without writing anything.
 
 The preview reads all of the input and accounts for it as the run would, against the same ledger; anything
 that a run would refuse before its debit is refused here too. It creates no ledger, and locks one only if it
@@ -28,8 +28,8 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 class Preview:
     """What a run would do.
 
-    `counts` cover the whole input, refused windows included; `small_count` of its numbers are less than a
-    thousandth of the range. `is_debited`: the ledger already has the run; `complete`: the
+    `counts` cover the whole input, including refused windows; `small_count` of its numbers are less than a
+    thousandth of the range. `is_debited` is true if the ledger already has the run, and `complete` if the
     output has all of it.
     """
 
@@ -45,7 +45,7 @@ class Preview:
 
 
 def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Preview:
-    """Return what `run.sanitise_archive` would do with the same arguments; write nothing.
+    """Return a preview of `run.sanitise_archive` with the same arguments; write nothing.
 
     Raises:
         ArchiveError: the input, the output or the ledger cannot be used, or belongs to another run.
@@ -73,7 +73,7 @@ def preview(policy: Policy, path: Path, out: Path, show: ProgressReporter) -> Pr
 
 
 def _count(source: Source, show: ProgressReporter) -> tuple[Counts, int]:
-    """Count the input's numbers, and how many of them are small."""
+    """Count the input's numbers, and the small ones among them."""
     policy, counts, small_count = source.policy, Counts(), 0
     usual, name = policy.usual, policy.columns.value
     largest_u = max(abs(usual.low_u), abs(usual.high_u))

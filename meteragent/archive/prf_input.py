@@ -16,7 +16,7 @@ as long.
 
 Why all parts are bound: with equal bits, y' - y is the difference between two windows' data. A correction
 would be revealed exactly, and two epsilons would reveal the reading itself. So data, terms and slots are
-bound. The same window with the same data and terms has the same noise wherever it is released. That does not
+bound. The same window with the same data and terms has the same noise, wherever it is released. That does not
 make a second release of a window safe: a corrected window has different noise and costs epsilon again, so the
 ledger refuses it.
 """

@@ -1,4 +1,4 @@
-"""Find the windows that the readings of many meters open, and the readings that count in each window.
+"""Find the windows that the readings of many meters open, and the readings that count in each one.
 
 Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are in order of
 meter and start, regardless of the order of the readings.
@@ -73,7 +73,7 @@ def slots(
 
 
 def _ordered(readings: Readings) -> Readings:
-    """Return the readings that have a value, by meter and time; only the smallest of those at one time."""
+    """Return the readings that have a value, by meter and time; of those at one time, only the smallest."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):

@@ -1,8 +1,8 @@
-"""A run on one machine: it accounts, then releases, in parts that exist in full or not at all.
+"""A run on one machine: accounting, then release, in parts that exist in full or not at all.
 
 Theory of operation
 -------------------
-1. The ledger is locked and the input's files are hashed. Policy and content give the run its id.
+1. The ledger is locked and the input's files are hashed. Policy, content and key determine the run's id.
 2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
    before any of them is released. From then on all other runs refuse them.
 3. `_manifest.json` is written, with `complete` false.
@@ -16,9 +16,9 @@ say which windows are released, and cause none of them to be refused; otherwise 
 beginning. Parts that exist are kept, and the others are written. An output with a different id or different
 cuts is refused.
 
-No window gets noise twice, since noise is a function of the key and of the window with its data and terms
-(`prf_input`): a part that is written again has the same bytes. Different data or terms make a different run,
-for which the ledger refuses every window that overlaps a released one.
+No window gets a second, different noise, since noise is a function of the key and of the window with its data
+and terms (`prf_input`): a part that is written again has the same bytes. Different data or terms make a
+different run, for which the ledger refuses every window that overlaps a released one.
 
 Memory is bounded: it holds a batch of rows (wide), a job (long), and, if a wide input is released in part or
 resumed, a byte for each window. No raw value is written anywhere.
@@ -293,7 +293,7 @@ class _Release:
         return flags
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
-        """Return the parts of the long layout, a number of rows and a function for each job."""
+        """Return the parts of the long layout: for each job, its row count and a function that makes it."""
 
         def part(job: Job) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
             return lambda progress: self._release_long(job, progress)

@@ -49,7 +49,7 @@ def integrate(
 
     Args:
         starts_ms: the starts of the windows.
-        lengths: how many readings each window has: those of the first window come first, and so on.
+        lengths: the number of readings of each window; those of the first window come first, and so on.
         times_ms: the readings' times, in any order within a window.
         values_u: their values in millionths of the unit, clamped.
         policy: the terms of the release.

@@ -139,7 +139,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def _footer(path: Path, stamp: tuple[int, ...]) -> pq.FileMetaData:  # noqa: ARG001  part of the cache's key
-    """Read a file's footer once: it is long if there are many row groups, and each of them needs it."""
+    """Return a file's footer, read only once: it is long for many row groups, and each of them needs it."""
     return attempt(path, lambda: pq.read_metadata(path))
 
 

@@ -11,7 +11,7 @@
     mean_day(home, window_ms)               # the bands of a month's mean day
     band_energies(home, window_ms)          # kWh of each band of a tariff
     weighted_total(home, window_ms)         # the amount of a month, energy times price
-    tariff_cost(home, tariff, window_ms)    # what that cost, in EUR
+    tariff_cost(home, tariff, window_ms)    # its cost under a tariff, in EUR
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
     energy_above(home, window_ms)           # the energy above a threshold
     highest_mean(home, window_ms)           # the largest quarter-hour mean of a month

@@ -42,7 +42,7 @@ def read(path: Path, meters: Collection[str] | None = None) -> dict[str, Series]
     For larger archives see `Slots.released`, which takes a table.
 
     Raises:
-        RecordError: as `descriptors`, or a release does not agree with its descriptor.
+        RecordError: as in `descriptors`, or a release does not agree with its descriptor.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 

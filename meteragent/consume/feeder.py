@@ -80,7 +80,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
 
 
 def _grid(series: Series) -> tuple[object, ...]:
-    """Return the unit and the slots, which all meters of a feeder must share."""
+    """Return the unit and the slots, which must be the same for all meters of a feeder."""
     if any(record.band is not None for record in series.records):
         raise ValueError("the bands of mean days have no peak: they do not belong to one time")
     return series.unit, series.time_ms.tobytes(), series.end_ms.tobytes()
@@ -104,7 +104,7 @@ def _parts(homes: Sequence[Series]) -> list[tuple[Part, ...]]:
 
 
 def _for_each_slot(parts: Sequence[tuple[Part, ...]], compute: Callable[[tuple[Part, ...]], float]) -> Floats:
-    """Compute a number for each slot, once for slots with equal parts."""
+    """Compute a number for each slot; slots with equal parts share one computation."""
     results = {slot: compute(slot) for slot in set(parts)}
     return np.array([results[slot] for slot in parts])
 

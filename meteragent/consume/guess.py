@@ -12,10 +12,10 @@ gives the likelihood of a record y = q (z + m) under each of them: z has the law
 
     floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
 
-The posterior is proportional to the product of both. Its mean has the least expected squared loss, its median
-the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section 4.2). The guess uses one
-record alone, not the information of the other slots of its window on their common noise bound. Guesses are
-post-processing: they cost no privacy.
+The posterior is proportional to the product of the two. Its mean has the least expected squared loss, its
+median the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section 4.2). The guess
+uses one record alone, not the information of the other slots of its window on their common noise bound.
+Guesses are post-processing: they cost no privacy.
 """
 
 import math

@@ -58,7 +58,7 @@ class Cells:
 
     @property
     def told(self) -> Flags:
-        """The former name of `shown`, which stays for one version."""
+        """The former name of `shown`, which is kept for one version."""
         return self.shown
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -141,7 +141,7 @@ def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
 
 
 def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
-    """Compute `error_of` each cell; `counts` is its number of meters under each descriptor."""
+    """Compute `error_of` for each cell; `counts` has its numbers of meters under each descriptor."""
     distinct_counts, cell = np.unique(counts, axis=0, return_inverse=True)
     errors = [
         error_of(

@@ -204,8 +204,8 @@ class Descriptor:
 class Record:
     """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
 
-    A `band` has the time and the duration of its whole window, and so has a peak. `draws` is how many times
-    the agent drew noise for a peak; otherwise it is 1.
+    A `band` has the time and the duration of its whole window, as does a peak. `draws` is how many times the
+    agent drew noise for a peak; otherwise it is 1.
     """
 
     meter: str
@@ -240,7 +240,7 @@ class Record:
 
 
 class _Fields:
-    """The fields of one message by name and type; `v` must be 1."""
+    """The fields of one message, read by name and type; `v` must be 1."""
 
     def __init__(self, subject: str, message: Message, parse_float: Callable[[str], Any]) -> None:
         self._subject = subject
@@ -262,7 +262,7 @@ class _Fields:
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)
         if isinstance(value, float | Decimal) and _JSON_NUMBER.fullmatch(str(value)):
-            return Fraction(str(value))  # of a float: the decimal that was written
+            return Fraction(str(value))  # for a float, the decimal that was written
         raise self.error(name, "is missing or not a number")
 
     def integer(self, name: str) -> int:

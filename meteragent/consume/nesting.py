@@ -1,4 +1,4 @@
-"""Fine and coarse streams of one meter, combined: errors get smaller, without bias (THEORY 3.8).
+"""Combine fine and coarse streams of one meter: errors get smaller, without bias (THEORY 3.8).
 
 The half hours of a day, released by one stream, add up to the day that another released with noise of its
 own. Least squares weighs both, so that the sum of the half hours equals the day: `privacy.nested` has the
@@ -70,8 +70,8 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
 
     Raises:
         ValueError: there are fewer than two series; they are not of one meter, kind and unit, or of sources
-            that are read alike; a slot of a stream is not longer than all of the stream before; a window
-            has several slots, whose noises are not independent; or coverage is not between 0 and 1.
+            that are read alike; a stream has a slot that is not longer than every slot of the stream before;
+            a window has several slots, whose noises are not independent; or coverage is not between 0 and 1.
     """
     _check(streams, coverage)
     pieces: list[Tree] = []
@@ -103,15 +103,15 @@ def _check(streams: Sequence[Series], coverage: float) -> None:
 
 
 def _source_facts(terms: Descriptor) -> tuple[Any, ...]:
-    """Return what descriptors state of how a source is read."""
+    """Return the facts of a descriptor about how a source is read."""
     return terms.kind, terms.unit, terms.facts.get("readings"), terms.facts.get("schedule")
 
 
 def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
     """Put the records of a stream above the finer pieces that fill them.
 
-    Returns the pieces for the next stream, which do not overlap, in order of time; and the roots of finished
-    trees: pieces below a record that they do not fill.
+    Returns the pieces for the next stream, in order of time and without overlaps, and the roots of finished
+    trees, which are the pieces below a record that they do not fill.
     """
     series = streams[place]
     slots = [_slot(streams, piece) for piece in pieces]

@@ -25,7 +25,7 @@ D_i = E_i - s E, which is above zero exactly if i has more than the share s. D_i
 so its error has a known law (`privacy.totals`); let h_i be the bound that it exceeds with probability
 `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If some home does dominate, the feeder is
 shown only if the error puts that home's D_i too low by more than h_i. The probability of this is at most
-`error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up). If in
+`error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up). In
 doubt, a feeder is withheld: noise makes this rule withhold more, never less, and feeders over short times or
 of few homes are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
 home has more than s of any total above zero.

@@ -106,7 +106,7 @@ class Series:
 
     @cached_property
     def kwh_per_unit(self) -> Floats:
-        """The energy of each slot, in kWh, per unit of its value; raises ValueError as `require_energy`."""
+        """The energy of each slot, in kWh, per unit of its value; raises as `require_energy` does."""
         self.require_energy()
         return frozen(self._by_slot(lambda terms, band: float(terms.kwh_per_unit(band))))
 
@@ -116,7 +116,7 @@ class Series:
         return frozen(self._by_slot(lambda terms, _: sd(terms.mechanism, terms.rounding)))
 
     def _by_slot(self, compute: Callable[[Descriptor, str | None], float]) -> Floats:
-        """Compute a number for each slot from its descriptor and band, once for equal ones."""
+        """Compute a number for each slot from its descriptor and band; equal ones share one computation."""
         results: dict[tuple[str, str | None], float] = {}
         for record in self.records:
             key = record.descriptor, record.band
@@ -153,11 +153,11 @@ class Series:
         }
 
     def value(self, time_ms: int, coverage: float = 0.95, band: str | None = None) -> Estimate:
-        """Estimate the value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value`."""
+        """Estimate the value of the slot that starts at `time_ms`, in `unit`; raises as `mean_value` does."""
         return mean_value([self], time_ms, coverage, band)
 
     def energy(self, start_ms: int, end_ms: int, coverage: float = 0.95, cut: Cut = None) -> Estimate:
-        """Estimate the energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy`."""
+        """Estimate the energy from `start_ms` to `end_ms`, in kWh; raises as `mean_energy` does."""
         return mean_energy([self], start_ms, end_ms, coverage, cut)
 
     def terms(self, record: Record) -> Descriptor:
@@ -301,7 +301,7 @@ def _weighted_sum(
 
 
 def parts_of(series: Series, weights: Floats) -> Iterator[Weighted]:
-    """Split a weighted sum of a series' first records into windows, equal ones together.
+    """Split a weighted sum of a series' first records into windows; equal windows become one part.
 
     The slots of an l1 window are independent, so each is a part of its own.
     """

@@ -103,8 +103,8 @@ def mean_day(series: Series, time_ms: int, coverage: float = 0.95) -> MeanDay:
 def band_energies(series: Series, time_ms: int, coverage: float = 0.95) -> dict[str, Estimate]:
     """Estimate the energy of each band of the window that starts at `time_ms`, in kWh; unbiased.
 
-    Each interval holds by itself with the stated coverage. The band `unknown`, if there is one, has the
-    energy that was used while the register was not read.
+    Each interval holds by itself with the stated coverage. A band `unknown` has the energy that was used
+    while the register was not read.
 
     Raises:
         ValueError: there is no such window, or one of its bands is missing; its slots are not energies of
@@ -147,7 +147,8 @@ def energy_above(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     """Estimate the energy above the descriptor's `threshold_w` in the window at `time_ms`, in kWh; unbiased.
 
     Raises:
-        ValueError: there is no such window; its value is another one; or coverage is not between 0 and 1.
+        ValueError: there is no such window; its value is not such an energy; or coverage is not between 0 and
+            1.
     """
     window = _window(series, time_ms)
     terms = window.terms(window.records[0])
@@ -163,8 +164,8 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
 
     The interval holds for any number of draws k: the error is at most that of the k noises, so its deviation
-    is at most sqrt(k) times that of one, and each of them stays within the interval that covers it with 1
-    - (1 - coverage) / k (theory A.13). With one draw the estimate is unbiased, with more it may be too
+    is at most sqrt(k) times that of one, and each of them stays within the interval that covers it with 1 -
+    (1 - coverage) / k (theory A.13). With one draw the estimate is unbiased; with more draws it may be too
     high.
 
     Raises:
@@ -181,7 +182,7 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
 
 
 def _half_width(terms: Descriptor, coverage: float) -> float:
-    """Return the half width that holds all values of a window with this probability."""
+    """Return the half width of the band that holds all values of a window with this probability."""
     if terms.metric is Metric.L1:  # the noise of its slots is independent
         return half_width(terms.mechanism, coverage ** (1 / terms.n), terms.rounding)
     return half_width_of_window(terms.mechanism, coverage, terms.rounding)

@@ -89,7 +89,7 @@ class Slots:
 
         Raises:
             RecordError: the folder is not an output, or it is incomplete.
-            ValueError: as `released`.
+            ValueError: as in `released`.
         """
         import pyarrow.parquet as pq  # noqa: PLC0415 -- only archives need it
 
@@ -103,7 +103,7 @@ class Slots:
         A row is a window, or a slot.
 
         Raises:
-            ValueError: a row names a descriptor that is not among `descriptors`, or has no values; or as
+            ValueError: a row names a descriptor that is not among `descriptors`, or has no values; or as in
                 `of`.
         """
         import pyarrow as pa  # noqa: PLC0415 -- as in `read`

@@ -37,7 +37,7 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 @dataclass(frozen=True)
 class TariffChoice:
-    """The cost under each tariff, by name, the cheapest tariff, and how sure that is.
+    """The cost under each tariff, by name, the cheapest tariff, and its sureness.
 
     `p_values` are those of the other tariffs. `sureness` is 1 minus their sum, at least 0.
     """
@@ -55,9 +55,10 @@ class TariffChoice:
 def tariff_cost(
     series: Series, tariff: Tariff, start_ms: int, end_ms: int | None = None, coverage: float = 0.95
 ) -> Estimate:
-    """Estimate what the energy of one window cost, or that of all windows from `start_ms` to `end_ms`.
+    """Estimate the cost of the energy of one window, or of all windows from `start_ms` to `end_ms`.
 
-    A local month costs one fee; another window costs it in proportion to 30.4375 days.
+    A local month costs one fee. The fee of any other window is in proportion to its length: 30.4375 days cost
+    one fee.
 
     Raises:
         ValueError: there is no such window, or a record is missing; the slots are not energies of bands; a
@@ -73,11 +74,11 @@ def compare_tariffs(
     end_ms: int | None = None,
     coverage: float = 0.95,
 ) -> TariffChoice:
-    """Compare what tariffs would have cost for the same energy, and say how sure the cheapest is.
+    """Compare the costs of the same energy under tariffs; return the cheapest and its sureness.
 
     Raises:
         ValueError: there are fewer than two tariffs, or two have the same name or different currencies; or as
-            `tariff_cost`.
+            in `tariff_cost`.
     """
     names = [tariff.name for tariff in tariffs]
     if len(names) < 2 or len(set(names)) < len(names):
@@ -94,7 +95,7 @@ def compare_tariffs(
 
 
 def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
-    """Select complete windows of bands: the one that starts at a time, or all of a stretch."""
+    """Select complete windows of bands: the one that starts at a time, or all those in a stretch."""
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
     windows = series.between(start_ms, end_ms)
@@ -128,9 +129,9 @@ def _fees(windows: Series, tariff: Tariff) -> float:
 
 
 def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
-    """Select the records whose price may differ from 0, and the largest size of their weights.
+    """Return the records whose price may differ from 0, and the largest absolute weight of each.
 
-    Noise that is symmetric and falls away from 0 spreads a sum more, the larger its weight; so an interval
+    Noise that is symmetric and falls away from 0 spreads a sum more, the larger its weight is. So an interval
     for the largest weight is wide enough for each price of the range.
     """
     weights = np.abs(prices).max(axis=1) * windows.kwh_per_unit
@@ -143,8 +144,8 @@ def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
 def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     """Return the chance that noise alone makes a tariff look as much dearer than the cheapest as it does.
 
-    Where the prices of unknown bands leave a range of differences, the smallest difference and the largest
-    noise of that range count.
+    If the prices of unknown bands leave a range of differences, the smallest difference and the largest noise
+    of that range count.
     """
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()

@@ -30,7 +30,7 @@ class View:
 
 
 def nonnegative(series: Series) -> View:
-    """Make the view of a series; for a day with missing records, use the existing ones."""
+    """Make the view of a series; a day with missing records is computed from the existing ones."""
     days_ms = np.array([_day_ms(series, i) for i in range(len(series.records))], np.int64)
     values, raised_ms = series.values.copy(), []
     for day_ms in np.unique(days_ms):

@@ -33,7 +33,7 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""A profile that can read one of these is recognised only by its topic."""
+"""Plain payloads: a profile that can read one of them is recognised only by its topic."""
 _DOCUMENTS = (b"{", b"[", b"/")
 """The beginnings of distinctive payloads: JSON, and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload")
@@ -184,7 +184,7 @@ def _is_one_tariff(offer: Candidate) -> bool:
 
 
 def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: int) -> Candidate | None:
-    """Make the candidate of one quantity; None if its unit is unknown."""
+    """Make the candidate of one quantity; return None if its unit is unknown."""
     quantity = profile.quantities[name]
     unit = _unit(quantity, template, rows)
     if unit is None:

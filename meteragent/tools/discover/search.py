@@ -95,7 +95,7 @@ def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[Topic
 def _recognised(
     logged: Sequence[TopicLog], described: Descriptions, profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families, also of devices that only describe themselves."""
+    """Recognise families, including those of devices that only describe themselves."""
     elsewhere = {device.topic: "tasmota" for device in described.devices}
     roles = {device.topic: device.role for device in described.devices if device.role is not Role.UNKNOWN}
     roles |= {

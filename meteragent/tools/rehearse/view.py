@@ -12,7 +12,7 @@ from meteragent.report.format import column, energy
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
 PATIENCE_MS = 20_000
-"""How long to wait for the first slot before showing the reason; the wait then doubles."""
+"""How long to wait for the first slot before showing why there is none; the wait then doubles."""
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
 HEAD = _ROW.format("meter", "time", "measured", "would leave", "sd", "95%: low", "high", "unit")

@@ -113,7 +113,7 @@ class Source:
                     yield _with_zone(batch, self.policy)
 
     def chunks(self, first: int, size: int) -> Iterator[list[pa.RecordBatch]]:
-        """Yield the rows from `first` on in chunks of `size` rows, the last of which may be smaller.
+        """Yield the rows from `first` on in chunks of `size` rows; the last chunk may be smaller.
 
         A chunk is a list of batches. The ends of files and row groups affect the batches, never the chunks.
         """

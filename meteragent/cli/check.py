@@ -14,7 +14,7 @@ from meteragent.store import read_only, terms
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the streams promise; return 78 if one of them must not run."""
+    """Print the promises of the streams; return 78 if one of them must not run."""
     settings = config.load(options.config)
     events = (*event.EVENTS, *options.event)
     if options.statement:
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
-    """Return what each stream promises."""
+    """Return the guarantee of each stream."""
     names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
     return [
         guarantee.of(
@@ -47,7 +47,7 @@ def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[
 
 
 def _print_text(guarantees: Sequence[guarantee.Guarantee], settings: config.Config, path: Path) -> int:
-    """Print what is promised, what is refused, and what to do next; return the exit code."""
+    """Print the promises, the refusals and the next step; return the exit code."""
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.refused(path, settings, sys.stderr)
     print(terminal.next_step(guarantees, settings, str(path), refused=refused))

@@ -178,8 +178,8 @@ def _of_meter(offer: Offer, meter: str | None) -> Offer:
 def selections(reading: Reading, has_solar: bool) -> list[Selection]:
     """Return the selections that a meter's readings allow, the likeliest first.
 
-    In a home with solar panels, the likeliest is what is drawn minus what is fed in or, if the meter counts
-    the two separately, both. Otherwise it is what is drawn.
+    In a home with solar panels, numbers that may fall below zero come first, then pairs of a number for
+    consumption and one for feed-in, then single numbers. In other homes, feed-in is left out.
     """
     offers = _complete_offers(reading.offers)
     drawn = [offer for offer in offers if _direction(offer) is Direction.DRAWN]

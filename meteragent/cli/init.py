@@ -159,7 +159,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _check(path: Path) -> int:
-    """Show what the new configuration promises, and what to do next; return the exit code."""
+    """Show the promises of the new configuration, and the next steps; return the exit code."""
     print()
     code = check.run(argparse.Namespace(config=path, json=False, statement=False, event=[]))
     print(f"\nSee what would leave, before anything does:\n  meteragent run {path} --rehearse")

@@ -11,7 +11,8 @@ stay as they were released. Where a stream in the middle lacks a record (a day o
 
 This is unbiased only if the fine slots of a window add up to the coarse one, before noise. They do if one
 source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
-Descriptors do not state all of that: what they state is compared here, and streams that differ are refused.
+Descriptors do not state all of that: the facts that they do state are compared here, and streams that differ
+are refused.
 """
 
 from collections.abc import Sequence

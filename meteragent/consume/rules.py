@@ -55,7 +55,7 @@ Composition = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for a cell to be shown: at least `at_least` homes, none of which has more than `share` of it.
+    """The rules for showing a cell: it has at least `at_least` homes, and none has more than `share` of it.
 
     With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
     and a feeder with a dominant home is shown with at most probability `error`.

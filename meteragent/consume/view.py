@@ -21,8 +21,8 @@ class View:
     """Non-negative values, in the series' unit and order.
 
     The energy of each UTC day is that of the series, or of each window if windows are days of the local
-    calendar or longer than a day. `raised_ms` lists the days and windows for which this is impossible because
-    their energy is negative; all their values are zero.
+    calendar or longer than a day. `raised_ms` lists the days and windows whose energy is negative, which
+    makes this impossible; all their values are zero.
     """
 
     values: Floats

@@ -97,10 +97,10 @@ def _decided(
 ) -> Meaning:
     """Return a point's meaning, with the direction that follows from the other points of the device.
 
-    A number of an inverter without a direction counts what is produced. If one measuring point has a number
-    for what is produced and one for what is drawn, the former counts what is fed in. A number for what is
-    delivered counts what is drawn if another one counts what is fed in. A register without a direction,
-    beside a register of what is fed in, counts what is drawn.
+    A number of an inverter that states no direction counts production. Beside a number for consumption at the
+    same measuring point, a number for production counts feed-in. A number for delivery counts consumption if
+    another number counts feed-in. A register that states no direction, beside a register of feed-in, counts
+    consumption.
     """
     stated, directions = point.meaning, {direction for _, direction in ways}
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}

@@ -1,4 +1,4 @@
-"""A possible meter: its topics, how to read it, and what is uncertain about it."""
+"""A possible meter: its topics, the way to read it, and its uncertainties."""
 
 import re
 from collections import Counter, defaultdict

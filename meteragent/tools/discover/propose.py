@@ -20,7 +20,7 @@ _UNPLACED_SHOWN = 30
 def report(
     listener: Listener, access: Access, seconds: int, profiles: Mapping[str, Profile] = PROFILES
 ) -> str:
-    """Return the report: the messages, each candidate with its configuration, and what to do next."""
+    """Return the report: the messages, each candidate with its configuration, and the next steps."""
     outcome = search(listener, profiles)
     meters = outcome.candidates
     lines = [f"Heard {listener.messages:,} messages on {len(listener.topics):,} topics in {seconds} s."]

@@ -164,7 +164,7 @@ def _candidate(
 
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
-    """Return whether a quantity counts both directions, although another counts only what is drawn."""
+    """Return whether a quantity counts both directions, although another one counts only consumption."""
     quantity = profile.quantities[name]
     others = (profile.quantities[other] for other in rows)
     return quantity.direction == "both" and any(

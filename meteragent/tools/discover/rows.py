@@ -132,7 +132,7 @@ def is_bare(log: TopicLog) -> bool:
 
 
 def ways_of(quantity: Quantity, rows: list[Row]) -> list[tuple[list[Row], bool]]:
-    """Split rows whose topics name a direction, tariff or phase; True marks those of what is fed in.
+    """Split rows whose topics name a direction, tariff or phase; True marks feed-in.
 
     Only the tariffs of a register, or all three phases of a power, have a meaningful sum.
     """

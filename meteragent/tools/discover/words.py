@@ -162,7 +162,7 @@ def split(name: str) -> list[str]:
 
 @lru_cache(maxsize=20_000)
 def meaning(name: str) -> Meaning:
-    """Return what the words of one name state."""
+    """Return the meaning of the words of one name."""
     parts = split(name)
     words = frozenset(parts)
     phase, channel, tariff, places = _numbered(parts)

@@ -70,7 +70,7 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
 def _media(statements: Iterable[Statement]) -> dict[str, str]:
     """Map devices that may measure heat to the reason: a flow of water, or a name that says so.
 
-    A device that measures volts or amperes is electric, whatever its name is.
+    A device that measures volts or amperes is electric, regardless of its name.
     """
     reasons: dict[str, str] = {}
     electric = set()

@@ -1,4 +1,4 @@
-"""Statements: each is what a retained description on the broker says about one number."""
+"""Statements: the content of retained descriptions on the broker, one statement for each number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

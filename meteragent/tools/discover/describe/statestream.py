@@ -49,7 +49,7 @@ def statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
 
 
 def _device(base: str) -> str:
-    """Return the device of an entity: its name without the words that say what is measured."""
+    """Return the device of an entity: its name without the words for the measured quantity."""
     prefix, _, name = base.rpartition("/")
     return f"statestream:{prefix}:{' '.join(sorted(meaning(name).rest))}"
 

@@ -63,9 +63,8 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), and
     `timeout_s` limits each wait for an answer. `on_refused` is called for each publication that the broker
     refuses (MQTT 5 only); without it, or if the refusal does not concern a topic, a refusal ends the
-    connection. `on_failed` is called with the reason when a connection ends or cannot be made. `role`
-    precedes the address in the log (`ConnectionLog`); `login_hint` is logged if the broker refuses the user
-    name and password.
+    connection. `on_failed` is called with the reason when a connection ends or cannot be made. In the log,
+    `role` precedes the address, and `login_hint` follows a refused user name or password.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),

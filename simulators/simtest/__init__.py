@@ -1,9 +1,9 @@
 """The deterministic simulation test: the agent under seeded faults in virtual time, checked after every step.
 
 Theory of operation
-    **A seed is a schedule.** `generator` draws it, `schedule` writes it as text and reads it back: the
-    settings of the streams, and the times of the readings and faults. It determines everything that happens,
-    so a schedule that fails once fails every time.
+    **A seed is a schedule.** `generator` draws it, and `schedule` writes it as text and reads it back. It
+    consists of the settings of the streams and the times of the readings and faults. It determines everything
+    that happens, so a schedule that fails once fails every time.
 
     **A world runs it.** `world` starts one process of the agent after another. Each runs `meteragent.agent`
     unchanged, with the simulation's `Environment` (`agent_process`). The event loop (`loop`) is virtual: it
@@ -32,10 +32,10 @@ Theory of operation
 
     **The end is quiet.** Faults stop some seconds before the end. By the end everything that was due must
     have been received and acknowledged. One schedule in five runs a second time with other values in its
-    readings, and must publish the same messages at the same times, apart from the values (law 4).
+    readings; apart from the values, it must publish the same messages at the same times (law 4).
 
     **A failure is shrunk.** `shrink` leaves out events and settings as long as the same invariant is
-    violated. The command prints the remaining schedule, which `--replay` runs again.
+    violated. The command prints the remaining schedule, which `--replay` can run again.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run schedules; return 1 if an invariant is violated, 2 if the input is no schedule."""
+    """Run schedules; return 1 if an invariant is violated, 2 if the input is not a schedule."""
     if arguments.replay is not None:
         stdin = str(arguments.replay) == "-"
         try:
@@ -124,7 +124,7 @@ def _run_one(plan: Schedule, *, twin: bool) -> int:
 
 
 def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -> int:
-    """Run the seeds that the log lacks; stop when one fails, unless `past_violations`."""
+    """Run the seeds that the log lacks; stop when one fails, unless `past_violations` is set."""
     logged = {seed for part in log.parts for seed in range(part["from"], part["from"] + part["seeds"])}
     remaining = [seed for seed in seeds if seed not in logged]
     stopped = False
@@ -141,7 +141,7 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -
 
 
 def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
-    """Run seeds, which may have gaps, in parts without gaps, which the log stores as a seed and a length."""
+    """Run seeds, which may have gaps, in parts without gaps; the log stores a part as a seed and a length."""
     for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
         yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
 

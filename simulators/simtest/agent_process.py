@@ -1,4 +1,4 @@
-"""A process of the agent: unchanged code of `meteragent.agent` in an environment that a world observes."""
+"""A process of the agent: the unchanged `meteragent.agent` in an environment that a world observes."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -63,7 +63,7 @@ class CheckedPipeline(Pipeline):
     def feed(
         self, batch: Sequence[Message], now_ms: int, closing_ms: int, observer: Observer | None = None
     ) -> Effects:
-        """Feed the core, and compare the effects with those of the model."""
+        """Feed the core, and compare its effects with those of the model; return them."""
         effects = super().feed(batch, now_ms, closing_ms, observer)
         self._world.check_feed(self._model, batch, now_ms, closing_ms, effects)
         return effects
@@ -74,7 +74,7 @@ def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Envi
     random = Random(f"pauses {seed}")
 
     def entropy(size: int) -> bytes:
-        """Return bytes for which pauses between connections are a 64th of their maximum."""
+        """Return bytes that make the pauses between connections a 64th of their maximum."""
         return random.getrandbits(8 * size - 6).to_bytes(size)
 
     return Environment(
@@ -109,7 +109,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
 
 
 def is_device_failure(error: BaseException | None) -> bool:
-    """Return whether an error, or each error of a group, comes from the store's device."""
+    """Return whether an error, or every error of a group, comes from the store's device."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_device_failure, error.exceptions))
     return isinstance(error, StoreError)

@@ -2,7 +2,7 @@
 
 The source's broker keeps a mailbox for each client id that has subscribed. Unacknowledged messages are
 redelivered on the next connection, before all other messages, in order or not. Every delivery, even of the
-same message, has a new packet id until the ids are used up, so an id identifies the delivery that is
+same message, gets a new packet id until the ids are used up, so an id identifies the delivery that is
 acknowledged. The sink's broker confirms messages at once or later, in any order, or not at all while it
 stalls, and accepts a limited number at a time.
 """
@@ -37,7 +37,7 @@ JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("meters/m{}/power", b'{"v":5,"t":"' + b"x" * 300 + b'"}', "refused_size"),
     ("meters/" + "m" * 200 + "{}/power", b'{"t":1772450000,"v":5}', "refused_topic"),
 )
-"""Topic, payload and counter of each message that is not a reading."""
+"""The topic, payload and counter of each message that is not a reading."""
 PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b"", "refused_empty"),
     (b"[", "refused_json"),
@@ -46,9 +46,10 @@ PRICE_JUNK: tuple[tuple[bytes, str], ...] = (
     (b'{"start":"noon","end":"2026-03-28T18:00:00Z","price":1}', "refused_time"),
     (b'{"start":1,"end":2,"price":"much"}', "refused_type"),
 )
-"""Payload and counter of messages on the topic of prices that have none."""
+"""The payload and counter of each message without prices on the topic of prices."""
 TIME_REFUSALS = ("refused_time", "refused_ahead")
-"""Refusals because of a time. If times are not decoded, these messages are readings with the value 5."""
+"""The refusals that are due to a time. If times are not decoded, these messages are readings with the value
+5."""
 
 
 class Broker:
@@ -67,7 +68,7 @@ class Broker:
         self._silent: list[Connection] = []
 
     async def connect(self, protocol: asyncio.Protocol) -> Socket:
-        """Connect the agent; an unreachable broker refuses at once or lets the agent wait."""
+        """Connect the agent; an unreachable broker refuses at once or makes the agent wait."""
         await asyncio.sleep(WAY_S)
         if not self.reachable.is_set():
             if self.random.random() < 0.5:
@@ -101,14 +102,14 @@ class Broker:
 
     def settle(self) -> None:
         """End all faults."""
-        if self.network.maximum:  # one at a time, the backlog would not leave in time
+        if self.network.maximum:  # if sent one at a time, the backlog would not leave in time
             self.cut()
         self.network = replace(self.network, late_ms=0, refuses=0, silent=0, maximum=0)
         for connection in self._silent:
             connection.cut()
 
     def end_process(self) -> None:
-        """End the connections of a process that has ended; the broker does not learn of all of them."""
+        """End the connections of a process that has ended; the broker does not learn of every end."""
         for connection in list(self.connections):
             connection.die(silently=self.random.random() < 0.5)
 
@@ -140,7 +141,7 @@ class Broker:
             self.counts["refused connections"] += 1
             connection.send(mqtt.connack(connect.level, reason), Hooks(after=connection.cut))
             return
-        for former in list(self.connections):  # 3.1.4: the same client is back before its end was noticed
+        for former in list(self.connections):  # 3.1.4: the client is back before its loss was noticed
             if former.connect is not None and former.connect.client_id == connect.client_id:
                 former.cut()
         connection.connect = connect
@@ -176,8 +177,8 @@ class Mail(NamedTuple):
 class Mailbox:
     """The queue of one client at the source's broker: waiting messages, and messages sent, by packet id.
 
-    `filters` are those that it has subscribed to, also by former processes; `redelivered` is the number of
-    waiting messages that had been sent before.
+    `filters` are those that it has subscribed to, including those of former processes; `redelivered` is the
+    number of waiting messages that had been sent before.
     """
 
     filters: set[str] = field(default_factory=set)
@@ -206,7 +207,7 @@ class SourceBroker(Broker):
 
     @property
     def owed(self) -> list[int]:
-        """Packet ids of the messages that connected clients have not acknowledged."""
+        """The packet ids of the messages that connected clients have not acknowledged."""
         return [
             packet_id for box in self.mailboxes.values() if box.connection for packet_id in box.unacknowledged
         ]
@@ -226,7 +227,7 @@ class SourceBroker(Broker):
             box.forget()
 
     def shuffle(self) -> None:
-        """Redeliver in a different order."""
+        """Redeliver messages in a different order."""
         for box in self.mailboxes.values():
             messages = [*box.unacknowledged.values(), *box.waiting]
             self.random.shuffle(messages)
@@ -275,7 +276,7 @@ class SourceBroker(Broker):
                 raise InvariantViolation("the agent publishes at the source's broker", type(packet).__name__)
 
     def _hand_over(self, box: Mailbox) -> None:
-        """Send waiting messages, up to the limit on unacknowledged ones."""
+        """Send waiting messages, up to the limit on unacknowledged messages."""
         connection = box.connection
         if connection is None or connection.connect is None:
             return

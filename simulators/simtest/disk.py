@@ -9,7 +9,7 @@ crash leaves them, and the agent's next process opens that folder:
     commit-written  the transaction is only in the WAL; some of its records may have left
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`);
-                    or while the next `.gen` is prepared
+                    or while the next `.gen` is being prepared
     commit-done     all is done
     open, close     at any line of the store's own code at which its files differ from those before
 
@@ -43,15 +43,15 @@ _FILES = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
 _COUNTING = 500
-"""From this point of `commit-torn` on, in thousandths, the WAL is synced and `.gen` is replaced."""
+"""The point of `commit-torn`, in thousandths, from which on the WAL is synced and `.gen` is replaced."""
 _ERASING = 400
-"""From this point of `commit-moved` on, in thousandths, the WAL has been moved and is being erased."""
+"""The point of `commit-moved`, in thousandths, from which on the WAL has been moved and is being erased."""
 _BEFORE_COMMIT = ("commit-before", "commit-torn")
 """Crashes after which the transaction is not on disk, or in doubt."""
 
 
 def read_files(folder: Path) -> Files:
-    """Read the files of a store. This drops SQLite's locks, but no other process needs them."""
+    """Return the files of a store. Reading drops SQLite's locks, but no other process needs them."""
     return {name: (folder / name).read_bytes() for name in _FILES if (folder / name).exists()}
 
 
@@ -60,7 +60,7 @@ def _select_store_files(files: Files) -> Files:
 
 
 def write_files(files: Files, folder: Path) -> Path:
-    """Write the files of a store into a new folder."""
+    """Write the files of a store into a new folder; return the folder."""
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -70,7 +70,7 @@ def write_files(files: Files, folder: Path) -> Path:
 def settle(folder: Path) -> Path:
     """Make a copied folder valid: write the inode of its generation file into that file.
 
-    A crash leaves files in place, whereas the store would refuse a copy as restored.
+    A crash leaves files in place, whereas a copy would be refused by the store as restored.
     """
     current, path = generation.read(folder / "db"), folder / "db.gen"
     if current and current.inode is not None:
@@ -84,7 +84,7 @@ class DiskObserver(Protocol):
     """The observer of a disk, which decides when the process dies."""
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
-        """Begin a transaction; return the crash in which the process dies during it, if any."""
+        """Begin a transaction; return the crash with which the process dies during it, or None."""
 
     def crash(self, trap: Crash, files: Files) -> None:
         """End the process with this crash, which leaves these files."""
@@ -116,7 +116,7 @@ class Disk(StoreThread):
     """
 
     def __init__(self, random: Random, observer: DiskObserver, *agents: Any) -> None:
-        """Make a disk; `agents` are the arguments of the agent's store thread."""
+        """Make a disk; `agents` are the arguments for the agent's store thread."""
         super().__init__(*agents)
         self.takes_s = 0.0
         self.fails: int | None = None
@@ -125,7 +125,7 @@ class Disk(StoreThread):
         self._turn = asyncio.Lock()
 
     async def has_space(self) -> bool:
-        """Return whether the store has space; rows of retired streams may be dropped to make room."""
+        """Return whether the store has space; this may drop rows of retired streams to make room."""
         dropped_rows = self._counts["retired_unsent"]
         has_space = await super().has_space()
         if self._counts["retired_unsent"] > dropped_rows:
@@ -133,7 +133,7 @@ class Disk(StoreThread):
         return has_space
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function when all earlier ones have ended."""
+        """Run a function when all earlier ones have ended; return its result."""
         async with self._turn:
             await asyncio.sleep(0)
             self._check_alive()
@@ -257,7 +257,7 @@ class Disk(StoreThread):
     def _tear_log(self, former_files: Files, written_files: Files, part: int) -> Files:
         former_log, log = former_files.get("db-wal", b""), written_files.get("db-wal", b"")
         pairs = enumerate(zip(former_log, log, strict=False))
-        # The beginning that both have in common is the synced frames of earlier commits, not yet erased.
+        # Their common beginning is the synced frames of earlier commits, which are not yet erased.
         synced = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
         cut = synced + (len(log) - synced) * part // 1000
         rubbish = self._random.randbytes(self._random.randrange(_RUBBISH))
@@ -280,7 +280,7 @@ def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Fi
     previous_files: set[tuple[str, int, int, int]] | None = None
 
     def keep_state() -> None:
-        """Read the files if they have changed."""
+        """Read and keep the files if they have changed."""
         nonlocal previous_files
         files = {(f.name, f.stat().st_ino, f.stat().st_size, f.stat().st_mtime_ns) for f in folder.iterdir()}
         if files != previous_files:
@@ -288,7 +288,7 @@ def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Fi
             states.append(read_files(folder))
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        """Look at the files at each line of the store's code."""
+        """Keep the state of the files at each line of the store's code."""
         if "store" not in Path(frame.f_code.co_filename).parts:
             return None
         if event == "line":

@@ -34,8 +34,8 @@ class Message:
 class ExpectedStore:
     """The contents of a store that matter to the checks.
 
-    `marks` and `states` are by stream and meter, `spending` by meter, start of the day and stream, `rows`
-    by id, `prices` by stream. `every_price` has also the prices that the store no longer needs.
+    `marks` and `states` are by stream and meter, `spending` by meter, start of the day and stream, `rows` by
+    id, `prices` by stream. `every_price` also has the prices that the store no longer needs.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class ExpectedStore:
             self.rows[id_].delivered = True
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Compare with a store, in these and all expected streams; return the first difference."""
+        """Compare with a store, in these and all expected streams; return the first difference, if any."""
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]}
         streams |= {*self.prices, *(row.stream for row in self.rows.values())}
         for stream in sorted(streams):

@@ -1,4 +1,4 @@
-"""The generator of schedules from seeds: every kind of fault, in every combination, and short to run."""
+"""The generator of schedules from seeds: every kind of fault, in every combination, and quick to run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,11 +16,11 @@ STAMPED = 0.2
 ABOVE = 0.1
 """Share of the schedules in which streams of power release the energy above a threshold."""
 PRICED = 0.4
-"""Share of the slow schedules in which streams by the wall clock release amounts at prices of a topic."""
+"""Share of the slow schedules in which wall-clock streams release amounts at the prices of a topic."""
 RESUMED = 0.15
 """Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
-"""Values in millionths: at rounding boundaries, ordinary, negative and impossible ones."""
+"""Values in millionths: some at rounding boundaries, and ordinary, negative and impossible ones."""
 _PLACES = (
     "commit-before",
     "commit-torn",
@@ -45,7 +45,7 @@ def generate(seed: int) -> Schedule:
     Each later addition has its own random number generator, so that the rest of a seed's schedule does not
     change.
     """
-    # The test's first name. Any other string would change the schedule of every seed.
+    # The test's original name. Any other string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
     pace = random.choices(list(PACES), [8, 2, 1])[0]
     initial_configuration = _draw_configuration(random, pace)
@@ -122,7 +122,7 @@ def _draw_setting(random: Random, pace: str, name: str) -> Setting:
         keep=random.choice([10_000, 20]),
         version=random.choice([5, 5, 4]),
     )
-    # computed from earlier draws, so that older seeds still draw the same
+    # computed from earlier draws, so that existing seeds still draw the same schedules
     is_peak = grid in {"1d", "1d/4"} and setting.radius == _PEAK_RADIUS
     is_told = kind == "power" or setting.stands == 5  # the interval must divide the part
     return replace(setting, grid=_PEAK) if is_peak and is_told else setting
@@ -163,14 +163,14 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Sometimes resume a snapshot; where windows last seconds, only minutes later, to keep them few."""
+    """Sometimes resume a snapshot; if windows last seconds, it is only minutes later, to keep them few."""
     if random.random() < RESUMED:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 
 
 def _with_thresholds(random: Random, pace: str, configuration: Configuration) -> Configuration:
-    """Let most streams of power release the energy above a threshold; changes may take it back."""
+    """Let most streams of power release the energy above a threshold; changes may remove the threshold."""
     grids = ["10/10", "40/40"] if pace == "fast" else ["5/5", "30/30", "1d"]
     return tuple(
         replace(setting, grid=random.choice(grids), threshold=random.choice([1, 500, 1700]), limit=0)
@@ -181,7 +181,7 @@ def _with_thresholds(random: Random, pace: str, configuration: Configuration) ->
 
 
 def _with_prices(random: Random, configuration: Configuration) -> Configuration:
-    """Let most streams by the wall clock release amounts; the bound may change with the configuration."""
+    """Let most wall-clock streams release amounts; the bound may change with the configuration."""
     settings = []
     for setting in configuration:
         priced = replace(
@@ -237,7 +237,7 @@ def _draw_readings(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
 
 
 def _draw_prices(random: Random, pace: Pace, end_ms: int) -> Iterator[Event]:
-    """Yield prices of a market: in time, late, again, contradictory, beyond the bound, or none for long."""
+    """Yield prices of a market: in time, late, repeated, contradictory, beyond the bound, or long missing."""
     per_ms, at_ms = pace.tick_ms / TICK_LOOP_MS, random.randrange(0, 1500)
     while at_ms < end_ms:
         quarter = round(at_ms * per_ms) // PRICE_MS

@@ -33,9 +33,9 @@ _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
 class InvariantChecker:
     """The history of a world, and the checks against that history.
 
-    `released` has the intervals in records, by stream and meter; `descriptors` those on disk, by topic;
-    `rows` the ids of records in the store. `queued_until_ms` is, by stream and topic, when the last row that
-    waited when the core began is due.
+    `released` has the intervals in records, by stream and meter; `descriptors` has the descriptors on disk,
+    by topic; `rows` has the ids of records in the store. `queued_until_ms` is, by stream and topic, the time
+    at which the last of the rows that waited when the core began is due.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -50,7 +50,7 @@ class InvariantChecker:
     # --- feeds and transactions ----------------------------------------------------------------
 
     def begin(self, stream: str) -> None:
-        """Begin a core: no new record of a topic may leave before the rows that already wait."""
+        """Begin a core; no new record of a topic may leave before the rows that are already waiting."""
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
@@ -114,7 +114,7 @@ class InvariantChecker:
 
     @staticmethod
     def _check_charges(model: Model, commit: Commit) -> None:
-        """Check law 2: windows that open are charged in the same transaction, and nothing else is."""
+        """Check law 2: windows that open are charged in the same transaction, and nothing else is charged."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for meter, start_ms, terms in model.opened_windows:
             charges[Charge(grid.day(start_ms), terms.epsilon_per_w)][meter] += 1
@@ -123,9 +123,9 @@ class InvariantChecker:
         check(charges == commit.charges, "the charges are not those of the opened windows", commit.stream)
 
     def _check_states(self, model: Model, commit: Commit, now_ms: int) -> None:
-        """Check law 3: the disk holds noise, dither and energy so far, with the same noise for ever.
+        """Check law 3: the disk holds noise, dither and energy so far, and the noise never changes.
 
-        A peak has new noise after each restart.
+        The exception is a peak, which has new noise after each restart.
         """
         for meter, start_ms, _, _ in model.redrawn:
             self.windows[Key(commit.stream, meter, start_ms)].peak.draws += 1
@@ -205,7 +205,7 @@ class InvariantChecker:
             )
 
     def _check_meters(self, model: Model, commit: Commit) -> None:
-        """Check that the meters' states on disk are the model's."""
+        """Check that the meters' states on disk agree with the model's."""
         on_disk = {meter for stream, meter in self.expected.states if stream == commit.stream}
         check(on_disk == model.meters.keys(), "the meters on disk are not the model's")
         for name, state in commit.states.items():
@@ -297,7 +297,7 @@ class InvariantChecker:
     def check_publication(
         self, message: MessageKey, newest_rows: dict[str, int], now_ms: int | None, *, retain: bool
     ) -> None:
-        """Check a publication on a connection, of which `newest_rows` has the newest row by topic.
+        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic.
 
         By laws 1 and 2 the message is on disk byte for byte, with its charge; it is due and not yet
         confirmed.
@@ -331,7 +331,7 @@ class InvariantChecker:
     # --- lost stores ---------------------------------------------------------------------------
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin an empty or restored store, in which windows that were open never close."""
+        """Begin an empty or restored store, in which the windows that were open never close."""
         self.expected = expected
         rows = {
             id_: MessageKey(row.outgoing.topic, row.outgoing.payload) for id_, row in expected.rows.items()
@@ -360,7 +360,7 @@ class InvariantChecker:
     def check_complete(self, closed_ms: dict[str, int], streams: set[str], until_ms: int) -> None:
         """Check at the end that all due slots by wall clocks, and rows due before `until_ms`, have left.
 
-        `closed_ms` is, for each stream, the time up to which its windows must have closed.
+        `closed_ms` has, for each stream, the time up to which its windows must have closed.
         """
         incomplete = self._incomplete_windows(closed_ms)
         check(not incomplete, "a slot that was due has not been received", incomplete)
@@ -369,7 +369,7 @@ class InvariantChecker:
         check(not overdue, "a row that was due has not been delivered", overdue)
 
     def _incomplete_windows(self, closed_ms: dict[str, int]) -> list[Key]:
-        """Return the windows that must have closed by a time, but whose slots have not all been received."""
+        """Return the windows with slots that must have closed by a time but have not been received."""
         incomplete = []
         for key, window in self.windows.items():
             if window.is_lost or key.stream not in closed_ms:

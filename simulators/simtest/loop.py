@@ -1,7 +1,7 @@
 """An event loop in virtual time: it never waits, and runs the same steps in the same order every time.
 
 When nothing is ready, the loop's time becomes that of the next timer. The loop does no input or output, and
-work for an executor is done at once. Tasks hash by their number, so that sets of tasks have a fixed order.
+runs work for an executor at once. Tasks hash by their number, so that sets of tasks have a fixed order.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from simulators.invariant import InvariantViolation
 _Arguments = TypeVarTuple("_Arguments")
 _Out = TypeVar("_Out")
 _TURNS = 5000
-"""The number of the loop's turns at one moment that shows an endless loop; far more than any task needs."""
+"""The number of turns at one moment that indicates an endless loop; it is far more than any task needs."""
 
 
 class Killed(SystemExit):
-    """Raised to end the process as kill -9 does. It is a SystemExit, which asyncio propagates at once."""
+    """Raised to end the process as `kill -9` does. It is a SystemExit, which asyncio propagates at once."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -39,7 +39,7 @@ class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
     `execute` runs the work of an executor, and raises CancelledError if the process is dead. `connect` makes
-    a connection to a host. Everything must end by `until_s`.
+    a connection to a host. Everything must have ended by `until_s`.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class VirtualLoop(BaseEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[_Arguments]], _Out], *args: *_Arguments
     ) -> asyncio.Future[_Out]:
-        """Run the function now."""
+        """Run the function now; return a future with its result."""
         del executor
         answer: asyncio.Future[_Out] = self.create_future()
         try:
@@ -100,7 +100,7 @@ class VirtualLoop(BaseEventLoop):
         await asyncio.Event().wait()
 
     def end_tasks(self) -> None:
-        """Cancel all tasks until none is left, without time passing."""
+        """Cancel tasks until none is left; no time passes."""
         while tasks := sorted(asyncio.all_tasks(self), key=hash):
             for task in tasks:
                 task.cancel()

@@ -1,10 +1,10 @@
-"""The model, computed from the definitions: which readings count, for which time, and when that is decided.
+"""The model, computed from the definitions: which readings count, for what time, and when this is decided.
 
 It implements sample-and-hold, lateness, first windows, `forget`, budgets and acknowledgements independently
-of the core. Time is divided into pieces where held readings begin and cease to apply. For each piece the
-definition determines which reading applies (`speaker`), and the time that the newest reading less lateness
-must pass to decide it (`deciding_ms`). There are no accumulators: decided time is a list of stretches, each
-with the value that counts.
+of the core. Time is divided into pieces at the moments when held readings begin or cease to apply. For each
+piece the definition determines the reading that applies (`speaker`), and the time that the newest reading
+less lateness must pass to decide it (`deciding_ms`). There are no accumulators: decided time is a list of
+stretches, each with the value that counts.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ from simulators.simtest.prices import PriceBook, PriceMessage, Row
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings may still wait in a broker, no meter is forgotten before this time, after which the broker
-would have dropped them."""
+"""While readings may still be waiting in a broker, no meter is forgotten before this time, after which the
+broker would have dropped them."""
 
 
 class Arrival(NamedTuple):
@@ -76,7 +76,7 @@ class Meter:
     book: PriceBook = field(default_factory=PriceBook)
 
     def durable(self) -> "Meter":
-        """Return a copy of the state that survives a crash: all but the held readings."""
+        """Return a copy of the state that survives a crash: everything except the held readings."""
         windows = [replace(window, open_slots=[*window.open_slots]) for window in self.windows]
         start_ms = windows[0].start_ms if windows else self.covered_ms
         stretches = [stretch for stretch in self.stretches if stretch.end_ms > start_ms]
@@ -84,7 +84,7 @@ class Meter:
 
     @property
     def rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's, if readings still mean the same."""
+        """The terms by which readings count: the oldest open window's if readings still mean the same."""
         oldest = self.windows[0].terms if self.windows else self.ordinary_terms
         return oldest if meaning(oldest) == meaning(self.ordinary_terms) else self.ordinary_terms
 
@@ -98,7 +98,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that decides a moment once passed by `lateness`; None if the close does."""
+        """Return the time that decides a moment once passed by `lateness`; None if the close decides it."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -107,7 +107,7 @@ class Meter:
         return end_ms if following is None else min(end_ms, following)
 
     def edge_ms(self, ms: int) -> int | None:
-        """Return the next time after a moment at which the speaker or the deciding time may change."""
+        """Return the next time after a moment when the speaker or the deciding time may change."""
         rules = self.rules
         edges = {edge for t in self.readings for edge in (t, t + rules.hold_ms, t - rules.interval_ms)}
         return min((edge for edge in edges if edge > ms), default=None)
@@ -143,7 +143,7 @@ class Meter:
         return [self.readings.pop(t).token for t in sorted(expired)]
 
     def decide_passed(self, clock_ms: int) -> list[Any]:
-        """Decide all time up to the newest reading less `lateness`, or up to the clock."""
+        """Decide all time up to the newest reading less `lateness`, or up to the clock if that is earlier."""
         frontier_ms = min((self.newest_ms or 0) - self.rules.lateness_ms, clock_ms)
         until_ms: int | None = self.covered_ms
         decided_ms = self.covered_ms
@@ -160,7 +160,7 @@ class Meter:
     def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held.
 
-        With `stamped` its time is the time of arrival, so it is newer than all earlier readings.
+        With `stamped` its time is its time of arrival, so it is newer than all earlier readings.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
@@ -177,7 +177,7 @@ class Meter:
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
-        """Sum value * duration over the decided time of a slot, with its window's gap, range and prices."""
+        """Sum value * duration over a slot's decided time, with the gap, range and prices of its window."""
         total = 0
         for start_ms, end_ms in terms.stretches(slot_index):
             for stretch in reversed(self.stretches):
@@ -202,8 +202,8 @@ def meaning(terms: Terms) -> tuple[Any, ...]:
 class Model:
     """All meters of one stream, in one process of the agent.
 
-    `opened_windows`, `closed_slots` and `changed_meters` grow until the checker clears them.
-    `exceeds` says whether the budget forbids a window of a meter, and charges it if not.
+    `opened_windows`, `closed_slots` and `changed_meters` grow until the checker clears them. `exceeds`
+    returns whether the budget forbids a window of a meter, and charges the window if not.
     """
 
     def __init__(
@@ -262,11 +262,11 @@ class Model:
         return [token for prices, token in messages if prices is not None]
 
     def check_prices(self, prices: tuple[Row, ...] | None, now_ms: int) -> None:
-        """Check the prices of a transaction, None if it leaves them as they are."""
+        """Check the prices of a transaction, which are None if it leaves them as they are."""
         self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Drop readings if another reading of the same meter follows at the same time of arrival."""
+        """Drop each reading that is followed by another of the same meter with the same time of arrival."""
         if not self.stream.stamped:
             return list(batch)
         counting = []

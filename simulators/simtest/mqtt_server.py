@@ -9,12 +9,12 @@ from typing import NamedTuple
 MQTT_3, MQTT_5 = 4, 5
 UNAVAILABLE = {MQTT_3: 3, MQTT_5: 0x88}
 UNSUPPORTED = {MQTT_3: 1, MQTT_5: 0x84}
-"""Reason codes of CONNACK: the broker is unavailable; it does not support this version."""
+"""Reason codes of CONNACK: the broker is unavailable; the broker does not support this version."""
 QUOTA_EXCEEDED = 0x97
 PINGRESP = b"\xd0\x00"
 
 _SIZES = {0x11: 4, 0x21: 2, 0x27: 4, 0x13: 2}
-"""Sizes in bytes of the properties in use: session expiry, receive maximum, packet size, server keep
+"""The sizes in bytes of the properties in use: session expiry, receive maximum, packet size, server keep
 alive."""
 
 

@@ -3,7 +3,7 @@
 The agent's event loop makes a connection (`Broker.connect`), and its MQTT client writes to the connection's
 `Socket`. Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
 cut, even in the middle of a packet. Bytes that a process has handed to its operating system still leave when
-the process dies. It is random whether the broker learns of the death at once.
+the process dies. Whether the broker learns of the death at once is random.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from simulators.simtest import mqtt_server as mqtt
 from simulators.simtest.schedule import Network
 
 WAY_S = 0.002
-"""The time that a byte takes."""
+"""The time that a byte takes from one end to the other."""
 _PIECE_S = 0.0005
 """The time between pieces of one write."""
 _GRACE = 1.5
-"""The number of keep-alives for which a client may be silent (3.1.2.10)."""
+"""The number of keep-alive intervals for which a client may be silent (3.1.2.10)."""
 
 
 def _nothing() -> None:
@@ -54,13 +54,13 @@ class Observer(Protocol):
         """Note that a subscription is confirmed."""
 
     def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check the agent's acknowledgements; return how many of them leave before it dies."""
+        """Check the agent's acknowledgements; return the number of them that leave before it dies."""
 
     def after_acknowledge(self) -> None:
         """Note that the acknowledgements have left."""
 
     def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection, of which `newest_rows` has the newest row by topic."""
+        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic."""
 
     def after_publish(self) -> None:
         """Note that the publication has left."""
@@ -73,7 +73,7 @@ class Observer(Protocol):
 
 
 class Peer(Protocol):
-    """What a connection needs of the broker at the other end."""
+    """The part of the broker at the other end that a connection needs."""
 
     loop: asyncio.AbstractEventLoop
     observer: Observer
@@ -107,8 +107,8 @@ class Piece(NamedTuple):
 class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
-    A write is cut at a random place, chosen by its number of packets and not by its size. The size depends on
-    measured values, and the choice of the packets that arrive must not (law 4).
+    A write is cut at a random place, which depends on its number of packets and not on its size. The size
+    depends on measured values, but the choice of the packets that arrive must not (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:
@@ -143,7 +143,7 @@ class Pipe:
             self._loop.call_later(WAY_S + number * _PIECE_S, self._arrive)
 
     def _cut_point(self, ends: list[int]) -> int:
-        """Draw a position: a packet, and a place in it."""
+        """Draw a position in a write: a packet, and a place in it."""
         packet = int(self._random.random() * (len(ends) - 1))
         return ends[packet] + int(self._random.random() * (ends[packet + 1] - ends[packet]))
 
@@ -201,8 +201,8 @@ class Socket(asyncio.Transport):
 class Connection:
     """A connection between the agent and a broker.
 
-    `newest_rows` has the id of the newest row that left on the connection, by topic. While `_is_silent`,
-    nothing arrives on either side, and neither end learns of the loss.
+    `newest_rows` has the id of the newest row that left on the connection, by topic. While `_is_silent` is
+    set, nothing arrives on either side, and neither end learns of the loss.
     """
 
     def __init__(self, peer: Peer, protocol: asyncio.Protocol) -> None:

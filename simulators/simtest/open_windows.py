@@ -27,7 +27,7 @@ class Open:
     """An open window, and the indices of its slots that have not closed.
 
     For a peak, parts count if they begin at or after `from_ms`, when the process began to see them;
-    `is_drawn` is whether it has drawn noise, and `is_first` whether it opened the window itself.
+    `is_drawn` is whether the process has drawn noise, and `is_first` whether it opened the window itself.
     """
 
     start_ms: int
@@ -43,13 +43,13 @@ class Open:
         return self.terms.space is Space.PEAK
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the start of a peak's part that contains a time; in other windows, the time itself."""
+        """Return the start of the peak's part that contains a time; for other windows, the time itself."""
         if not self.is_peak or not self.start_ms <= time_ms < self.start_ms + self.terms.length_ms:
             return time_ms
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
 
     def end_of_parts_ms(self, covered_ms: int) -> int:
-        """Return the end of the last part that is over, or the start of the window."""
+        """Return the end of the last part that is over, or the start of the window if none is."""
         end_ms = self.start_ms + self.terms.length_ms
         return max(self.whole_ms(min(covered_ms, end_ms)), self.start_ms)
 
@@ -65,11 +65,11 @@ class Open:
     # --- peaks ---------------------------------------------------------------------------------
 
     def resume(self, covered_ms: int) -> None:
-        """Begin a process, which has no noise yet; only parts from `covered_ms` on count for it."""
+        """Begin a process that has no noise yet and for which only parts from `covered_ms` on count."""
         self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
 
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
-        """Return whether a part has ended between two times without noise from this process."""
+        """Return whether a part has ended between two times and this process has not yet drawn noise."""
         over_ms = self.end_of_parts_ms(covered_ms)
         return self.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
 
@@ -82,7 +82,7 @@ class Open:
     def largest(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
         """Return the largest energy of a part that has ended since the restart; None without noise.
 
-        `energy` computes the energy of a slot from the start and the terms of its window.
+        `energy` computes the energy of a slot from its window's start and terms.
         """
         if not self.is_drawn:
             return None

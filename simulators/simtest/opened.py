@@ -1,4 +1,4 @@
-"""The data that the invariants keep on opened windows and on messages that left."""
+"""The data that the invariants keep about opened windows and about messages that left."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class MessageKey(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A window of a meter of a stream."""
+    """The key of a window: its stream, its meter and its start."""
 
     stream: str
     meter: str

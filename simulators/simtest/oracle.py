@@ -40,11 +40,11 @@ _PRICES = [
     *("prices", "price_repeated", "price_late", "price_conflict", "price_times", "price_clamped"),
     "price_messages_refused",
 ]
-"""Outcomes of prices, which are not messages received as readings."""
+"""The outcomes of prices; they do not count as messages received as readings."""
 
 
 class ExpectedMeaning(NamedTuple):
-    """The true meaning of a message: a reading, or in `refused` the reason why it is not one.
+    """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
 
     `prices` are those of a message on the topic of prices, for a stream that has no such topic.
     """
@@ -141,9 +141,9 @@ class Oracle:
         self.in_doubt = None
 
     def check_marked(self) -> None:
-        """Check that after an orderly stop no record waits that the agent knows was delivered.
+        """Check that, after an orderly stop, no record that the agent knows was delivered is still waiting.
 
-        Descriptors are exempt, because they are sent on every connection, even while their rows wait.
+        Descriptors are exempt, because they are sent on every connection, even while their rows are waiting.
         """
         rows = [row.outgoing for row in self.checker.expected.rows.values() if not row.delivered]
         waiting_keys = {MessageKey(row.topic, row.payload) for row in rows if not row.retain}
@@ -160,7 +160,7 @@ class Oracle:
         self.checker.drop_retired(store, streams)
 
     def replace_store(self, expected: ExpectedStore) -> None:
-        """Begin a store that replaces the previous one, so that no open window continues."""
+        """Begin a store that replaces the previous one and in which no open window continues."""
         ends_ms = [end_ms for spans in self.checker.released.values() for _, end_ms in spans]
         check(
             max(ends_ms, default=0) <= expected.floor_ms,
@@ -171,7 +171,7 @@ class Oracle:
         self._saved_meters.clear()
 
     def resume_copy(self, path: Path, restore: Callable[[], None], now_ms: int, streams: set[str]) -> None:
-        """Restore a store that may be a copy, so that no open window continues.
+        """Restore a store that may be a copy and in which no open window continues.
 
         Everything in the public schedule until now may have left, so no window may open before now.
         """
@@ -201,7 +201,7 @@ class Oracle:
 
     def _exceeds(self, limit: Fraction | None) -> Callable[[str, int, Fraction], bool]:
         def exceeds(meter: str, start_ms: int, epsilon: Fraction) -> bool:
-            """Return whether a window exceeds the limit; if not, charge it."""
+            """Return whether a window would exceed the limit; if not, charge it."""
             key = meter, floor(start_ms, DAY_MS)
             if limit is not None and self._charges[key] + epsilon > limit:
                 return True
@@ -259,7 +259,7 @@ class Oracle:
             outcomes += model.outcomes
         for reason in _REASONS:
             check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
-        # Which of the three it is depends on the decided time that the core remembers.
+        # The decided time that the core remembers determines which of the three it is.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
         check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
         begun = counts["price_late"] + counts["price_repeated"]

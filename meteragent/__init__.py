@@ -1,6 +1,6 @@
 """meteragent: privacy for smart-meter streams, at the edge, with a proof.
 
-The path of the data is the reading order of the modules:
+The modules are best read in the order in which data pass through them:
 
     source -> decode -> window -> privacy -> ledger + outbox (one store) -> sink
 

@@ -1,9 +1,9 @@
-"""Optional parts: the modules that an extra brings, and the command that installs it.
+"""Optional parts: the modules that an extra installs, and the command that installs the extra.
 
-Before a version is on a package index its extras are installed from a clone, `pip install '.[page]'`; from
-then on by name, `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. How this installation
-came here says which of the two exists. With Debian's package, extras
-are Debian's packages too, where there are any.
+Until a version is on a package index, its extras are installed from a clone: `pip install '.[page]'`. After
+that they are installed by name: `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. The
+origin of this installation determines which command applies. If meteragent was installed as a Debian package,
+its extras are Debian packages too, where these exist.
 """
 
 import importlib.metadata
@@ -18,10 +18,10 @@ MODULES = {
     "archive": ("pyarrow", "cryptography", "tqdm"),
     "spark": ("pyspark",),
 }
-"""What each extra brings that is imported by name."""
+"""The modules that each extra installs and that are imported by name."""
 
 DEBIAN_EXTRAS = ("analysis", "page")
-"""The extras whose modules Debian has, in packages of their names."""
+"""The extras whose modules exist as Debian packages, named after the modules."""
 
 SIMULATORS = "meteragent-simulators"
 _FOLDERS = {"meteragent": "'.[{}]'", SIMULATORS: ". './simulators[{}]'"}
@@ -42,12 +42,12 @@ def hint(extra: str, distribution: str = "meteragent") -> str:
 
 
 def is_debian() -> bool:
-    """Return whether this was installed by Debian's package, whose modules have a folder of their own."""
+    """Return whether this is Debian's package, which is installed in a folder of its own."""
     return Path(__file__).is_relative_to("/usr/lib/python3/dist-packages")
 
 
 def is_published() -> bool:
-    """Return whether this came from a package index: what did has no record of its address (PEP 610)."""
+    """Return whether this came from a package index, so that no address is recorded (PEP 610)."""
     try:
         record = importlib.metadata.distribution("meteragent").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:  # used from a clone without an installation

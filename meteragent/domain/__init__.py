@@ -1,1 +1,1 @@
-"""What all rooms share: units, terms, grids, names, problems, and the commits of the core."""
+"""The types that all rooms share: units, terms, grids, names, problems, and the commits of the core."""

@@ -1,4 +1,4 @@
-"""The budget of a meter: how much privacy it may spend in a period, over all of its streams.
+"""The budget of a meter: the privacy that it may spend in a period, over all of its streams.
 
 `config` reads the budget, `core.charges` checks it against the odometer before a window opens, and
 `store.ledger` checks it again in the transaction that debits the ledger.

@@ -1,8 +1,8 @@
-"""The public side: value types of everything that may be stored or may leave.
+"""The public side: the value types of everything that may be stored or may leave.
 
 A commit is everything that one step of the core asks the store to write, in one transaction. Each item of a
-commit is either public (times, terms, charges) or hidden by noise that was drawn before the first reading was
-added (accumulators; THEORY 3.4). No field of these types can hold a raw reading.
+commit is either public (times, terms, charges) or hidden by noise that was drawn before any reading was added
+(accumulators; THEORY 3.4). No field of these types can hold a raw reading.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
     `noise_bound` is the secret R of THEORY 2.1; it is None once noise has been drawn for all n slots. `draws`
-    is the number of slots whose noise has been drawn from R, in the order of their index, and never more than
+    is the number of slots whose noise has been drawn from R, in the order of their indices; it never exceeds
     n. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the window's
     records leave. `masked_slot` is the index of the slot that holds a difference instead of an accumulator:
     the register at the newest integrated reading minus the accumulator, which equals the register at the
@@ -45,11 +45,11 @@ class OpenWindow(NamedTuple):
 
 
 class TimelineState(NamedTuple):
-    """The state of one meter of one stream that a restart needs.
+    """The state of one meter of one stream, as needed after a restart.
 
     All time before `integrated_until_ms` has been added to the slots. `standing_ms` is the time of the newest
     reading that was added, at least in part; the spans of earlier readings were added in full. `newest_ms` is
-    the newest accepted timestamp, `next_ms` the start of the next window, and `idle_windows` the number of
+    the newest accepted timestamp. `next_ms` is the start of the next window. `idle_windows` is the number of
     windows opened since the last accepted reading.
     """
 
@@ -88,9 +88,9 @@ class Total(NamedTuple):
         slot_index: int,
         release: tuple[int, float],
     ) -> "Total":
-        """Return a total with a released slot added; `release` is (quanta, standard deviation).
+        """Return this total plus a released slot; `release` is (quanta, standard deviation).
 
-        The sum starts again at 0 if an earlier slot is missing or the unit has changed.
+        The sum restarts at 0 if an earlier slot is missing or the unit has changed.
         """
         (from_ms, _), *_ = terms.stretches(slot_index)
         to_ms = terms.stretches(slot_index)[-1][1]
@@ -118,7 +118,7 @@ class Outgoing(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """The latest descriptor of a sink topic, retained and sent again at each connection."""
+    """The latest descriptor of a sink topic, which is retained and sent again on each connection."""
 
     topic: str
     id: str
@@ -136,13 +136,14 @@ class Charge(NamedTuple):
 class Commit:
     """Everything that one step of the core asks the store to write in one transaction.
 
-    `marks`: for each meter the end of the last interval ever opened (law 1; never lowered). `charges`: the
-    number of windows opened, by charge and meter (law 2). `redrawn`: meters charged for a peak that drew
-    noise again after a restart. `states`: the new state of each meter, or None to delete the state of a
-    forgotten meter. States are in the order in which messages of their meters arrived, as are their rows in
-    the store, so that meters that report together share pages. `terms`: the terms to which a state refers, by
-    id. `descriptors`: new descriptors. `outgoing`: messages in order. `totals`: running totals by public
-    name. `prices`: all prices of the stream that are still needed, or None if nothing is new.
+    `marks`: for each meter, the end of the last interval that it ever opened (law 1; never lowered).
+    `charges`: the number of windows opened, by charge and meter (law 2). `redrawn`: the meters charged for a
+    peak that drew noise again after a restart. `states`: the new state of each meter, or None to delete the
+    state of a forgotten meter. States, like their rows in the store, are in the order in which their meters'
+    messages arrived, so that meters that report together share pages. `terms`: the terms to which states
+    refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send, in order. `totals`:
+    running totals by public name. `prices`: all prices of the stream that are still needed, or None if
+    nothing is new.
     """
 
     stream: str
@@ -165,7 +166,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The content of the store for one stream when the agent starts.
+    """The contents of the store for one stream when the agent starts.
 
     `floor_ms`: the time before which no window of any meter opens, because a store was lost or restored.
     `announced`: the id of the latest descriptor of each sink topic. `totals`: running totals by public name.

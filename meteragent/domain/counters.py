@@ -1,4 +1,4 @@
-"""The agent's counters. A counter counts events, never values, and never per meter (law 4)."""
+"""The agent's counters, which count events, never values, and never per meter (law 4)."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ REFUSALS = {
     "refused_meter": "the payload is from a meter other than source.id",
     "refused_meters": "there are already source.max_meters meters",
 }
-"""The reasons why a message is not a reading of this stream; such messages are acknowledged and counted."""
+"""The reasons for refusing a message as a reading of this stream; it is still acknowledged and counted."""
 
 COUNTERS = {
     "received": "messages received",
@@ -73,7 +73,7 @@ COUNTERS = {
     "clock_jumped": "jumps of the wall clock ahead, which count as a restore of the store",
     "store_set_aside": "corrupt stores set aside",
 }
-"""Every counter and the events that it counts."""
+"""Every counter, with the events that it counts."""
 
 FORMER_NAMES = {"over_budget": "passed"}
 """The names of counters in the last version; metrics and health report both names until the next version."""
@@ -85,7 +85,7 @@ PUBLIC = frozenset(
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )
-"""Counters that depend only on schedule, connections and store, so they reveal nothing about a meter."""
+"""Counters that depend only on schedule, connections and store, and so reveal nothing about a meter."""
 
 
 class Counts(Counter[str]):
@@ -98,7 +98,7 @@ class Counts(Counter[str]):
         self[name] += count
 
     def part(self) -> "Counts":
-        """Create the counts of a part of the agent, whose events are also counted here."""
+        """Create the counts for a part of the agent; its events are also counted here."""
         return _Part(self)
 
     def text(self, *, public: bool = False) -> str:
@@ -108,13 +108,13 @@ class Counts(Counter[str]):
 
 
 class _Part(Counts):
-    """The counts of one stream, which also count in those of the agent."""
+    """The counts of one stream, which are also added to those of the agent."""
 
     def __init__(self, total: Counts) -> None:
         super().__init__()
         self._total = total
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count events here and in the total."""
+        """Count events both here and in the agent's counts."""
         self._total.add(name, count)
         self[name] += count

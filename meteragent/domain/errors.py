@@ -1,4 +1,4 @@
-"""Every error of the agent, sorted by whose fault it is.
+"""Every error of the agent, grouped by the party at fault.
 
     MeteragentError
     +-- ConfigError          the operator: a configuration that cannot keep its promise
@@ -34,11 +34,11 @@ class MeteragentError(Exception):
 
 
 class ConfigError(MeteragentError):
-    """A refused configuration: the key, its value, and the expected value.
+    """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
     `meant` is the value that was probably intended. `file` and `line` are None while the position is unknown.
-    The text never repeats an address that contains a password, whatever the key.
+    Whatever the key, the text never repeats an address that contains a password.
     """
 
     def __init__(self, key: str, value: str, expected: str, *, meant: str | None = None) -> None:
@@ -60,7 +60,7 @@ class ConfigError(MeteragentError):
 
     @property
     def errors(self) -> tuple["ConfigError", ...]:
-        """One error for each refusal: here only this one."""
+        """One error for each refusal, which is only this one."""
         return (self,)
 
     def under(self, prefix: str) -> "ConfigError":
@@ -69,7 +69,7 @@ class ConfigError(MeteragentError):
 
     @property
     def place(self) -> str:
-        """The file, the line or both, followed by a colon and a space; empty if neither is known."""
+        """The file, the line, or both, followed by a colon and a space; empty if neither is known."""
         if self.file is None:
             return "" if self.line is None else f"line {self.line}: "
         return f"{self.file}: " if self.line is None else f"{self.file}:{self.line}: "
@@ -81,7 +81,7 @@ class ConfigError(MeteragentError):
 class ConfigErrors(ConfigError):
     """Several refusals of one configuration, in the order of their lines.
 
-    `key`, `found`, `expected`, `meant` and `line` are those of the first.
+    `key`, `found`, `expected`, `meant` and `line` are those of the first refusal.
     """
 
     def __init__(self, error: ConfigError, *further_errors: ConfigError) -> None:
@@ -100,8 +100,8 @@ class ConfigErrors(ConfigError):
 class PayloadError(MeteragentError):
     """A message that is not a reading; `reason` is the name of the counter to increase.
 
-    Raise this error outside the handler of a parser's exception. That exception holds the payload, which
-    `__context__` would keep.
+    Raise this error outside the handler of a parser's exception, because that exception holds the payload and
+    would be kept in `__context__`.
     """
 
     def __init__(self, reason: str) -> None:
@@ -130,7 +130,7 @@ class StoreRestored(StoreError):
 
 
 class StoreMoved(StoreError):
-    """A store of a shard that is not the configured one: the marks of the new meters are in other stores."""
+    """A store of a shard other than the configured one: the marks of the new meters are in other stores."""
 
 
 class StoreLost(StoreError):
@@ -138,7 +138,7 @@ class StoreLost(StoreError):
 
 
 class PageError(MeteragentError):
-    """An address of the local page at which another program listens."""
+    """An address of the local page on which another program is already listening."""
 
 
 class ArchiveError(MeteragentError):
@@ -150,7 +150,7 @@ class ArchiveInUse(ArchiveError):
 
 
 class KeyRefused(MeteragentError):
-    """A wrong key for an archive: nothing is released, because another key gives different noise."""
+    """A wrong key for an archive; nothing is released, because another key would give different noise."""
 
 
 class KeyMissing(KeyRefused):
@@ -158,7 +158,7 @@ class KeyMissing(KeyRefused):
 
 
 class KeyForgotten(KeyRefused):
-    """A window whose epoch has no key: the epoch's key was forgotten, or the first epoch is later."""
+    """A window whose epoch has no key: the epoch's key was forgotten, or the first epoch begins later."""
 
 
 class KeyRotated(KeyRefused):

@@ -1,4 +1,4 @@
-"""Numbers as text: exact numbers as they are written in a file, others for people, to three figures."""
+"""Numbers as text: exact, as written in a file, or rounded to three figures for people."""
 
 import re
 from decimal import Decimal, localcontext
@@ -9,13 +9,13 @@ _DIGITS = 60
 _WHOLE_FROM = 999.5
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""The largest exponent of ten. An integer of a million digits is not a setting, and would stall the check."""
+"""The largest exponent of ten; an integer of a million digits is not a setting and would stall the check."""
 _EXPONENT_DIGITS = 3
 _NUMBER_CHARS_MAX = 100
 
 
 def parse_exact(value: Any) -> Fraction:
-    """Parse an exact number of a TOML file; raises ValueError with the expected value if it is not one."""
+    """Parse an exact number of a TOML file; otherwise raises ValueError with the expected value."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
     if not _is_ordinary(value):

@@ -2,26 +2,26 @@
 
 Theory of operation
 -------------------
-Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact. There are
-two grids, `Epoch` and `Calendar`. Both follow from the configuration and public time-zone rules alone, so a
+Times are whole milliseconds since the Unix epoch, durations whole milliseconds; both are exact. There are two
+grids, `Epoch` and `Calendar`. Both are determined by the configuration and public time-zone rules alone, so a
 window's boundaries reveal nothing.
 
 `Epoch` cuts time at multiples of one length. `Calendar` cuts it at local midnights: a window is a day, a week
 (from Monday) or a month, from the first instant of its first day to the first instant of the next window.
 
-Some local times occur twice, some never. Only `_instant_ms`, which maps a local day and minute to an instant,
-decides what these mean:
+Some local times occur twice, and some never. Their meaning is decided in one place, `_instant_ms`, which maps
+a local day and minute to an instant:
 
-- an ambiguous time (clocks are set back) is its first occurrence;
-- a time that never occurs (clocks are set forward) is the instant of the change. So a day whose midnight is
-  skipped starts at that instant, and two bands that meet inside the skipped hour meet at that instant;
+- an ambiguous time (clocks are set back) means its first occurrence;
+- a time that never occurs (clocks are set forward) means the instant of the change. So a day whose midnight
+  is skipped starts at that instant, and two bands that meet inside the skipped hour meet at that instant;
 - a day that a country skipped, as Samoa did on 2011-12-30, has no instants. It has no window of its own, and
   its bands are empty.
 
 In any zone, the windows of a grid do not overlap and leave no gap (`end_ms` of one window is the start of the
 next), and `first_ms` returns the start of a window. Law 1 relies on both, because a mark is the end of a
-window. If the time-zone data change, windows under the old and the new rules may overlap; the mark then
-prevents the overlapping window from opening.
+window. If the time-zone data change, windows under the old and new rules may overlap; the mark then prevents
+the overlapping window from opening.
 """
 
 import re
@@ -91,7 +91,7 @@ CALENDAR_UNITS = ("1d", "1w", "1mo")
 
 
 class Hours(NamedTuple):
-    """Hours of the local day, in minutes after midnight; if `from_min` > `to_min` they run over midnight."""
+    """Hours of the local day, in minutes after midnight; if `from_min` > `to_min`, they span midnight."""
 
     from_min: int
     to_min: int
@@ -103,7 +103,7 @@ class Hours(NamedTuple):
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The hours cut at midnight: one part, or two."""
+        """The hours as one part, or as two parts if midnight divides them."""
         if self.from_min < self.to_min:
             return ((self.from_min, self.to_min),)
         return tuple(part for part in ((0, self.to_min), (self.from_min, 24 * 60)) if part[0] < part[1])
@@ -129,7 +129,7 @@ class BandRule:
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """The band's minutes of a day, from and to, in order."""
+        """The stretches of a day that belong to the band, as (from, to) in minutes, in order."""
         return tuple(sorted(part for hours in self.hours for part in hours.parts))
 
 
@@ -137,8 +137,8 @@ class BandRule:
 class Calendar:
     """Windows on the local calendar of a time zone: one day, one week or one month each.
 
-    `unit` is one of CALENDAR_UNITS. A zone's rules may change, but no interval opens twice, because a window
-    only opens at or after the end of the last window (law 1).
+    `unit` is one of CALENDAR_UNITS. Even if a zone's rules change, no interval opens twice, because a window
+    opens only at or after the end of the last window (law 1).
     """
 
     timezone: str
@@ -154,8 +154,8 @@ class Calendar:
     def start_ms(self, time_ms: int) -> int:
         """Return the start of the unit that contains a time.
 
-        Where clocks go back across midnight, such as at 00:01, an hour has the former date once more. It
-        belongs to the day that has begun.
+        Where clocks go back across midnight, such as at 00:01, the previous date recurs for up to an hour.
+        That time belongs to the day that has already begun.
         """
         start_ms = self._instant_ms(self._first_day(self._date(time_ms)))
         while (end_ms := self.end_ms(start_ms)) <= time_ms:
@@ -170,10 +170,10 @@ class Calendar:
         return end_ms
 
     def stretches(self, start_ms: int, rule: BandRule) -> tuple[tuple[int, int], ...]:
-        """Locate a band in a window: (from, to) in ms after its start, in order.
+        """Return the stretches of a band in a window as (from, to) in ms after the window's start, in order.
 
-        Hours that run over midnight belong to the day on which they lie: on a Saturday, 22:00/06:00 means
-        00:00 to 06:00 and 22:00 to 24:00.
+        Hours that span midnight belong to the day on which they fall: on a Saturday, 22:00/06:00 means 00:00
+        to 06:00 and 22:00 to 24:00.
         """
         stretches: list[tuple[int, int]] = []
         minutes = [minute for part in rule.parts for minute in part]
@@ -202,7 +202,7 @@ class Calendar:
         return day - timedelta(days=day.weekday()) if self.unit == "1w" else day
 
     def _next(self, day: date) -> date:
-        """Return the first day of the next unit."""
+        """Return the first day of the unit after the one that begins on a day."""
         if self.unit == "1mo":
             return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
         return day + timedelta(days=7 if self.unit == "1w" else 1)
@@ -211,7 +211,7 @@ class Calendar:
         """Convert a minute of a local day to an instant; a skipped time is the instant of the change."""
         zone = ZoneInfo(self.timezone)
         local, ahead = datetime.combine(day, time(), zone) + timedelta(minutes=minute), timedelta(0)
-        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does;
+        # A skipped time does not survive the round trip through UTC. Step back to the last minute that does:
         # the clocks were set forward one minute later.
         while (moment := local.astimezone(UTC)).astimezone(zone) != local:
             local, ahead = local - timedelta(minutes=1), timedelta(minutes=1)
@@ -235,7 +235,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """Format a duration as written in a configuration, in the largest unit that divides it: ``30min``."""
+    """Format a duration as in a configuration, in the largest unit that divides it, such as ``30min``."""
     for unit in ("d", "h", "min", "s"):
         if duration_ms and duration_ms % _DURATION_MS[unit] == 0:
             return f"{duration_ms // _DURATION_MS[unit]}{unit}"
@@ -274,7 +274,7 @@ def iso_duration(duration_ms: int) -> str:
     return "PT" + ("".join(parts) or "0S")
 
 
-@lru_cache(maxsize=256)  # all meters' slots start at the same times
+@lru_cache(maxsize=256)  # the slots of all meters start at the same times
 def iso_time(time_ms: int) -> str:
     """Format a time in RFC 3339, UTC, with milliseconds only if they are not 0."""
     seconds, millis = divmod(time_ms, 1000)

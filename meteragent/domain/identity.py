@@ -1,8 +1,8 @@
 """Topic templates, and the public names of meters.
 
-A source template such as ``meters/{meter}/power`` has one segment that names the meter. The same name, or a
-keyed pseudonym of it, goes into the sink template. Devices with a topic for each phase have a segment
-``{phase}``.
+A source template such as ``meters/{meter}/power`` has one segment for the meter's name. The same name, or a
+keyed pseudonym of it, is inserted into the sink template. The templates of devices with a topic for each
+phase have a segment ``{phase}``.
 
 Each agent of a fleet processes the meters of its shard. If the source's template has a segment ``{shard}``,
 these are the meters whose topics have the shard's number there; otherwise they are the meters whose names
@@ -22,13 +22,15 @@ _SHARD = re.compile(r"(0|[1-9][0-9]{0,4})/([1-9][0-9]{0,4})", re.ASCII)
 _SHARED = ("$share/", "$queue/")
 _NAME_MAX = 128
 _TEMPLATE_MAX_BYTES = 32_768
-"""Half the longest topic, to leave room for the name and for the topics below."""
+"""Half the longest topic, which leaves room for the name and for the topics below it."""
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
 )
 _UNFIT = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_NONCHARACTERS}]")
-"""Control characters, lone surrogates and noncharacters, for which a broker may close the connection (MQTT 5,
-1.5.4)."""
+"""Control characters, lone surrogates and noncharacters: a broker may refuse them by closing the connection.
+
+MQTT 5, 1.5.4.
+"""
 _WILDCARDS = "+#"
 
 
@@ -72,7 +74,7 @@ def parse_template(text: str) -> tuple[str, ...]:
 
 
 def fnv1a(data: bytes) -> int:
-    """Hash with 32-bit FNV-1a (Fowler, Noll and Vo): from 2166136261, xor each byte, then times 16777619."""
+    """Return the 32-bit FNV-1a hash (Fowler, Noll, Vo): from 2166136261, xor each byte, times 16777619."""
     digest = 2_166_136_261
     for byte in data:
         digest = (digest ^ byte) * 16_777_619 & 0xFFFF_FFFF
@@ -102,7 +104,7 @@ class Shard:
     def holds(self, meter: str) -> bool:
         """Return whether a meter is in the shard: FNV-1a of its name's UTF-8, modulo `count`, is `number`.
 
-        NATS maps subjects to partitions by the same hash.
+        NATS uses the same hash to map subjects to partitions.
         """
         return fnv1a(meter.encode()) % self.count == self.number
 
@@ -110,12 +112,12 @@ class Shard:
 def parse_source(text: str, *, named: bool, phases: bool, shard: Shard | None = None) -> tuple[str, ...]:
     """Split a source's template into segments.
 
-    One segment is ``{meter}``, unless the configuration has `named` the meter. One segment is ``{phase}`` if
-    there are `phases`. If there is a `shard`, one segment may be ``{shard}``, which becomes the shard's
-    number. Raises ValueError for any other template.
+    One segment is ``{meter}``, unless the meter is `named` in the configuration. One segment is ``{phase}``
+    if there are `phases`. If there is a `shard`, one segment may be ``{shard}``, which is replaced by the
+    shard's number. Raises ValueError for any other template.
     """
     if text.startswith(_SHARED):
-        # The broker sends each message to one of the agents, and to another agent if the first is offline.
+        # The broker sends each message to one of the agents, or to another one if the first is offline.
         # So a meter's window would be split, and each agent would release a part of it.
         raise ValueError("source.shard, not a shared subscription, which splits a meter's window over agents")
     text = _of_shard(text, shard)
@@ -147,8 +149,8 @@ def _of_shard(text: str, shard: Shard | None) -> str:
 class SourceTopic:
     """A source template: the filter to subscribe to, and the meter and phase that a topic names.
 
-    `name` is the meter's name if the template has no ``{meter}``; `phases` are the values of ``{phase}`` that
-    are summed. `shard` selects meters by the hash of their names; None selects all meters.
+    `name` is the meter's name if the template has no ``{meter}``. `phases` are the values of ``{phase}`` to
+    be summed. `shard` selects meters by the hash of their names; None selects all meters.
     """
 
     segments: tuple[str, ...]
@@ -180,7 +182,7 @@ class SourceTopic:
         return None if names is None else names[0]
 
     def place(self, topic: str) -> tuple[str, str | None] | None:
-        """Return the meter and the phase that a topic names; None if the template does not match."""
+        """Return the meter and phase that a topic names; None if the topic does not match the template."""
         segments = topic.split("/")
         if len(segments) != len(self.segments):
             return None
@@ -216,7 +218,7 @@ def render(template: str, public_id: str) -> str:
 
 
 def pseudonym(key: bytes, meter: str) -> str:
-    """Derive a keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
+    """Return a keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
 
     Without the key, nobody can tell which meter a pseudonym stands for, or test a name against it.
     """
@@ -224,18 +226,19 @@ def pseudonym(key: bytes, meter: str) -> str:
 
 
 def claim(key: bytes, sink_topic: str) -> str:
-    """Derive a store's mark on a sink topic: 16 hex digits of HMAC-SHA-256(key, sink topic).
+    """Return a store's mark on a sink topic: 16 hex digits of HMAC-SHA-256(key, sink topic).
 
-    The mark distinguishes two stores on one topic and reveals nothing else, since a store's marks differ from
-    topic to topic.
+    The mark distinguishes two stores on one topic and reveals nothing else, because a store's marks differ
+    from topic to topic.
     """
     return hmac.new(key, sink_topic.encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def delay_ms(secret: bytes, stream: str, meter: str, spread_ms: int) -> int:
-    """Derive a meter's fixed delay in a stream, in [0, spread_ms], from a keyed hash (law 4).
+    """Return a meter's fixed delay in a stream, in [0, spread_ms], derived from a keyed hash (law 4).
 
-    A meter's delays in two streams are independent, so two receivers cannot match its pseudonyms by delay.
+    A meter's delays in different streams are independent, so two receivers cannot match its pseudonyms by
+    delay.
     """
     digest = hmac.new(secret, f"spread/{stream}/{meter}".encode(), hashlib.sha256).digest()
     return int.from_bytes(digest[:8], "big") % (spread_ms + 1)

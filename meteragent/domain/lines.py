@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-The text is valid, because `tomllib` has read it. So nothing is checked here: the scanner only finds where
-statements, keys and values end. Four constructs need care:
+The text is valid TOML, because `tomllib` has read it. So nothing is checked here: the scanner only finds the
+ends of statements, keys and values. Four constructs need care:
 
-* a string may contain anything, in four kinds of quotes, two of which may span several lines;
+* a string may contain anything; there are four kinds of quotes, and two of them may span several lines;
 * an array may span several lines, with comments between its elements;
 * `a.b.c = 1` and `[a.b]` also create the tables above the last name;
 * below `[[a]]`, and in `[a.b]` after it, `a` is the newest element of the array.
 
 A path consists of the names of tables and keys, and of the indices of elements, from 0. The line of a path is
-that of its first mention, counted from 1. A quoted key is decoded by `tomllib` itself.
+the line of its first mention, counted from 1. Quoted keys are decoded by `tomllib` itself.
 """
 
 import re
@@ -22,7 +22,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 _STRING = re.compile(
-    r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'  # up to two more quotes belong to the text
+    r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'  # up to two further quotes belong to the text
     r"|'''.*?'''(?:'{0,2})"
     r'|"(?:[^"\\\n]|\\.)*"'
     r"|'[^'\n]*'",
@@ -36,7 +36,7 @@ _PARTS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def lines(text: str) -> dict[Path, int]:
-    """Return the line of each key, table and element of a valid TOML document.
+    """Return the line numbers of all keys, tables and elements of a valid TOML document, by path.
 
     The result is empty if the document is nested too deeply.
     """
@@ -49,7 +49,7 @@ def lines(text: str) -> dict[Path, int]:
 
 
 def line_of(path: Path, key_lines: Mapping[Path, int]) -> int | None:
-    """Return the line of a path or, if the file lacks it, of the nearest table around it."""
+    """Return the line of a path or, if the file lacks the path, that of the nearest enclosing table."""
     return next((key_lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in key_lines), None)
 
 
@@ -59,7 +59,7 @@ def path_of(key: str) -> Path:
 
 
 class _Scanner:
-    """A scanner that reads a document once; `lines` has the line on which each path is first mentioned."""
+    """A scanner that reads a document once; `lines` maps each path to the line of its first mention."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}
@@ -95,7 +95,7 @@ class _Scanner:
         return self._newest(table, line)
 
     def _newest(self, table: Path, line: int) -> Path:
-        """Record the line of a table in a header; return the table, or the newest element of an array."""
+        """Record the line of a table in a header; return the table or, of an array, the newest element."""
         self.lines.setdefault(table, line)
         if table in self._elements:
             table = (*table, self._elements[table])
@@ -141,7 +141,7 @@ class _Scanner:
             self._assignment(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Skip to the next element, or past the bracket that ends the list; return whether it has ended."""
+        """Skip to the next element or past the bracket that ends the list; return whether it has ended."""
         self._skip_blank()
         if self._text.startswith(",", self._at):
             self._at += 1
@@ -165,7 +165,7 @@ class _Scanner:
             self._at = match.end()
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        """Return the text that a pattern matches at this place, and skip the text.
+        """Return the text that a pattern matches at this place, and skip it.
 
         In a valid document the pattern always matches.
         """

@@ -1,20 +1,20 @@
-"""The promise for loads: the level of a change of the load if readings are sparse or coarse counts.
+"""The promise for loads: the level of a change in the load if readings are sparse or count in steps.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds by how much a change of the load
 can grow in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Unknown facts about a source (`unknown`) are left out, so the true level may then be higher than the stated
-one.
+Unknown facts about a source (`unknown`) are left out, in which case the true level may be higher than the
+stated one.
 
 In all. A change that moves X over any number of slots has a loss of at most kappa level X / hide if the
 readings follow the load (THEORY T.7). Otherwise the m slots from the change on add up to more:
 
-* An energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
+* Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
 * Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
 * Sampled power: X + p H, where p is the range and H the longest hold, for any m.
 * Slot values that are rounded half up to quanta q (archives): X + m q T, and no kappa.
 
-This holds for a change that only adds or only removes and, where power is sampled, rises and falls once. For
-k rises add (k - 1) s and (k - 1) p H (`privacy.loads`).
+This holds for a change that only adds or only removes energy and, where power is sampled, rises and falls
+once. For k rises, add (k - 1) s and (k - 1) p H (`privacy.loads`).
 """
 
 from fractions import Fraction
@@ -38,12 +38,12 @@ def width_w(terms: Terms) -> Fraction:
 
 
 def longest_hold_ms(terms: Terms) -> int:
-    """Return the longest time that a power reading holds; 0 if unknown or if readings are sent on change."""
+    """Return the longest time for which a power reading holds; 0 if unknown or if sent on change."""
     return min(terms.every_ms or 0, terms.hold_ms)
 
 
 def counts(terms: Terms) -> int:
-    """Count the truncated numbers in a slot's value, in l1 in all slots: intervals, stretches, counters."""
+    """Count the truncated numbers in a slot (in l1, in all slots): intervals, stretches, counters."""
     slots = range(terms.n if terms.bands else 1)
     if terms.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
@@ -53,7 +53,7 @@ def counts(terms: Terms) -> int:
 
 
 def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Bound how far a change of `moved_wh` within a slot can move a window's values, in their unit."""
+    """Return a bound on the move of a window's values, in their unit, if `moved_wh` moves within a slot."""
     if not moved_wh or terms.kind is not Kind.POWER:
         return as_reported(terms, moved_wh / terms.hours / terms.wh_per_value)
     energy_wh = sampled(moved_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
@@ -62,7 +62,7 @@ def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
 
 
 def as_reported(terms: Terms, move: Fraction) -> Fraction:
-    """Bound how far reported values of a window can move if the sampled or counted ones move by `move`.
+    """Return a bound on the move of a window's reported values if the sampled or counted ones move by `move`.
 
     A power may differ by the dead band from the last reported one; an energy is counted in steps.
     """
@@ -75,27 +75,27 @@ def as_reported(terms: Terms, move: Fraction) -> Fraction:
 
 
 def _step_limit(terms: Terms) -> Fraction | None:
-    """Return the largest move that the range allows a register between two readings, in a value's unit."""
+    """Return the largest change that the range allows a register between two readings, in a value's unit."""
     if terms.kind is not Kind.REGISTER or not terms.every_ms:
         return None
     return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.hours / terms.wh_per_value
 
 
 def level(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Compute the level of a change of `moved_wh` within a slot: epsilon times the lattice distance."""
+    """Compute the level of a change that moves `moved_wh` in a slot: epsilon times the lattice distance."""
     move = distance(terms, moved_wh)
     return terms.epsilon * -(-move // terms.quantum) * terms.quantum
 
 
 def factor(terms: Terms) -> Fraction:
-    """Compute the level for a move of the hidden energy as a multiple, at least 1, of the stream's level."""
+    """Compute the level of moving the hidden energy, as a multiple (at least 1) of the stream's level."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
 
 def step_wh(terms: Terms) -> Fraction:
-    """Bound by how much a slot may differ for ever after a change, in Wh: its steps, or two dead bands.
+    """Return a bound on a slot's lasting difference after a change, in Wh: its steps, or two dead bands.
 
-    In l1 it is the bound of a window, for all slots together.
+    In l1 the bound is that of a window, for all slots together.
     """
     step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
     if terms.kind is Kind.POWER:
@@ -105,18 +105,16 @@ def step_wh(terms: Terms) -> Fraction:
 
 
 def wh_per_unit(terms: Terms) -> Fraction:
-    """Return the energy of a slot per unit of its value, in Wh; for bands, that of the shortest."""
+    """Return the energy of a slot per unit of its value, in Wh; for bands, that of the shortest band."""
     return terms.hides_wh / terms.radius
 
 
 def in_all_wh(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Bound by how much a change that moves `moved_wh` in all moves slot values in all, as energy.
+    """Return a bound on the move of all slot values, as energy, by a change that moves `moved_wh` in all.
 
-    Args:
-        terms: The stream's terms.
-        moved_wh: The energy that the change adds and removes, over any number of slots.
-        slots: The slots that are counted, from the first that the change touches to the last that is seen.
-        rises: How often the change rises and falls.
+    Args: terms: The stream's terms. moved_wh: The energy that the change adds and removes, over any number of
+        slots. slots: The number of slots from the first that the change touches to the last that is seen.
+        rises: The number of times that the change rises and falls.
     """
     if not moved_wh:
         return moved_wh
@@ -128,10 +126,10 @@ def in_all_wh(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> F
 
 
 def level_in_all(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Bound the level of a change that moves `moved_wh` in all, over any number of slots (THEORY T.7).
+    """Return a bound on the level of a change that moves `moved_wh` in all, over any slots (THEORY T.7).
 
-    The arguments are those of `in_all_wh`. With dithered rounding the level is kappa level / hide per Wh or,
-    if that is less, the level of values that are rounded up to quanta in each slot. Without a dither it is
+    The arguments are those of `in_all_wh`. With dithered rounding, the level is the smaller of kappa level /
+    hide per Wh and the level of values that are rounded up to quanta in each slot. Without a dither, it is
     the latter.
     """
     moved = in_all_wh(terms, moved_wh, slots, rises)
@@ -143,7 +141,7 @@ def level_in_all(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -
 
 
 def rounding_wh(terms: Terms) -> Fraction:
-    """Return one quantum of a slot as energy, the most that rounding half up adds to a difference."""
+    """Return one quantum of a slot as energy, the most by which rounding half up increases a difference."""
     return terms.quantum * wh_per_unit(terms)
 
 
@@ -160,7 +158,7 @@ def level_of_curves(terms: Terms) -> Fraction:
 
 
 def unknown(terms: Terms) -> tuple[str, ...]:
-    """Return the configuration keys of facts that a promise about loads needs and that are unknown."""
+    """Return the configuration keys of the unknown facts that a promise about loads requires."""
     keys = []
     if terms.kind is Kind.POWER and terms.every_ms is None:
         keys.append("source.every")

@@ -35,16 +35,16 @@ PRESETS = {
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
 COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is not Space.BANDS}
-"""Presets that determine the slots of a window; with the others, the configuration defines the bands."""
+"""The presets that define a window's slots; with all others, the configuration defines the bands."""
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:
-    """Convert one watt to the unit, over a duration if the unit is an energy."""
+    """Return one watt in the unit, multiplied by the duration if the unit is one of energy."""
     hours = Fraction(1) if kind is Kind.POWER else Fraction(duration_ms, HOUR_MS)
     return hours / UNIT_FACTOR[unit]
 
 
 def radius_that_hides(hide_wh: Fraction, slot_ms: int, units_per_w: Fraction, quantum: Fraction) -> Fraction:
-    """Compute hide / slot as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
+    """Return hide / slot as a radius in the unit, rounded up to the lattice (DESIGN 2)."""
     power_w = hide_wh * HOUR_MS / slot_ms
     return -(-power_w * units_per_w // quantum) * quantum

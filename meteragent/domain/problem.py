@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a code: its cause (which may have fields to fill in), its cure, and a section.
+    """The meaning of a code: its cause (which may have fields to fill in), its cure and a section.
 
-    `section` is the anchor of a section of the runbook, deploy/README.md, that has more detail.
+    `section` is the anchor of a section with more detail in the runbook, deploy/README.md.
     """
 
     cause: str
@@ -115,7 +115,7 @@ PROBLEMS = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A condition that needs a person's attention, in one stream or in the agent (`stream` None)."""
+    """A condition that needs a person's attention, in one stream or in the agent (`stream` is None)."""
 
     code: str
     cause: str
@@ -124,7 +124,7 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """The cause as a sentence, with the stream's name."""
+        """The cause as a sentence, with the stream's name if there is one."""
         return self.cause if self.stream is None else f"stream {self.stream}: {self.cause}"
 
 
@@ -135,7 +135,7 @@ def problem(code: str, stream: str | None = None, **fields: object) -> Problem:
 
 
 class Alarms:
-    """The problems that are raised and not cleared, at most one for each code and stream."""
+    """The problems that have been raised and not cleared, at most one for each code and stream."""
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, str | None], Problem] = {}
@@ -150,5 +150,5 @@ class Alarms:
 
     @property
     def active(self) -> tuple[Problem, ...]:
-        """The problems that are raised, oldest first."""
+        """The problems that have not been cleared, oldest first."""
         return tuple(self._active.values())

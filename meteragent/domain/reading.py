@@ -1,20 +1,20 @@
 """The private side: value types that hold a meter's measurements.
 
-No module that stores, logs or sends may import this one (law 3; an import contract checks it).
+No module that stores, logs or sends may import this one (law 3; an import contract enforces it).
 """
 
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
 Token = Any
-"""The source's handle to acknowledge a message; opaque to the core."""
+"""The source's handle for acknowledging a message, which is opaque to the core."""
 
 RegisterUse = Any
 """A register's energy over a span, which the core spreads over slots (`core.window.RegisterUse`)."""
 
 
 class Observer(Protocol):
-    """An observer of accepted readings and integrated spans, for the local page."""
+    """An observer of accepted readings and integrated spans, used by the local page."""
 
     @property
     def meters(self) -> Collection[str]:
@@ -24,15 +24,15 @@ class Observer(Protocol):
         """Note an accepted reading of any meter; `value_u` is in millionths of the unit."""
 
     def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Note a span as it was added to the slots: a value, a register's energy, or a gap (None)."""
+        """Note a span that was added to the slots, as a value, a register's energy or a gap (None)."""
 
 
 class Reading(NamedTuple):
     """One value of one meter.
 
-    `time_ms` is in whole milliseconds since the Unix epoch or, if negative, relative to the arrival; None if
-    the payload has no time (the time of arrival is used). `value_u` is the value in millionths of the
-    stream's unit.
+    `time_ms` is in whole milliseconds, since the Unix epoch or, if negative, relative to the arrival. It is
+    None if the payload has no time; the time of arrival is then used. `value_u` is the value in millionths of
+    the stream's unit.
     """
 
     time_ms: int | None

@@ -1,6 +1,7 @@
 """The texts of refusals of a TOML file: the value found, the value expected, the nearest word.
 
-`config.form` and `decode.profile_file` share them, so that a profile is refused as a configuration is.
+`config.form` and `decode.profile_file` share these texts, so that profiles and configurations are refused
+alike.
 """
 
 import difflib
@@ -22,7 +23,7 @@ _EXPECTED = {
     "string_type": "a text",
     "tuple_type": "a list",
 }
-"""The expected value in plain words, by the type of pydantic's error, whose text is in terms of Python."""
+"""The expected value in plain words, by the type of pydantic's error; its text is in Python's terms."""
 
 _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")
@@ -33,7 +34,7 @@ _TEXT_MAX = 60
 
 
 def expectation(detail: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the value that pydantic expected, by the details of its error, and the nearest word if any."""
+    """Return the value that pydantic expected, from its error's details, and the nearest word or None."""
     expected, limits = _EXPECTED.get(detail["type"]), detail.get("ctx", {})
     meant = None
     if detail["type"] in ("literal_error", "enum"):
@@ -55,7 +56,7 @@ def key_text(path: Sequence[str | int]) -> str:
 
 
 def nearest(value: Any, words: Sequence[str]) -> str | None:
-    """Return the word that is closest to a value, ignoring capitals; None if no word is close."""
+    """Return the word that is closest to a value, ignoring case; None if no word is close."""
     if not isinstance(value, str):
         return None
     matches = [word for word in words if word.lower() == value.lower()]
@@ -64,9 +65,9 @@ def nearest(value: Any, words: Sequence[str]) -> str | None:
 
 
 def value_text(name: str | int, value: Any) -> str:
-    """Return a value as an error shows it: no address, no secret, and only the start of a long text.
+    """Return a value as shown in an error: no address, no secret, and only the start of a long text.
 
-    Somebody may have put a password into an address, or a secret where the name of its file belongs.
+    An address may contain a password, and a secret may have been entered in place of its file's name.
     """
     if isinstance(value, dict):
         return "a table"
@@ -93,7 +94,7 @@ def text_of_file(path: Path) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return why a file could not be read, in the system's words."""
+    """Return the reason why a file could not be read, in the operating system's words."""
     return (getattr(error, "strerror", None) or "not the name of a file").lower()
 
 
@@ -108,7 +109,7 @@ def not_toml(error: Exception, text: str) -> ConfigError:
 
 
 def raise_all(problems: Iterable[ConfigError]) -> None:
-    """Raise a ConfigError that holds all problems, if any, sorted by line; those without a line come last."""
+    """Raise one ConfigError with all problems, if any, sorted by line; those without a line come last."""
     errors = sorted(problems, key=lambda error: (error.line is None, error.line))
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None

@@ -1,8 +1,8 @@
 """When a stream's windows start, and the terms under which each window is released.
 
-On the epoch grid all windows are alike. On the local calendar a day has 23, 24 or 25 hours and months differ
-in length, so the radius that hides a given energy differs as well. The schedule follows from the
-configuration and public time-zone rules, never from readings.
+On the epoch grid, all windows are alike. On the local calendar, a day has 23, 24 or 25 hours and months
+differ in length, so the radius that hides a given energy differs as well. The schedule depends on the
+configuration and public time-zone rules, never on readings.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +14,14 @@ from meteragent.domain.shape import UNKNOWN_BAND, Band
 from meteragent.domain.terms import Terms
 
 Shape = Callable[[int, tuple[Band, ...]], Terms]
-"""A function that makes the terms of a window from its length (ms) and its bands, if it has any."""
+"""A function that makes the terms of a window from its length (ms) and its bands, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class BandRules:
     """The rules of a window's bands; `rest` names the band for the time that no rule covers.
 
-    With `has_unknown` there is also a band for energy whose time of use is unknown.
+    If `has_unknown`, there is also a band for energy whose time of use is unknown.
     """
 
     rules: tuple[BandRule, ...] = ()

@@ -1,11 +1,11 @@
-"""The shape of a window: the kind of its slots, and where each slot lies.
+"""The shape of a window: the kind of its slots and their positions.
 
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
-represent one function), or into bands: hours of the day over all days of the window. In a `profile` the slots
-have the quantity of the readings; in `bands` they are energies, whatever the readings are. A `weighted`
-window has one slot, whose value is the sum of energy times price. A `peak` has one slot, whose value is the
-largest of the means of the window's equal parts. A window `above` a threshold has one slot, the energy of the
-power's part above it. Configurations, records and descriptors use the names of `Space`.
+represent one function), or into bands: hours of the day over all days of the window. In a `profile`, the
+slots have the quantity of the readings; in `bands`, they are energies, whatever the readings are. A
+`weighted` window has one slot, whose value is the sum of energy times price. A `peak` has one slot, whose
+value is the largest mean of the window's equal parts. A window `above` a threshold has one slot, whose value
+is the energy above the threshold. Configurations, records and descriptors use the names of `Space`.
 """
 
 from enum import StrEnum
@@ -38,7 +38,7 @@ UNKNOWN_BAND = "unknown"
 class Band(NamedTuple):
     """Hours of the day that are one slot; `stretches` are (from, to) in ms after the window's start.
 
-    The unknown band has no hours: its only stretch is empty, at the window's end.
+    The unknown band has no hours: its only stretch is empty and lies at the window's end.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Band(NamedTuple):
 
     @property
     def duration_ms(self) -> int:
-        """The duration of the slot, over all its stretches."""
+        """The total duration of the slot's stretches."""
         return sum(end_ms - start_ms for start_ms, end_ms in self.stretches)
 
 

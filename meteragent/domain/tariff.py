@@ -15,7 +15,7 @@ MONTH_DAYS = 30.4375
 class Tariff:
     """Prices by band in `currency` per kWh, and a monthly `fee`.
 
-    A price may be negative. Energy whose band is unknown was used in some of the bands, in unknown shares, so
+    A price may be negative. Energy whose band is unknown was used in some of the bands, in unknown shares. So
     only the range of its price is known, unless `prices` has the band "unknown".
     """
 
@@ -55,10 +55,10 @@ class Tariff:
 
 
 def price_difference(tariff: Tariff, cheaper: Tariff, band: str) -> tuple[float, float]:
-    """Return the lowest and the highest difference of two tariffs' prices for energy in a band.
+    """Return the smallest and the largest difference between two tariffs' prices for energy in a band.
 
-    They differ only for "unknown". That energy was used in the same bands and shares under both tariffs, so
-    if neither has a price for it, the difference lies between those of the bands.
+    The two numbers differ only for "unknown". That energy was used in the same bands and shares under both
+    tariffs, so if neither has a price for it, the difference lies between those of the bands.
 
     Raises:
         ValueError: one tariff has no price for the band.

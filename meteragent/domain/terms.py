@@ -48,26 +48,27 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 class Terms:
     """The terms of a release; a window closes under the terms with which it opened (law 1).
 
-    `kind` and `unit` are those of the readings; for any readings, bands release an energy and a peak a power
-    (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level /
-    radius. `hold_ms` applies to power (the longest time that a reading holds), `interval_ms` to interval
-    energy (the time that a reading covers) and to a register (one hour, the unit of time of its rates).
-    `gap_u` is the value of time without a reading; `low_u` and `high_u` are the range to which readings are
-    clamped. Both are in millionths of the unit, for a register per hour.
+    `kind` and `unit` are those of the readings; whatever the readings, bands release an energy and a peak a
+    power (`value_unit`). `radius` and `quantum_u` (millionths) are in the unit of the values; epsilon = level
+    / radius. `hold_ms` applies to power (the longest time for which a reading holds), `interval_ms` to
+    interval energy (the time that a reading covers) and to a register (one hour, the unit of time of its
+    rates). `gap_u` is the value of time without a reading; `low_u` and `high_u` are the range to which
+    readings are clamped. All three are in millionths of the unit or, for a register, of the unit per hour.
 
     A window's slots are equal stretches of `step_ms`, or `bands` in the order in which they begin; then
     `step_ms` is the duration of the shortest band. A peak has one slot, the window, whose value is the
     largest mean of its parts of `step_ms`. `timezone` is that of the local calendar. `others_per_day` is the
     charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which a
     register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
-    stored terms and descriptors without `rounding` are half-up. `metric` is the distance that the promise
-    refers to: for `l1` the noise of each slot is independent, and the radius bounds the sum of the moves of
-    all slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
-    millionths of the unit, is that of a window of energy above it.
+    stored terms and descriptors without `rounding` are half-up. `metric` is the distance to which the promise
+    refers: for `l1`, the noise of each slot is independent, and the radius bounds the sum of the moves of all
+    slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
+    millionths of the unit, is the threshold of a window that releases the energy above it.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
-    the unit. None means unknown. `counters` is the number of truncated counters summed in one reading.
+    the unit. None means unknown in both cases. `counters` is the number of truncated counters summed in one
+    reading.
     """
 
     kind: Kind
@@ -122,7 +123,7 @@ class Terms:
 
     @cached_property
     def is_energy(self) -> bool:
-        """Whether slots have energies, weighted or not; otherwise they have means of the power."""
+        """Whether slots hold energies, weighted or not; otherwise they hold means of the power."""
         if self.space is Space.PEAK:
             return False
         return self.kind is not Kind.POWER or self.space in {Space.BANDS, Space.WEIGHTED, Space.ABOVE}
@@ -158,7 +159,7 @@ class Terms:
         return stretches(self.bands, self.step_ms, slot_index)
 
     def slot_ms(self, slot_index: int) -> int:
-        """Return the time to which a slot's value refers: all its stretches, or one part of a peak."""
+        """Return the time to which a slot's value refers: all of its stretches, or one part of a peak."""
         return self.bands[slot_index].duration_ms if self.bands else self.step_ms
 
     @cached_property
@@ -177,7 +178,7 @@ class Terms:
         A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
         computed from power, and the interval for a sum of energies. So an accumulator counts in millionths of
         the readings' unit times milliseconds and, in a weighted window, times millionths of a price per kWh.
-        For a peak of energies T is the interval times the hours of a part.
+        For a peak of energies, T is the interval times the hours of a part.
         """
         if self.weights is not None:
             per_kwh_ms = self.interval_ms if self.kind is not Kind.POWER else HOUR_MS
@@ -195,12 +196,12 @@ class Terms:
 
     @property
     def threshold_w(self) -> Fraction:
-        """The threshold of energy above one, in W; 0 without one."""
+        """The threshold in W of a window that releases the energy above it; 0 without a threshold."""
         return Fraction(self.threshold_u or 0, MICRO) * UNIT_FACTOR[self.unit]
 
     @cached_property
     def split_ms(self) -> int | None:
-        """The longest span of energy that is split at a band's boundary, in ms; None if all spans are split.
+        """The longest span of energy that is split at the boundaries of bands, in ms; None if all are split.
 
         The energy of a longer span counts in the unknown band, because its time of use is unknown.
         """
@@ -210,7 +211,7 @@ class Terms:
 
     @cached_property
     def wh_per_value(self) -> Fraction:
-        """The W or Wh in one unit of a value; for amounts, the least energy that can move one by a unit."""
+        """The W or Wh in one unit of a value; for an amount, the least energy that can move it by one."""
         if self.weights is not None:
             return Fraction(KILO * MICRO, self.weights.bound_u)
         return Fraction(UNIT_FACTOR[self.value_unit])
@@ -240,7 +241,7 @@ class Terms:
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy that may move and is still hidden, within a slot or, in l1, in all (THEORY 3.5)."""
+        """The energy that may move and still be hidden, within a slot or, in l1, in all (THEORY 3.5)."""
         return self.radius * self.wh_per_value * self.hours
 
     @cached_property
@@ -255,8 +256,8 @@ class Terms:
     def reach_of_power(self) -> Fraction:
         """The largest distance by which one unit of power throughout a window moves its means or energies.
 
-        In one slot this is 1 if values are means, and the slot's hours if they are energies. In l1 it is the
-        sum over all slots; for bands that is the window's hours.
+        For one slot, this is 1 if values are means, and the slot's hours if they are energies. In l1 it is
+        the sum over all slots, which for bands is the window's hours.
         """
         in_all = self.metric is Metric.L1
         if not self.is_energy:
@@ -268,7 +269,7 @@ class Terms:
 
     @property
     def level_per_wh(self) -> Fraction:
-        """The level per Wh that moves within the window: level / hide."""
+        """The level for each Wh that moves within the window: level / hide."""
         return self.level / self.hides_wh
 
     @property

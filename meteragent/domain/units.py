@@ -18,7 +18,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Kind(StrEnum):
-    """The meaning of a reading, which must be stated and is never guessed (law 5)."""
+    """The kind of a reading, which must be stated and is never guessed (law 5)."""
 
     POWER = "power"
     INTERVAL_ENERGY = "interval_energy"
@@ -29,10 +29,10 @@ UNIT_FACTOR = {"W": 1, "kW": 1000, "Wh": 1, "kWh": 1000}
 """The number of W or Wh in one unit."""
 
 ENERGY_UNIT = {"W": "Wh", "kW": "kWh", "Wh": "Wh", "kWh": "kWh"}
-"""The unit of energy for each unit: for a power, its energy over an hour."""
+"""The unit of energy that belongs to each unit; for a power, that of its energy over an hour."""
 
 POWER_UNIT = {"W": "W", "kW": "kW", "Wh": "W", "kWh": "kW"}
-"""The unit of power for each unit: for an energy, the energy per hour."""
+"""The unit of power that belongs to each unit; for an energy, that of the energy per hour."""
 
 UNITS = {Kind.POWER: ("W", "kW"), Kind.INTERVAL_ENERGY: ("Wh", "kWh"), Kind.REGISTER: ("Wh", "kWh")}
 """The units of each kind."""

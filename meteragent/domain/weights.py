@@ -1,7 +1,7 @@
 """Weights: public prices, such as EUR per kWh, by which energy is weighted in an amount.
 
-A price is known before its time begins. So prices do not depend on what this home uses while they hold, and
-an amount is a linear function of the load: a change of 1 kWh in all moves the amount by at most the bound
+A price is known before its time begins. So prices do not depend on this home's use while they hold, and an
+amount is a linear function of the load: a change of 1 kWh in all moves the amount by at most the bound
 (theory B.1).
 """
 
@@ -18,7 +18,7 @@ Price = tuple[int, int, int]
 
 
 class WeightSource(StrEnum):
-    """Where prices come from: a table in the configuration, or messages on a topic."""
+    """The source of prices: a table in the configuration, or messages on a topic."""
 
     TABLE = "table"
     TOPIC = "topic"
@@ -44,9 +44,9 @@ class Weights(NamedTuple):
 
 
 def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) -> Iterator[Price]:
-    """Cut a stretch of time at the boundaries of prices; time without a price has the default.
+    """Yield the pieces of a stretch of time, cut at the boundaries of prices, each with its price.
 
-    `prices` are in order and do not overlap.
+    `prices` are in order and do not overlap. Time without a price has the default.
     """
     at_ms = from_ms
     for index in range(bisect_right(prices, from_ms, key=itemgetter(1)), len(prices)):
@@ -63,7 +63,7 @@ def pieces(prices: Sequence[Price], default_u: int, from_ms: int, to_ms: int) ->
 
 
 def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Join adjacent equal prices of an ordered list."""
+    """Return an ordered list of prices in which adjacent equal prices are joined."""
     rows = list[Price]()
     for from_ms, to_ms, price_u in prices:
         meets = bool(rows) and rows[-1][1:] == (from_ms, price_u)
@@ -72,7 +72,7 @@ def joined(prices: Iterable[Price]) -> tuple[Price, ...]:
 
 
 PRICE_MS = 15 * MINUTE_MS
-"""The shortest time of a price, since prices begin and end at quarter hours."""
+"""The shortest duration of a price, since prices begin and end at quarter hours."""
 
 CONSTANT_U = MICRO
-"""A price of 1 per kWh, with which the amount is the energy."""
+"""A price of 1 per kWh, which makes the amount equal to the energy."""

@@ -1,4 +1,4 @@
-"""Descriptors: the terms under which records leave, stated once for many records.
+"""Descriptors: the terms under which records leave, stated once for many of them.
 
 A descriptor is always JSON, whatever the format of the records. Its id is a hash of the facts, so equal terms
 have equal ids in every store, and a receiver can check a descriptor on its own.
@@ -21,7 +21,7 @@ _COVERAGE = 0.95
 
 
 class TermsDescriptor(NamedTuple):
-    """The part that all descriptors of the same terms have in common.
+    """The part that is common to all descriptors of the same terms.
 
     `facts` are the fields except id, meter, valid_from and store; `id` is the hash of the facts.
     """
@@ -40,7 +40,7 @@ class TermsDescriptor(NamedTuple):
 
 
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
-    """Describe terms as the facts of a descriptor (DESIGN 5).
+    """Return the facts of a descriptor of these terms (DESIGN 5).
 
     In an `archive` the schedule follows no clock, and the noise is derived from a key.
     """
@@ -110,7 +110,7 @@ def _weights(weights: Weights) -> dict[str, str]:
 
 
 def _of_the_source(terms: Terms) -> dict[str, Any]:
-    """Return the facts on how readings follow the load; add the level for loads if they are all known."""
+    """Return the facts on how readings follow the load, with the level for loads if all are known."""
     readings: dict[str, Any] = {}
     if terms.every_ms is not None:
         readings["every"] = iso_duration(terms.every_ms)
@@ -125,7 +125,7 @@ def _of_the_source(terms: Terms) -> dict[str, Any]:
 
 
 def canonical(facts: dict[str, Any]) -> bytes:
-    """Encode facts as canonical JSON: keys sorted, no spaces, UTF-8."""
+    """Encode facts as canonical JSON: sorted keys, no spaces, UTF-8."""
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -135,5 +135,5 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 
 def topics(sink_topic: str, id_: str) -> tuple[str, str]:
-    """Return the topics on which a descriptor is retained: that of the latest one, and that of this id."""
+    """Return the two topics on which a descriptor is retained: that of the latest one and that of its id."""
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"

@@ -5,18 +5,18 @@ descriptor) as attributes. The messages are made from the descriptor alone, whic
 the terms, never on readings.
 
 Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026)
-    power The state class is "measurement"; the value is the mean of a slot.
-    energy Home Assistant refuses the state class "measurement" for energies. A slot's energy is a "total"
-    that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It is not
-    "total_increasing", because private numbers may be negative. total       The running total is a "total"
-    that began at `since`, which moves on after a missing slot.
+    power       The state class is "measurement"; the value is the mean of a slot.
+    energy      Home Assistant refuses the state class "measurement" for energies. A slot's energy is a
+                "total" that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It
+                is not "total_increasing", because private numbers may be negative.
+    total       The running total is a "total" that began at `since`, which moves on after a missing slot.
                 The total may fall.
-    cost        An amount has the device class "monetary", for which the only state class is "total".
+    cost        An amount has the device class "monetary", whose only state class is "total".
     bands       Each band has a sensor. A message names its band, and sensors ignore an empty value. The
-    energy of a band in a window is a "total" as above. A band of a mean day is part of that day, so its
-    energy has no state class, which is allowed. available   Sensors are available while the agent's status
-    topic says "online". Values do not expire:
-                whether a meter is alive is private, and each slot is released anyway.
+                energy of a band in a window is a "total" as above. A band of a mean day is part of that day,
+                so its energy has no state class, which is allowed.
+    available   Sensors are available while the agent's status topic says "online". Values do not expire,
+                because it is private whether a meter is alive, and each slot is released anyway.
     object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which
                 names stream and meter.
 """
@@ -45,7 +45,7 @@ _PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 
 
 class Discovery(NamedTuple):
-    """The settings of discovery: the topic prefix, the agent's status topic, and whether totals are sent."""
+    """The settings of discovery: the topic prefix, the agent's status topic, and the sending of totals."""
 
     prefix: str
     status: str
@@ -85,7 +85,7 @@ class Discovery(NamedTuple):
 
 
 def _hidden(facts: dict[str, Any]) -> str:
-    """Return the hidden energy, and the time within which it is hidden, as the text of the device's model."""
+    """Return the text of the device's model: the hidden energy, and the time within which it is hidden."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
     if "weights" in facts:
         return f"{energy} in all"
@@ -105,7 +105,7 @@ def _quantity(facts: dict[str, Any]) -> str:
 
 
 def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
-    """Return the sensors of the records by name: one, or one for each band if slots are bands."""
+    """Return the sensors for the records, by name: one sensor or, if slots are bands, one for each band."""
     quantity = _quantity(facts)
     sensor = {
         "name": f"Private {quantity}{_above(facts)}",
@@ -114,11 +114,11 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }
-    if "threshold_w" not in facts:  # as an energy, Home Assistant would offer it for whole consumption
+    if "threshold_w" not in facts:  # as an energy, Home Assistant would offer it as the total consumption
         sensor["device_class"] = "monetary" if quantity == "cost" else quantity
     if quantity == "power":
         sensor["state_class"] = "measurement"
-    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # no energy of its time, for the dashboard
+    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # not the total energy of its time
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}
@@ -128,7 +128,7 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
 
 
 def _above(facts: dict[str, Any]) -> str:
-    """Return the threshold of energies above one, as the end of a sensor's name."""
+    """Return the threshold as the end of a sensor's name if the stream's energy is above one."""
     return f" above {figures(Fraction(facts['threshold_w']))} W" if "threshold_w" in facts else ""
 
 

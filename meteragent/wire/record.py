@@ -22,7 +22,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of the records of one descriptor; `tail` is the text after the value in each record."""
+    """The format of one descriptor's records; `tail` is the text that follows the value in each record."""
 
     descriptor: TermsDescriptor
     form: Form
@@ -46,9 +46,9 @@ class RecordFormat(NamedTuple):
     ) -> bytes:
         """Encode the record of a slot: its start, its duration and its private value in the stream's unit.
 
-        `window_ms` is the start of the window. The record of a band has the start and duration of the window,
-        and the band's name. The record of a peak has the start and duration of the window, and `draws`, the
-        number of draws of noise.
+        `window_ms` is the start of the window. The record of a band has the start and duration of the window
+        and the band's name. The record of a peak has the start and duration of the window and the number of
+        draws of noise, `draws`.
         """
         terms = self.terms
         start_ms, duration_ms, band = window_ms + slot_index * terms.step_ms, terms.step_ms, None
@@ -69,7 +69,7 @@ class RecordFormat(NamedTuple):
 
 
 class RecordFormats:
-    """The record formats of all present and former terms of a stream, by the id of the terms."""
+    """The record formats of all present and former terms of a stream, by the id of those terms."""
 
     def __init__(self, terms_by_id: Mapping[str, Terms], form: Form = "json") -> None:
         self._form: Form = form
@@ -83,10 +83,10 @@ class RecordFormats:
         return self._by_id[id_]
 
     def mechanism(self, id_: str) -> LInfLaplace:
-        """Return the mechanism of the terms with an id.
+        """Return the mechanism of the terms with the given id.
 
-        Each calendar window makes its own `Terms`; this method shares one mechanism, which is slow to make,
-        among equal terms.
+        Each calendar window makes its own `Terms`. Mechanisms are slow to make, so equal terms share one
+        here.
         """
         return self._by_id[id_].terms.mechanism
 

@@ -1,4 +1,4 @@
-"""Records as SenML packs (RFC 8428), for receivers that read no other JSON.
+"""Records as SenML packs (RFC 8428), for receivers that cannot read other JSON.
 
 The value is `power` or `energy` under the meter's name, at the slot's start. The other entries of a pack are
 the slot's duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`)
@@ -15,7 +15,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
 UTF8 = "utf8:"
-"""The prefix of a SenML name that holds a meter's name as UTF-8 in hex, because SenML does not allow it."""
+"""The prefix of SenML names that hold a name that SenML does not allow, as UTF-8 in hex."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 

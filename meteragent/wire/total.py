@@ -1,4 +1,4 @@
-"""The running total of all records under a name. It is always JSON, whatever the format of the records."""
+"""The running total of all records under a name: always JSON, whatever the format of the records."""
 
 import json
 import math

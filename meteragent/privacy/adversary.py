@@ -21,7 +21,7 @@ Neighbourhoods (Theorem 4). Let the adversary know that x is in N, a set of diam
 posterior to prior is L(x) / (the prior's mean of L on N). Its |ln| is at most d(N), and the supremum over all
 priors is exactly max_N ln L - min_N ln L.
 
-Families. Are the bounds of a family of neighbourhoods together equivalent to d-privacy? They bound
+Families. The bounds of a family of neighbourhoods may together be equivalent to d-privacy. They bound
 |ln L(x) - ln L(y)| by d(N) for x, y in N, hence along every chain of neighbourhoods by the sum of the
 diameters. So they are equivalent to privacy for the metric of the shortest chains (`chain_metric`), which is
 never below d. If the two metrics are equal, the family is maximally tight (Definition 3), and Theorem 4

@@ -6,7 +6,7 @@ are together (sum of epsilon_w) d-private, even if each epsilon_w is chosen afte
 (Rogers et al. 2016, 1605.08294: the filter that stops when the sum would exceed the budget; THEORY 5.2). The
 deltas of pairs (epsilon, delta) and the rho of zCDP add in the same way (Whitehouse et al. 2023, 2203.05481).
 Epsilons in the same unit add; levels at different radii do not. Each of several overlapping windows counts in
-full (THEORY 5.3): a reading in two windows costs both epsilons.
+full (THEORY 5.3): a reading in two windows costs the sum of both epsilons.
 
 On disjoint parts (McSherry 2009, "parallel composition"; Proposition 3 of Pauwels 2016 has the same name but
 adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is

@@ -30,8 +30,8 @@ def replacements(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_1: v becomes w in row i, and w becomes v. d_1(phi) = |v - w|.
 
-    They imply the same as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1 and normalised d_1
-    on V^n.
+    They imply the same promise as all of Phi_1 (`row_maps`): they are maximally tight for d_h, d_1 and
+    normalised d_1 on V^n.
     """
     pairs = list(combinations(values, 2))
     return tuple(_rowwise(n, {i: {v: w, w: v}}) for i in range(n) for v, w in pairs)
@@ -40,7 +40,7 @@ def row_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
 def database_exchanges(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
     """Return the exchanges in Phi_inf: v_i and w_i change places in every row. d_inf(phi) = d_inf(v, w).
 
-    They imply the same as all of Phi_inf (`database_maps`): they are maximally tight for d_inf on V^n
+    They imply the same promise as all of Phi_inf (`database_maps`): they are maximally tight for d_inf on V^n
     (Chatzikokolakis 2013, section 6.1). They are maximally tight for the other metrics, too, because an
     exchange of v and w that differ in one row is in Phi_1.
     """
@@ -61,7 +61,8 @@ def whole_rows(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return the intervals in N_1: all rows except row i are known, and row i lies between v and w.
 
-    For numbers V they imply the same as all of N_1 (`row_sets`); d_1(N) = |v - w|. `whole_rows` imply less.
+    For numbers V they imply the same promise as all of N_1 (`row_sets`); d_1(N) = |v - w|. The family
+    `whole_rows` implies a weaker promise.
     """
     segments = [[u for u in values if v <= u <= w] for v, w in combinations(sorted(values), 2)]
     databases = list(product(values, repeat=n))
@@ -72,9 +73,9 @@ def row_segments(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
     """Return the boxes in N_inf: each row is known to lie between two values. d_inf(N) is the largest width.
 
-    For numbers V they imply the same as all of N_inf (`database_sets`): they are maximally tight for d_inf on
-    V^n (Chatzikokolakis 2013, section 6.1), and for the other metrics, because they include intervals of one
-    row.
+    For numbers V they imply the same promise as all of N_inf (`database_sets`): they are maximally tight for
+    d_inf on V^n (Chatzikokolakis 2013, section 6.1), and for the other metrics, because they include
+    intervals of one row.
     """
     sides = [[u for u in values if v <= u <= w] for v in values for w in values if v <= w]
     members = (frozenset(product(*box)) for box in product(sides, repeat=n))

@@ -47,7 +47,7 @@ by (1 + w/tau)^(number of |z_i| < tau) and the density by at least e^(-epsilon w
 
     sum over i of P(|z_i| < tau) <= epsilon tau.
 
-Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 means only
+Limits. For readings in a range [0, P] there is always an answer within P/2, so a floor above P/2 only means
 that no useful release is possible. On the lattice the floor holds for |z| and z^2 in all cases that were
 checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact": the law exp(-a (second +
 delta largest) / (1+delta)) of the sorted |z_i| is exactly right more often.

@@ -1,4 +1,4 @@
-"""Bounds on the success of any attacker who must distinguish load shapes, as reported by `check` in per cent.
+"""Bounds on the success of any attacker who must distinguish load shapes; `check` reports them in per cent.
 
 Theory of operation
 -------------------

@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 A node of a tree is a number that was released with noise of its own. The measured values of its children add
-up to its measured value: the half hours of a day, the days of a month. Noises are independent. Let node i
-have the released value y and the variance v of its noise. Two passes compute the best linear unbiased
-estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with unequal variances):
+up to its measured value: for example, the half hours of a day, or the days of a month. Noises are
+independent. Let node i have the released value y and the variance v of its noise. Two passes compute the best
+linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with unequal
+variances):
 
     up:    z = y, U = v for a leaf; otherwise S = sum of the children's z, V = sum of their U,
            z = U (S/V + y/v),  1/U = 1/V + 1/v;

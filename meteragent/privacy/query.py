@@ -58,7 +58,7 @@ SEARCH_LIMIT = 1024
 class Query:
     """A query on a space, with a metric on its answers and its sensitivity (Definition 4).
 
-    Without a declared `sensitivity`, the space is searched for the least sensitivity. A declared sensitivity
+    If no `sensitivity` is declared, the space is searched for the least sensitivity. A declared sensitivity
     is checked on all pairs of a small space, or on the pairs that a large space provides for tests.
 
     Raises:

@@ -8,7 +8,7 @@ Everything here is exact (Fraction, int) and public: no noise is drawn and no se
 released as soon as it ends, and later readings may react to it: for each history of outputs y, the noises of
 the two candidates are two fixed vectors, y - x^0(y) and y - x^1(y), at most Delta apart, whose masses differ
 by a factor of at most e^(epsilon Delta). To stop early or to observe a prefix is post-processing (THEORY
-3.1). No slot may be drawn beyond n: `overdraw_loss`.
+3.1). No slot may be drawn beyond the n-th (see `overdraw_loss`).
 
 *Consecutive windows.* An event that spans several blocks is charged in each: `SlidingPlan` (THEORY 3.2).
 

@@ -1,7 +1,7 @@
-"""The chance that noise alone makes a weighted sum as large as the one that was released (THEORY 3.9).
+"""The probability that noise alone makes a weighted sum as large as the one released (THEORY 3.9).
 
-A comparison of two costs is a weighted sum of independent slot values of windows with n = 1: the difference
-of the costs. `tail` is the p-value of such a difference, `quantile` its inverse.
+A comparison between two costs is a weighted sum of independent slot values of windows with n = 1: the
+difference of the costs. `tail` is the p-value of such a difference, `quantile` its inverse.
 
 Theory of operation
 -------------------

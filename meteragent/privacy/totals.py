@@ -9,9 +9,9 @@ times a weighted sum of uniforms on (-1, 1):
 
     P(|error| <= h) = sum over r of P(r) G_w(h/r),        G_w(x) = P(|w_1 u_1 + .. + w_m u_m| <= x).
 
-So the slots of one window are uncorrelated but not independent, because they share r. Windows are
-independent: their errors are convolved by the fast Fourier transform, on a grid whose cells hold the masses
-of a window's error. The grid ends where the mass beyond is below 1e-12 (Chernoff's bound, on the cells
+So the slots of one window are uncorrelated but not independent, because all of them have the same r. Windows
+are independent: their errors are convolved by the fast Fourier transform, on a grid whose cells hold the
+masses of a window's error. The grid ends where the mass beyond is below 1e-12 (Chernoff's bound, on the cells
 themselves), so that the mass that wraps around is negligible.
 
 With dithering, a slot's error is z + B - f (`accuracy`), and depends on the load through its f. The worst

@@ -52,7 +52,7 @@ from meteragent.privacy.metric import Distance, Metric
 def least_alpha(beyond: Callable[[float], float], delta: float) -> float:
     """Return the least alpha >= 0 with beyond(alpha) <= delta, where beyond(alpha) = P(d > alpha) falls to 0.
 
-    The search is a bisection to the last bits. `PlanarLaplace.beyond` is an example of `beyond`.
+    The search is a bisection to the last bits of a float. `PlanarLaplace.beyond` is an example of `beyond`.
 
     Raises:
         ValueError: delta is not between 0 and 1.
@@ -169,12 +169,13 @@ class NoisySignature(NamedTuple):
 def smart_meter(
     signature: ArrayLike, epsilon: Exact, quantum: Exact, delta: float, bits: Bits | None = None
 ) -> dict[str, NoisySignature]:
-    """Release a signature (n integers, in quanta) with three kinds of noise.
+    """Release a signature (n integers, in quanta) with three kinds of noise; return a result for each kind.
 
     This is Chatzikokolakis 2013, Fig. 4, corrected.
 
-    "per reading": scale 1/epsilon, as in the figure, which is n epsilon d_inf for the window. "independent":
-    scale n/epsilon, epsilon d_inf. "l_inf": the l_inf Laplace mechanism, epsilon d_inf.
+    "per reading" has the scale 1/epsilon, as in the figure, and is n epsilon d_inf-private for the window.
+    "independent" has the scale n/epsilon and is epsilon d_inf-private. "l_inf" is the l_inf Laplace
+    mechanism, which is epsilon d_inf-private.
 
     Raises:
         TypeError: epsilon or quantum is not exact, or the signature's values are not integers.

@@ -28,7 +28,7 @@ from meteragent.privacy.metric import Metric
 
 Point = Hashable
 Distribution = Mapping[Any, Number | Exact]
-"""Probabilities of points; a point that is missing has probability 0."""
+"""Probabilities of points; a missing point has probability 0."""
 
 _Row = tuple[Number, ...]
 

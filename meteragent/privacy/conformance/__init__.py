@@ -5,7 +5,7 @@
     report = conform(mechanism)  # any MetricMechanism or PairMechanism
     print(report.table())
 
-or, without writing a program, `python -m meteragent.privacy.conformance package.module:Name epsilon=1/2`.
+or, without a program of your own, `python -m meteragent.privacy.conformance package.module:Name epsilon=1/2`.
 
 The suite checks (each result is a `Check` with its figures):
 

@@ -90,7 +90,7 @@ def check_randomness(trial: Trial) -> Check:
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
     """Test draws y from x or, where `second` is set, from x'; return two p-values, and V of the second.
 
-    `ratios` has T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects a side that is
+    `ratios` holds T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects a side that is
     too frequent, and the second detects a ratio that is not as large as stated. Both are 0 if an impossible
     draw occurs.
     """

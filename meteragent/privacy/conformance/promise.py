@@ -18,7 +18,7 @@ _SLACK = 1e-9
 """The rounding error of a delta, and of a ratio that reaches the loss."""
 
 _DRAWS = 8
-"""The number of draws of each point among the outputs at which ratios are computed."""
+"""The number of draws from each point; ratios are computed at these outputs, among others."""
 
 
 def check_loss(mechanism: MetricMechanism) -> Check:

@@ -115,7 +115,8 @@ def block_means(edges_s: Sequence[Exact]) -> Means:
     """Return the means over the k blocks between k + 1 edges; the first edge is 0 and the last is T.
 
     Raises:
-        TypeError: an edge is not exact.  ValueError: there are fewer than two, or they do not grow from 0.
+        TypeError: an edge is not exact.
+        ValueError: there are fewer than two edges, or they do not increase from 0.
     """
     edges = _growing("edges_s", edges_s)
     pieces = ((low, high, (1 / (high - low),) * 2) for low, high in pairwise(edges))
@@ -128,7 +129,8 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
     There are k knots; the first is 0 and the last is T. At the ends the weight is half a hat.
 
     Raises:
-        TypeError: a knot is not exact.  ValueError: there are fewer than two, or they do not grow from 0.
+        TypeError: a knot is not exact.
+        ValueError: there are fewer than two knots, or they do not increase from 0.
     """
     knots = _growing("knots_s", knots_s)
     means = []

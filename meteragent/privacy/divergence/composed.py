@@ -113,7 +113,8 @@ class Composed:
     def at_radius(cls, charges: Mapping[Fraction, int], radius: Exact, quantum: Exact | None = None) -> Self:
         """Compose windows released at `charges`, {epsilon: count}, for curves within `radius` in each window.
 
-        Values lie on the lattice of `quantum`, as a meter's windows do; None is the limit of fine lattices.
+        Values lie on the lattice of `quantum`, as a meter's windows do; None stands for the limit of fine
+        lattices.
 
         Raises:
             TypeError: an epsilon is neither a Fraction nor an int, or radius or quantum is not exact.

@@ -55,7 +55,7 @@ class DitheredLaplace:
     step: Fraction
 
     rounding = "dithered"
-    """How windows are rounded to whole quanta."""
+    """The rounding of windows to whole quanta."""
 
     def __init__(self, epsilon: Exact, quantum: Exact, n: int, step: Exact) -> None:
         noise, width = LInfLaplace(epsilon, quantum, n), positive("step", step)
@@ -135,7 +135,7 @@ class DitheredLaplace:
 def log_share(moved: ArrayLike, fraction: ArrayLike, a: float) -> NDArray[np.float64]:
     """Return ln P(y | S)/P(z = 0), -aT + ln(g + (1 - g) e^-a) in the terms of the module's docstring.
 
-    `moved` has y - m in whole quanta, shape (..., n); `fraction` has the f of each slot.
+    `moved` holds y - m in whole quanta, with shape (..., n); `fraction` holds the f of each slot.
     """
     difference = np.asarray(moved)
     is_above = difference > 0

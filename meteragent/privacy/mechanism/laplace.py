@@ -122,7 +122,7 @@ class LInfLaplace:
         return sampling.noise_bound(self.n, self.a, bits)
 
     def noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
-        """Draw the noise bounds of `count` windows by the law of `noise_bound`; faster for large counts."""
+        """Draw the noise bounds of `count` windows with the law of `noise_bound`; faster for large counts."""
         bounds: list[int] = sampling.noise_bounds(self.n, self.a, count, bits).tolist()
         return bounds
 
@@ -131,7 +131,7 @@ class LInfLaplace:
         return sampling.uniform(noise_bound, bits)
 
     def slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
-        """Draw the noise of one slot in each of many windows, by the same law as `draw`.
+        """Draw the noise of one slot in each of many windows, with the same law as `draw`.
 
         Raises:
             ValueError: a noise bound is below 0 or not below 2^62.

@@ -76,9 +76,9 @@ def _quarter(a: float) -> NDArray[np.float64]:
 class PlanarLaplace:
     """The planar Laplace mechanism: epsilon d_2-private on q Z^2, epsilon in 1/unit.
 
-    For locations: `quantum` is the grid in metres, and with epsilon = level / radius an output changes the
-    odds between two places within `radius` metres by a factor of at most e^level (Chatzikokolakis 2013,
-    section 6.2).
+    For locations, `quantum` is the step of the grid in metres. With epsilon = level / radius, an output
+    changes the odds between two places within `radius` metres by a factor of at most e^level (Chatzikokolakis
+    2013, section 6.2).
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.

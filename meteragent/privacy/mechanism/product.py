@@ -3,7 +3,8 @@
     X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7)
 
 Neighbouring databases differ in one row, so all other factors cancel: (epsilon, delta) between any two values
-of a row implies (epsilon, delta) between neighbours (Theorem 5): `Product`. No losses are added.
+of a row implies (epsilon, delta) between neighbours (Theorem 5): `Product`. The losses of the rows are not
+added.
 
 This argument requires that only one row changes. It does not apply under d_inf, where all rows may change:
 then all n factors change, and noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under

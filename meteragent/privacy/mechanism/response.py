@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, init=False)
 class Sanitised:
-    """A noisy release of a point, such as a database, that answers any queries.
+    """A noisy release of a point, such as a database, that answers any query.
 
     All answers together are as private as the release, by the promise of `mechanism`. The point itself is not
     stored. `released` has the form of a point of the space: a tuple of rows, or a single value.

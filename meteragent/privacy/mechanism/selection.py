@@ -84,7 +84,7 @@ class _Selection:
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
     def tail_bound(self, utilities: ArrayLike, level: int) -> float:
-        """Return a bound on the probability that a value of at most c = `level` is reported; both in quanta.
+        """Return a bound on the probability that a value of at most c = `level` is reported, in quanta.
 
             (number of values that are at most c) e^(-a (max u - c))
 

@@ -23,7 +23,8 @@ _TERMS_LIMIT, _MIDPOINTS = 1 << 14, 1 << 13
 class WindowMechanism(MetricMechanism, Protocol):
     """A metric mechanism on windows of `n` slots that adds noise on the lattice of `quantum`.
 
-    Its points are integers: quanta or, if it has an attribute `step` and rounds itself, multiples of `step`.
+    Its points are integers: quanta or, if it has an attribute `step` and rounds them itself, multiples of
+    `step`.
     """
 
     @property

@@ -97,7 +97,7 @@ def _floor(point: list[int], scale: int) -> int:
 
 
 def _outlives(lifetime: int, point: list[int], a: Fraction, scale: int, bits: Bits) -> bool:
-    """Return whether T > y, if both have the same integer part in units of 1/s."""
+    """Return whether T > y, given that both have the same integer part in units of 1/s."""
     while True:
         scale *= 2
         rate = a / scale

@@ -14,7 +14,9 @@ _BATCH_VALUES = 1 << 15  # so that the working set stays in the processor's cach
 
 
 def below(m: int, bits: Bits) -> int:
-    """Draw an integer, uniform on {0 .. m-1}, m >= 1 of any size: masked rejection, under 2 tries on average.
+    """Draw an integer, uniform on {0 .. m-1}, for m >= 1 of any size.
+
+    The method is masked rejection, which takes fewer than 2 tries on average.
 
     Raises:
         ValueError: m < 1.

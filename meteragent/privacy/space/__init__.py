@@ -1,4 +1,4 @@
-"""Metric spaces: the points of a mechanism, their distances, and the pairs that a test should try.
+"""Metric spaces: the points of a mechanism, the distances between them, and the pairs that a test should try.
 
 A space has `metric(x, y)`, a `diameter` (which may be infinite), `x in space`, and `pairs()`: pairs of points
 that a test of a mechanism should try, each in both orders. A small space yields all its pairs. A finite space

@@ -30,8 +30,8 @@ class Curve:
     one straight line are joined, so curves with equal values are equal. `steps` and `polyline` make curves.
 
     Raises:
-        ValueError: there is no piece, the number of times is not that of the pieces plus one, or the times do
-            not increase from 0.
+        ValueError: there is no piece, the number of times is not one more than that of the pieces, or the
+            times do not increase from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -96,7 +96,7 @@ def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
 
     Raises:
         TypeError: a number is not exact.
-        ValueError: the number of edges is not that of the values plus one, or the edges do not increase.
+        ValueError: the number of edges is not one more than that of the values, or the edges do not increase.
     """
     pieces = tuple((value, value) for value in (rational("value", v) for v in values))
     return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)

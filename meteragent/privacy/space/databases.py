@@ -61,7 +61,7 @@ _ROW_PAIRS = 4  # how many nearest pairs of a row's values are tested, and how m
 
 @dataclass(frozen=True, init=False)
 class Databases:
-    """The databases D^n: tuples of n rows out of the space `rows`, by default at Hamming distance.
+    """The databases D^n: tuples of n rows from the space `rows`, by default with the Hamming distance.
 
     Let d_V be the rows' metric and V its diameter. d_h counts the rows that differ ("hamming"), d_1 is the
     sum of d_V ("l1"), d_1 / V is this sum in units of V ("normalised l1"), d_inf is the largest d_V ("linf").

@@ -1,9 +1,9 @@
-"""The composition root: entropy, connections, tasks, and the order of a stop.
+"""The composition root: entropy, connections, tasks, and the order of shutdown.
 
-Each stream has three tasks: the connection of the source, the connection of the sink, and a runner between
-them. Any exception ends the process with exit code 1: the core's memory may then be ahead of the store, and
-only a restart is safe. Cancellation is the only stop signal. The runners end first, so no further slot
-closes; then the sinks send the messages that are due, for at most DRAIN_S.
+Each stream has three tasks: the source's connection, the sink's connection, and a runner between them. Any
+exception ends the process with exit code 1: the core's memory may then be ahead of the store, and only a
+restart is safe. Cancellation is the only stop signal. The runners end first, so no further slot closes; then
+the sinks send the messages that are due, for at most DRAIN_S.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from meteragent.store import Store, ledger, meta, outbox, read_only
 DRAIN_S = 10.0
 """The longest time that a stop waits for the outbox."""
 TOTALS_S = 3600.0
-"""The time between two log records of the public totals; other totals reveal when a home is busy (law 4)."""
+"""The time between two logs of the public totals; other totals would reveal when a home is busy (law 4)."""
 ALARM_S = 86_400.0
-"""How long `health` reports a jump of the clock."""
+"""The time for which `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
 """The age at which odometers forget a period; a longer pause of the clock requires a restart."""
 
@@ -86,7 +86,7 @@ class Agent:
     async def run(self) -> None:
         """Run until cancelled, then drain the sinks; raises any error that must end the process.
 
-        Raises StoreError if the store cannot be used, ConfigError for files that cannot be read.
+        Raises StoreError if the store cannot be used, and ConfigError for files that cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = [parts.Links.of(stream) for stream in self._config.stream]
@@ -103,7 +103,7 @@ class Agent:
             except* ClockJumped:
                 pass
             finally:
-                clock.now_ms()  # look once more, because the next process cannot detect an earlier jump
+                clock.now_ms()  # check once more, because the next process cannot detect an earlier jump
                 if clock.jumped_ms:
                     self._restore(clock.jumped_ms)
             task = asyncio.current_task()
@@ -111,7 +111,7 @@ class Agent:
                 raise asyncio.CancelledError
 
     def _restore(self, jumped_ms: int) -> None:
-        """Treat the store as a copy, like `ledger --restored-at now`; raises StoreError."""
+        """Treat the store as a copy, as `ledger --restored-at now` does; raises StoreError."""
         self.counts.add("clock_jumped")
         step = grid.duration_text(round(jumped_ms / 1000) * 1000, 2)
         self.alarms.raise_("clock_jumped", step=step)
@@ -172,7 +172,7 @@ class Agent:
             await thread.close()
 
     async def _synchronised_ms(self, clock: SteadyClock) -> int:
-        """Wait for a synchronised clock and return the time, from which a lost store is replaced."""
+        """Wait for a synchronised clock and return its time, as of which a lost store is replaced."""
         while True:
             clock.check()
             now_ms = clock.now_ms()
@@ -181,7 +181,7 @@ class Agent:
             await asyncio.sleep(POLL_S)
 
     def _open(self, now_ms: int) -> Store:
-        """Open the store; replace a lost one.
+        """Open and return the store; replace a lost one.
 
         In a new store no window opens before the current window of every stream and the current period of
         every budget have ended, because the lost store may have held windows and charges of that time.
@@ -195,7 +195,7 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
-        """Return a stream's settings for the core; a replay (event clock) does not listen to other agents."""
+        """Return a stream's core settings; a replay (event clock) does not listen for other agents."""
         others_per_day = settings.others_per_day(self._config, stream)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key)
         return replace(core, listens=self._environment.listen_s > 0 and stream.window.clock is Clock.WALL)
@@ -219,7 +219,7 @@ class Agent:
         presence = parts.presence(stream, store.secret)
         refusals = Refusals(sink_topic_segments=stream.sink.topic.count("/") + 1)
         sink = Sink(thread.outbox_reader(name), clock.now_ms, self.counts, presence, refusals)
-        # The stream's clock stood before its first deadline. The store's clock may be later, because other
+        # At the stop, the stream's clock was before its first deadline. The store's clock may be later: other
         # streams advance it, and so does a run that stops before the end of its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
@@ -336,7 +336,7 @@ class Agent:
         await page.serve(address, page_data.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str) -> Callable[[str], None]:
-        """Return the function that counts events of a connection, `side` being source or sink."""
+        """Return the function that counts a connection's events; `side` is "source" or "sink"."""
 
         def count(event: str) -> None:
             """Count an event, and note a lost connection."""

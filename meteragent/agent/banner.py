@@ -1,4 +1,4 @@
-"""The start banner: the source, the hidden energy, the sink, and when the first number is sent.
+"""The start banner: the source, the hidden energy, the sink, and the time of the first number.
 
 The lines repeat the configuration and hold nothing from a meter. URLs with a password
 have already been refused.
@@ -14,7 +14,7 @@ from meteragent.domain.terms import Clock, Terms
 from meteragent.report.format import energy
 
 _IN_SECONDS = 120
-"""Waits below this many seconds are given in seconds, longer waits in minutes."""
+"""Waits shorter than this many seconds are given in seconds, longer waits in minutes."""
 
 
 def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _where(terms: Terms) -> str:
 
 
 def _first_number(schedule: Schedule, now_ms: int) -> str:
-    """Return as text when a meter that appears now gets its first number."""
+    """Return, as text, the time at which a meter that appears now gets its first number."""
     if schedule.usual.clock is Clock.EVENT:
         return "the first number leaves when the times of the readings have passed the end of a slot"
     at_ms = first_number_ms(schedule, now_ms)
@@ -60,7 +60,7 @@ def _first_number(schedule: Schedule, now_ms: int) -> str:
 
 
 def first_number_ms(schedule: Schedule, now_ms: int) -> int:
-    """Return when a meter's first slot closes (end plus lateness) if its first reading arrives now."""
+    """Return the time (end plus lateness) at which a first slot closes if a first reading arrives now."""
     start_ms = schedule.first_ms(now_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]

@@ -42,7 +42,7 @@ _log = logging.getLogger("meteragent")
 
 
 class ClockJumped(Exception):
-    """A forward jump of the wall clock: this may be a copy whose windows have already been released."""
+    """The wall clock has jumped forward: this may be a copy whose windows have already been released."""
 
 
 class BootClock:
@@ -79,7 +79,7 @@ class BootClock:
         return 0
 
     def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Ask whether the clock is synchronised, at most once per LOOK_S, until it is synchronised."""
+        """Ask whether the clock is synchronised, at most once per LOOK_S, until it is."""
         if self._synchronised:
             return
         if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
@@ -102,7 +102,7 @@ class SteadyClock:
 
     @property
     def newest_ms(self) -> int:
-        """The newest time shown so far, by this process or before this process started."""
+        """The newest time shown so far, whether by this process or before it started."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
@@ -145,7 +145,7 @@ class CatchUp:
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """Start after a stop: slots have closed up to `closed_ms`; `waits` is True if some may be overdue."""
+        """Start after a stop: slots have closed up to `closed_ms`; `waits` is True if any may be overdue."""
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms
         self._wait_ms = wait_ms

@@ -33,10 +33,10 @@ class OpenStore(Protocol):
 
 
 class RestoreStore(Protocol):
-    """A function that makes a store usable again that may be a copy, such as `store.restore_at`."""
+    """A function that makes a store that may be a copy usable again, such as `store.restore_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """Rule out any release from before `at_ms`; raises StoreError."""
+        """Ensure that no time before `at_ms` is ever released again; raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The log of a stream's beginning: its first reading, its first number, and the reason if neither comes.
 
-A line contains no value, no count and no meter's name, only that something has begun (law 4). After the
-first reading `health` reports when nothing arrives.
+A line contains no value, no count and no meter's name, only that something has begun (law 4). After the first
+reading, `health` reports if nothing arrives.
 """
 
 import logging
@@ -14,16 +14,16 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
 FIRST_MS = MINUTE_MS
-"""How long a connected stream may be without a usable reading before this is logged; then it doubles."""
+"""How long a connected stream may lack a usable reading before this is logged; the time then doubles."""
 LONGEST_MS = HOUR_MS
 """The longest time between two such lines."""
 STEP_MS = MINUTE_MS
-"""The largest step of the clock that counts as waiting; after a longer step, the clock was set."""
+"""The largest step of the clock that counts as waiting; a longer step means that the clock was set."""
 
 _CLOCK = {"refused_ahead", "late"}
 """Reasons that point to a wrong clock."""
 _NO_READING = (*REFUSALS, "retained", "other", "late", "duplicate", "shed", "oversized")
-"""Counters of messages that give no reading."""
+"""Counters of messages that yield no reading."""
 
 _log = logging.getLogger("meteragent")
 
@@ -45,7 +45,7 @@ class FirstMinutes:
             self._row = next((row.id for row in rows if not row.retain), None)
 
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log what has begun since the last update, or why nothing begins."""
+        """Log a first number or first reading since the last update, or the reason why no reading comes."""
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
         self._updated_ms = now_ms
         if not self._has_left and self._row in confirmed:
@@ -66,13 +66,13 @@ class FirstMinutes:
                 self._warn()
 
     def _warn(self) -> None:
-        """Log that no reading has come, and why; a shard of a fleet may have no meters."""
+        """Log that no reading has arrived, and why; a shard of a fleet may have no meters."""
         if reason := why_none(self._stream, self._counts, self._waited_ms // MINUTE_MS * MINUTE_MS):
             _log.warning("stream %s: %s", self._stream.name, reason)
 
 
 def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
-    """Return why a stream has no reading, and what to do; None for a shard that may have no meters."""
+    """Return the reason why a stream has no reading, and a cure; None for a shard that may have no meters."""
     waited, topic = duration_text(waited_ms), stream.source.topic
     names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])
     if names:
@@ -89,7 +89,7 @@ def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | N
 
 
 def _cure(names: Sequence[str]) -> str:
-    """Return what to do about the most frequent reasons."""
+    """Return a cure for the most frequent reasons."""
     if names[0] in _CLOCK:
         return "Check the clocks of this machine (`timedatectl`) and of the meter."
     if names[0] == "retained":

@@ -1,4 +1,4 @@
-"""The health of a stream's intake: whether messages become readings that count, or the reason why none do.
+"""The health of a stream's intake: whether messages become readings that count, and if none do, the reason.
 
 Only counters of the whole stream are compared. No value, meter or time of a message is kept or shown (law 4).
 """
@@ -14,17 +14,17 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 FEWEST = 5
-"""The smallest number of messages that indicates a problem; devices send an occasional odd message."""
+"""The smallest number of messages that indicates a problem; devices send the occasional odd message."""
 ENOUGH = 100
 """The number of messages that always indicates a problem."""
 SOON_MS = 60_000
-"""How long all messages must have been refused, or all readings clamped, before this is a problem."""
+"""How long all messages must have been refused, or all readings clamped, before this counts as a problem."""
 STEP_MS = 60_000
-"""The largest step of the clock that counts as silence; after a longer step, the clock was set or the machine
-slept."""
+"""The largest step of the clock that counts as silence; a longer step means that the clock was set or the
+machine slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
-"""Counters of messages that were decoded, so the profile is correct."""
+"""Counters of messages that were decoded, which shows that the profile is correct."""
 _UNREADABLE = sorted(
     set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
 )
@@ -32,7 +32,7 @@ _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
 def silence_ms(stream: settings.Stream) -> int | None:
-    """Return how long a stream may go without a reading that counts, in ms; None: indefinitely, in a replay.
+    """Return how long a stream may go without a reading that counts, in ms; None (no limit) in a replay.
 
     The limit is an hour, three periods of the readings or a slot, whichever is longest. A device that reports
     on change is silent while nothing changes: for such a device the limit is at least `window.forget`.
@@ -86,7 +86,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the present problems: the cause if the counters show one, else the silence."""
+        """Yield the current problems: the cause if the counters show one, else the silence."""
         cause = self._cause(stream)
         if cause is not None:
             yield cause

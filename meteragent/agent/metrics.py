@@ -14,16 +14,16 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import Problem, problem
 
 LAG_S = 60.0
-"""How long a record may be due before this is a problem."""
+"""How long a record may be due before this counts as a problem."""
 UNERASED_S = 10.0
-"""How long the log may stay unerased before this is a problem; our commands read for less than a second."""
+"""How long the log may stay unerased before this is a problem; our commands read it for under a second."""
 _PAUSED = {
     "no clock": "no_clock",
     "no room in the store": "store_full",
     "the log is not erased": "unerased_stands",
 }
 METERS_MAX = 100
-"""The largest number of meters that are exported singly; with more, the labels would overload Prometheus."""
+"""The largest number of meters to export individually; with more, the labels would overload Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Vitals:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems that need a person's attention; empty if all is well."""
+        """The problems that need human attention; empty if all is well."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Messages to systemd (sd_notify(3)): the agent is ready, its status, and the agent is alive."""
+"""Messages to systemd (sd_notify(3)): that the agent is ready, that it is alive, and its status."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ class Notify:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], pid: int) -> "Notify":
-        """Read the variables that systemd sets in a process's environment."""
+        """Return the address and the interval that systemd sets in a process's environment."""
         address = environment.get("NOTIFY_SOCKET") or None
         micros, watched_pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(pid))
         has_watchdog = address is not None and micros.isdecimal() and watched_pid == str(pid)

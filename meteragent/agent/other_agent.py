@@ -1,8 +1,8 @@
 """Detection of another agent that releases the same meters, before a meter's first window opens.
 
-An agent publishes a retained descriptor on `<sink topic>/privacy` before its first record, with the mark of
-its store. So an agent whose store has never announced a topic listens on the topic before it opens a window:
-two stores that add noise to the same intervals would reveal more than either promises.
+An agent publishes a retained descriptor on `<sink topic>/privacy` before its first record, with its store's
+mark. So an agent whose store has never announced a topic listens on that topic before it opens a window,
+because two stores that add noise to the same intervals would reveal more than either promises.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def _now_s() -> float:
 
 @dataclass(slots=True)
 class _Question:
-    """A topic to listen on: the time of the question, and when the broker granted the subscription."""
+    """A topic to listen on, with the times of the question and of the broker's grant of the subscription."""
 
     question_s: float
     grant_s: float | None = None
@@ -76,7 +76,7 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that turned out, since the last call, to belong to no other store.
+        """Return the topics that, since the last call, have proved to belong to no other store.
 
         A topic is clear if no descriptor arrived for `listen_s` after the broker granted the subscription. It
         is also clear, with a warning, if the broker refused the subscription or did not grant it within that
@@ -118,7 +118,7 @@ class Listener:
         )
 
     def wrap_serve(self, serve: Serve) -> Serve:
-        """Return a `serve` that also listens, on the same connection."""
+        """Return a `serve` that also listens on the same connection."""
 
         async def serve_and_listen(session: Session) -> None:
             """Run both until the session ends."""

@@ -42,9 +42,9 @@ _EVER_MS = 2**62
 _RECORDS = 4000
 """The largest number of records that the history uses: 30 days of half hours are 1,440."""
 _OVERLAP_MS = 60_000
-"""How far back deliveries are read again: a delivery has the time of its commit, which is written later."""
+"""How far back deliveries are read again: a delivery has the time of its commit, which follows later."""
 _EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
-"""The presets of which the page draws examples: it draws means, not peaks."""
+"""The presets for which the page draws examples: it draws means, not peaks."""
 
 
 def page_settings(page: settings.Page) -> Settings:
@@ -59,7 +59,7 @@ def page_settings(page: settings.Page) -> Settings:
 class WatchedStream:
     """The parts of a running stream that the page shows: its meters, their next slots, its connections.
 
-    `others_per_day` is the charge of the configuration's other streams on a day, as epsilon in 1/W.
+    `others_per_day` is the charge of the configuration's other streams per day, as epsilon in 1/W.
     `tariffs` price the bands.
     """
 
@@ -148,7 +148,7 @@ class PageData:
         )
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
-        """Return what a stream's budget allows a meter in the present period; None without a budget."""
+        """Return a meter's allowance under a stream's budget in the current period; None without a budget."""
         limit, budget = settings.budget(stream), stream.privacy.budget
         if limit is None or budget is None:
             return None
@@ -219,7 +219,7 @@ def _read_state(
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
     """Return a meter's epsilons, its stream's last delivery since `since_ms`, and the waiting messages.
 
-    The last two results are the number of waiting messages, and when the first of them was due.
+    The last two results are the number of waiting messages and the time at which the first of them was due.
     """
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     epsilons = {

@@ -1,6 +1,6 @@
 """The released records of one meter, for the local page: energy by day, closed windows of bands, their costs.
 
-Everything follows from released records and their descriptors, so nothing raw is read. Records whose
+Everything is derived from released records and their descriptors, so nothing raw is read. Records whose
 descriptor is not kept, or that contradict the newest ones, are left out.
 """
 
@@ -35,7 +35,7 @@ _LONGEST_DAY_MS = 25 * HOUR_MS
 
 
 class TopicRecords(NamedTuple):
-    """The records and descriptors that were released on a meter's topic, and the stream's present schedule.
+    """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
     The outbox drops a descriptor some time after it was sent, which may be before the window closes. So a
     missing descriptor is rebuilt from the schedule; if the configuration has changed, its id differs.
@@ -69,7 +69,7 @@ def _series(topic_records: TopicRecords) -> Series | None:
     newest = max(known_records, key=lambda record: record.time_ms)
 
     def is_alike(record: Record) -> bool:
-        """Return whether a record has the unit and the kind of slots of the newest."""
+        """Return whether a record has the same unit and kind of slots as the newest record."""
         terms, newest_terms = by_id[record.descriptor], by_id[newest.descriptor]
         return (record.unit, terms.space) == (newest.unit, newest_terms.space)
 
@@ -123,7 +123,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return what a window would have cost; None without tariffs that price all of its bands."""
+    """Return the costs of a window; None without tariffs that price all of its bands."""
     if not tariffs:
         return None
     try:

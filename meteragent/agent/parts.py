@@ -47,7 +47,7 @@ def core(
     secret: bytes,
     claim_key: bytes | None = None,
 ) -> Stream:
-    """Return a stream's settings for the core; without `claim_key` descriptors have no mark."""
+    """Return a stream's settings for the core; without `claim_key`, descriptors have no mark."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
@@ -74,7 +74,8 @@ def source(
 ) -> Source:
     """Return the incoming side of a stream.
 
-    The bound of MQTT 3.1.1 does not apply if `source.inflight` is set: the operator knows the broker's limit.
+    The bound of MQTT 3.1.1 does not apply if `source.inflight` is set, because the operator then knows the
+    broker's limit.
     """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     is_capped = "inflight" not in stream.source.model_fields_set
@@ -84,12 +85,12 @@ def source(
 
 
 def price_topic(stream: settings.Stream) -> str | None:
-    """Return the topic of prices, if weights come from one."""
+    """Return the topic of the prices; None if weights do not come from a topic."""
     return None if stream.window.weights is None else stream.window.weights.topic
 
 
 def presence(stream: settings.Stream, secret: bytes) -> Presence:
-    """Return the status and the devices that the sink sends besides records."""
+    """Return the status and the devices that the sink sends in addition to records."""
     status, prefix = stream.sink.status, stream.sink.home_assistant
     if status is None or prefix is None:
         return Presence(status)
@@ -98,7 +99,7 @@ def presence(stream: settings.Stream, secret: bytes) -> Presence:
 
 
 def role(stream: settings.Stream, side: str) -> str:
-    """Return the name in the log of a stream's connection, `side` being "source" or "sink"."""
+    """Return the name of a stream's connection in the log; `side` is "source" or "sink"."""
     return side if stream.name == "main" else f"{side} of stream {stream.name}"
 
 
@@ -154,9 +155,9 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 def keeps_session(stream: settings.Stream) -> bool:
     """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
 
-    It should not for a register without timestamps: an old reading would count as the present one, and all
-    use since the old reading as the use of a single moment, which no radius hides. No energy is lost, because
-    the next reading includes it.
+    It should not for a register without timestamps: an old reading would count as the current one, and all
+    use since the old reading would count as the use of a single moment, which no radius hides. No energy is
+    lost, because the next reading includes it.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 

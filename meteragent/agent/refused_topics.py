@@ -21,7 +21,7 @@ from math import inf
 TRY_S = 3600.0
 """The time between two trials of a refused topic."""
 PROMPT_S = 5.0
-"""The time within which a broker closes a connection because of a publication."""
+"""The time after a publication within which a broker's closing of the connection is blamed on it."""
 STABLE_S = 30.0
 """The age of a connection from which its end is no longer blamed on its first messages."""
 ABRUPT = 3
@@ -32,7 +32,7 @@ class Refusals:
     """The sink topics that the broker of one stream refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Start without refused topics; a topic with more segments than these is below a sink topic."""
+        """Start without refused topics; a topic with more segments than a sink topic is below one."""
         self._segments = sink_topic_segments
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
@@ -124,11 +124,11 @@ class Refusals:
         self._recount = False
 
     def next_s(self) -> float:
-        """Return when the next trial begins."""
+        """Return the time at which the next trial begins."""
         return self._try_s
 
     def on_connected(self, now_s: float) -> None:
-        """Start a connection, on which the topics that were refused with a reason code are tried at once."""
+        """Record a new connection, on which topics that were refused with a reason code are tried at once."""
         self._connection_s = now_s
         self._refusal_times_s.clear()
         self._trials.clear()

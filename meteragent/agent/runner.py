@@ -2,10 +2,12 @@
 
     wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
-Theory of operation ------------------- A runner takes these steps in turn, with at most one commit in
-progress. So a record can leave, and a message can be acknowledged, only after its transaction (law 2). While
-a transaction is written and its part of the log is erased, the next batch grows, so commits grow with the
-load. The store has one thread, so an fsync blocks nothing else.
+Theory of operation
+-------------------
+A runner takes these steps in turn, with at most one commit in progress. So a record can leave, and a message
+can be acknowledged, only after its transaction (law 2). While a transaction is written and its part of the
+log is erased, the next batch grows, so commits grow with the load. The store has one thread, so an fsync
+blocks nothing else.
 
 These times, all on the wall clock, drive a round of `Runner.run`:
 
@@ -47,7 +49,7 @@ POLL_S = 1.0
 """The longest sleep of a runner, because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""Messages for topics that the sink's broker refuses may take 1 / REFUSED_PART of the store's room."""
+"""Messages for topics that the sink's broker refuses may take up 1 / REFUSED_PART of the store's room."""
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
@@ -146,7 +148,7 @@ class StoreThread:
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     def outbox_reader(self, stream: str) -> OutboxReader:
-        """Return the reading functions of a stream's sink."""
+        """Return the functions with which a stream's sink reads the store."""
 
         async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
             """Return the first undelivered rows that are due by a time, after a position."""
@@ -195,7 +197,7 @@ WRITE_AT_ONCE = FlushPolicy(0, lambda time_ms: time_ms)
 class Runner:
     """The loop that takes one stream's messages through the core into the store.
 
-    resume_ms  the stream's time at the last stop; at a first start, the present
+    resume_ms  the stream's time at the last stop; at a first start, the current time
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
     listener   the detection of other agents that release the same meters
@@ -242,7 +244,7 @@ class Runner:
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
         """Return whether waiting messages may wait for more: at most `flush_ms`, and until nothing is due.
 
-        The messages may include a new meter, whose first window opens at the next boundary: so this boundary
+        The messages may include a new meter, whose first window opens at the next boundary, so this boundary
         counts as a deadline, too. While a page is open, no message waits.
         """
         if (

@@ -22,9 +22,9 @@ Rules
    beginning. Records of a meter are never out of order, though some may arrive twice. A record that the
    broker refuses is never discarded: its meter waits and `health` reports it, while the other meters, the
    other streams and the source continue (`refused_topics`).
-4. The messages besides records (a status, and devices for Home Assistant) depend on the time, on descriptors
-   and on Home Assistant's starts, never on what a meter does (law 4). Of the messages that arrive on this
-   connection, only the start of Home Assistant has an effect.
+4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
+   Home Assistant's starts, never on what a meter does (law 4). Among the messages that arrive on this
+   connection, only Home Assistant's start message has an effect.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class OutboxReader(NamedTuple):
 
 
 class Presence(NamedTuple):
-    """The messages that are sent besides records: a status, and devices for Home Assistant.
+    """The messages that are sent in addition to records: a status, and devices for Home Assistant.
 
     The devices are sent again `delay_s` after a start of Home Assistant, because many agents may answer.
     """
@@ -296,7 +296,7 @@ class Sink:
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Subscribe to Home Assistant's starts; if this fails, retained devices are still found."""
+        """Subscribe to Home Assistant's starts; even if this fails, it still finds retained devices."""
         if self.presence.discovery is not None:
             try:
                 await session.subscribe(self.presence.discovery.birth)
@@ -324,7 +324,7 @@ class Sink:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
     async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
-        """Announce a meter's device if `row` is its latest descriptor; the device is announced first."""
+        """Announce a meter's device if `row` is its latest descriptor, before the descriptor is sent."""
         if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 
@@ -376,7 +376,7 @@ class Sink:
                     await self._room.wait()
 
     def _in_flight_max(self, session: Session) -> int:
-        """Return how many messages may be in flight at once."""
+        """Return the largest number of messages that may be in flight at once."""
         return 1 if self.refusals.one_by_one else session.inflight
 
     async def _wait(self, next_ms: int | None) -> None:

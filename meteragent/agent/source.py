@@ -46,7 +46,7 @@ from meteragent.mqtt import Token as MqttToken
 BATCH = 1000
 """The largest number of messages in one batch, so that a commit stays short."""
 HELD_MAX_3_1_1 = 16
-"""The largest number of held messages over MQTT 3.1.1: by default mosquitto stops at 20 unacknowledged."""
+"""The largest number of held messages over MQTT 3.1.1; mosquitto stops at 20 unacknowledged by default."""
 PACKET_IDS = 65_535
 """The largest number of unacknowledged messages that any broker can send: each has a 16-bit id."""
 _MQTT_5 = 5
@@ -75,7 +75,7 @@ class _Delivery:
 
 
 class InflightLimitProbe:
-    """The measurement of how many unacknowledged messages a connection's broker sends before it waits.
+    """A probe for the number of unacknowledged messages that a connection's broker sends before it waits.
 
     Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
     default 10 to 32) that they do not state; if more readings are held than such a limit allows, nothing
@@ -95,7 +95,7 @@ class InflightLimitProbe:
         self._held_max = 0
 
     def note_held(self, held_count: int) -> None:
-        """Record how many messages were held at once."""
+        """Record the number of messages that were held at once."""
         self._held_max = max(self._held_max, held_count)
 
     def note_arrival(self, now_s: float) -> None:
@@ -246,7 +246,8 @@ class Source:
     def _stamp(self, now_ms: int) -> None:
         """Stamp each waiting message without a time of arrival with that of the next message, or `now_ms`.
 
-        Stamped with the present, an older reading would count as newer than a reading that arrived later.
+        If it were stamped with the current time, an older reading would count as newer than a reading that
+        arrived later.
         """
         messages: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._backlog):
@@ -277,7 +278,7 @@ class Source:
             self._session.acknowledge(d.token for d in deliveries if d.epoch == self._epoch)
 
     def _bound(self) -> int:
-        """Return how many messages may be held (rule 2)."""
+        """Return the largest number of messages that may be held (rule 2)."""
         is_mqtt_5 = self._session is None or self._session.version == _MQTT_5
         bound = self._inflight if is_mqtt_5 or not self._is_capped else min(self._inflight, HELD_MAX_3_1_1)
         return bound if self._probe.limit is None else min(bound, self._probe.limit)

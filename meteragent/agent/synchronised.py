@@ -1,6 +1,6 @@
 """The system's boot clock, and whether its wall clock has been synchronised since the start.
 
-The kernel reports it (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has
+The kernel reports synchronisation (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has
 synchronised), and systemd-timesyncd writes a file. But the service's sandbox forbids the call
 (`ProtectClock=`), and the host of a virtual machine sets its clock without telling the kernel. So "not
 synchronised" is believed only on a machine without a hardware clock, because the clock of such a machine is
@@ -21,7 +21,7 @@ _HARDWARE_CLOCKS = Path("/sys/class/rtc")
 
 
 def kernel_state() -> int:
-    """Call adjtimex(2) and return its result: 0 to 4 synchronised, 5 not, -1 if the call is forbidden."""
+    """Call adjtimex(2); return its result: 0 to 4 if synchronised, 5 if not, -1 if the call is forbidden."""
     try:
         return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     except (AttributeError, OSError):
@@ -33,7 +33,7 @@ def synchronised(
 ) -> bool | None:
     """Return whether the clock was synchronised; None if this is unknown.
 
-    `state` is the result of `kernel_state`, which is called if it is None. `run` is timesyncd's file,
+    `state` is the result of `kernel_state`, which is called if `state` is None. `run` is timesyncd's file,
     `clocks` the folder of hardware clocks.
     """
     state = kernel_state() if state is None else state

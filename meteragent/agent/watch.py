@@ -116,7 +116,7 @@ class StreamWatch:
 
 
 def _waiting(thread: StoreThread, stream: str, unmarked_ids: frozenset[int]) -> tuple[int, int | None]:
-    """Return how many messages wait, and when the first was due; confirmed messages do not count."""
+    """Return the number of waiting messages and the time the first was due; confirmed ones do not count."""
     connection = thread.store.connection
     rows = outbox.pending(connection, stream, 2**62, len(unmarked_ids) + 1)
     first_ms = next((row.due_ms for row in rows if row.id not in unmarked_ids), None)
@@ -207,7 +207,7 @@ class Watch:
 
 
 def _bind_socket(path: Path) -> socket.socket:
-    """Bind a socket to a path of any length.
+    """Return a socket bound to a path of any length.
 
     An address has at most 108 bytes, so it names the folder by its descriptor. Raises StoreError.
     """

@@ -49,7 +49,7 @@ def application(settings: Settings, view: View, viewers: Viewers, routes: Sequen
 
 
 def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of a route, which answers without a body to requests without the token."""
+    """Return the endpoint of a route, which withholds the route's body from requests without the token."""
 
     async def answer(request: Request) -> Response:
         """Answer a request."""
@@ -98,7 +98,7 @@ class _Page:
         return self._html("login.html", wrong="")
 
     async def _enter(self, request: Request) -> Response:
-        """Check a token, and answer with its cookie, or with the form again."""
+        """Check a token; answer with its cookie or with the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
         if not self._keys.matches(form.get("token", [""])[0].encode()):
             return self._html("login.html", 403, wrong=self._texts["login.wrong"])
@@ -131,7 +131,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
-        """Return the stream and meter in the query, or the first; return a response if there is none."""
+        """Return the stream and meter in the query, or the first ones; if there are none, a response."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:
@@ -165,7 +165,7 @@ class _Page:
         return _Stream(self._viewers, viewer, self._stream_events(stream, viewer))
 
     async def _stream_events(self, stream: StreamView, viewer: Viewer) -> AsyncIterator[bytes]:
-        """Yield the events of an open page, until it is closed or the server stops."""
+        """Yield the events of an open page until it is closed or the server stops."""
         history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
         yield RETRY + serialise.event("start", serialise.start(viewer, history))
         loop = asyncio.get_running_loop()

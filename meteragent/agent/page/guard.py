@@ -139,7 +139,7 @@ def _name(host: str) -> str:
 
 
 def _is_own(request: Request, host: str) -> bool:
-    """Return whether a request comes from a page of this origin, or not from a page."""
+    """Return whether a request comes from a page of this origin, or from no page at all."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
         return False

@@ -48,7 +48,7 @@ class SlotMeans:
 
     def add(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Add the next stretch of time: a value, a register's use, or a gap."""
-        # Start again at the first stretch, and after a time that was dropped.
+        # Start afresh at the first stretch, and after a stretch that was dropped.
         if not self._windows or start_ms != self._end_ms:
             self._start_ms, self._windows = start_ms, []
             self._open(self._schedule.grid.start_ms(start_ms))
@@ -108,7 +108,7 @@ def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
 
 
 def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:
-    """Return a slot's accumulator, without noise, as mean power over the time that was seen."""
+    """Return a slot's accumulator, without noise, as mean power over the observed time."""
     if terms.kind is Kind.POWER:
         return accumulator / observed_ms / MICRO
     return accumulator / terms.interval_ms / MICRO * HOUR_MS / observed_ms

@@ -20,7 +20,7 @@ from meteragent.report import wording
 from meteragent.report.guarantee import Guarantee
 
 METERS = 500
-"""The largest number of meters to choose from; other meters are reached by `?meter=`."""
+"""The largest number of meters to choose from; other meters can be reached by `?meter=`."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -58,9 +58,9 @@ def meters(stream: StreamView) -> list[str]:
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of `check`, and the numbers for drawing, in W or kW and milliseconds.
 
-    `per_power` is one W or kW over a slot in the unit of the records, 1 for powers; of an amount, at the
-    largest price. `said` holds the sentences of `check`, and the table of success limits whose first row is
-    the header.
+    `per_power` is one W or kW over a slot, in the unit of the records: 1 for powers, and for an amount the
+    value at the largest price. `said` holds the sentences of `check`, and the table of success limits, whose
+    first row is the header.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -105,7 +105,7 @@ def news(batch: News) -> dict[str, Any]:
 
 
 def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
-    """Return the state of a meter; `spent` is epsilon in 1/W, and the level at the stream's radius."""
+    """Return the state of a meter; `spent` gives epsilon in 1/W and the level at the stream's radius."""
     radius_w, message = terms.radius_w, state.last_message
     return {
         "now_ms": state.now_ms,
@@ -129,7 +129,7 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
 
 
 def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
-    """Return a budget's limit and remainder as levels at the radius, and how many windows still open."""
+    """Return a budget's limit and remainder as levels at the radius, and the number of windows left."""
     if allowance is None:
         return None
     rest = max(allowance.limit - allowance.spent, Fraction(0))

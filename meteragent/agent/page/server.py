@@ -108,6 +108,6 @@ class _Protocol(H11Protocol):
             self._silence.cancel()
 
     def _hang_up(self) -> None:
-        """End a connection without a request."""
+        """Drop a connection on which no request has arrived."""
         if self.cycle is None:
             self.transport.abort()

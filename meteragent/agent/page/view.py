@@ -87,7 +87,7 @@ class Message(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """A stream's budget in the present period, in 1/W: its limit, and what the meter has spent of it."""
+    """A stream's budget in the current period, in 1/W: its limit, and the part that the meter has spent."""
 
     limit: Fraction
     spent: Fraction
@@ -112,7 +112,7 @@ class Period(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a window would have cost under each tariff, the cheapest one, and how certain that is.
+    """The costs of a window under each tariff, the cheapest tariff, and the sureness of this choice.
 
     `sureness` is None if there is only one tariff.
     """
@@ -141,11 +141,11 @@ class History(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """The present state of one meter and its stream.
+    """The current state of one meter and its stream.
 
-    `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), since the start.
-    `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming` is the
-    slot that is released next; None if no slot is scheduled. `allowance` is None without a budget.
+    `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), and since the
+    start. `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming`
+    is the slot that is released next; None if no slot is scheduled. `allowance` is None without a budget.
     """
 
     now_ms: int | None
@@ -172,7 +172,7 @@ class View:
     """The data that the page may use.
 
     `glance` returns the state of a meter of a stream. `latest_payloads` returns the payloads of the latest
-    records on a topic of a stream, up to a limit, in order. `problems` returns the present problems.
+    records on a topic of a stream, up to a limit, in order. `problems` returns the current problems.
     `history` returns the history of a meter of a stream.
     """
 
@@ -185,7 +185,7 @@ class View:
 
 
 class Route(NamedTuple):
-    """Another path of the same server, and a function that returns status, content type and body.
+    """Another path of the same server, and a function that returns the status, content type and body.
 
     Without the token, an `open` route answers with its status but not with its body.
     """

@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; false while no page is open, because readings need not be passed on then."""
+    """The open pages; false while no page is open, because then no readings need to be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []

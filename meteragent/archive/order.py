@@ -82,7 +82,7 @@ class Order:
         return groups
 
     def _groups(self, number: Integers) -> tuple[Integers, Integers]:
-        """Return the first row group of the windows with these numbers, and how many row groups they span."""
+        """Return the first row group of the windows with these numbers, and the count of their row groups."""
         index = np.searchsorted(self.first, number, side="right") - 1
         begin = self.before[index] + (number - self.first[index]) * self.count[index]
         group = begin // self.size

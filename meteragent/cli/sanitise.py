@@ -113,7 +113,7 @@ def _consequence(preview: Any) -> str:
 
 
 def _windows(result: Any) -> str:
-    """Return, as text, how many windows are released and how many numbers each has."""
+    """Return, as text, the number of released windows and the count of numbers in each."""
     numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
     return f"{result.account.released_windows:,} windows of {numbers}"
 

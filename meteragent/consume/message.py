@@ -50,11 +50,11 @@ class Descriptor:
     Meters under the same terms have equal descriptors with the same id.
 
     Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. A peak's slot is
-    its window; `step_ms` is the length of the parts of whose means it is the largest. `metric` is the
-    distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with n = 1.
-    Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns slot
-    values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest price of a kWh
-    if the values are amounts, whose unit is that of money.
+    its window, its value is the largest mean of a part, and `step_ms` is the length of a part. `metric` is
+    the distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with
+    n = 1. Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns
+    slot values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest price of a
+    kWh if the values are amounts, whose unit is that of money.
     """
 
     id: str
@@ -204,8 +204,8 @@ class Descriptor:
 class Record:
     """The private value of one slot: exact, in `unit`; `descriptor` is the id of its terms.
 
-    A `band` has the time and the duration of its whole window, as does a peak. `draws` is how many times the
-    agent drew noise for a peak; otherwise it is 1.
+    A `band` has the time and the duration of its whole window, as does a peak. `draws` is the number of times
+    that the agent drew noise for a peak; otherwise it is 1.
     """
 
     meter: str

@@ -104,7 +104,7 @@ class Rehearsal:
         )
 
     def _lateness_ms(self, stream: settings.Stream) -> int:
-        """Return how long a slot stays open; the energy at its end arrives with the next reading."""
+        """Return how long an ended slot stays open; the energy at its end arrives with the next reading."""
         shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
         return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
 

@@ -18,7 +18,7 @@ from benchmarks.harness import ROOT, ROUNDS_VARIABLE
 
 PROGRAMS = ("mechanisms", "agent", "store", "footprint", "simulators", "attackers", "archive")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Limits numpy and its peers to one thread, so that CPU times are comparable."""
+"""Variables that limit numpy and its peers to one thread, so that CPU times are comparable."""
 
 LIMIT_S = 3600.0
 

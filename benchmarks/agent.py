@@ -1,15 +1,15 @@
 """The agent through a real broker, compared with programs that forward messages unchanged.
 
-`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto, with
-20 meters and a reading per slot. Throughput is measured with 1,000 readings in flight, latency at 500
-readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits to
-disk with fsync, acknowledges and sends a record; the others forward the payload. At QoS 0 readings arrive and
-are forwarded at QoS 0, but the agent's records leave at QoS 1. Rates are records a second at the receiver;
-CPU time and memory are those of the contestant.
+`python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto
+broker, with 20 meters and one reading per slot. Throughput is measured with 1,000 readings in flight, latency
+at 500 readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits
+to disk with fsync, acknowledges and sends a record; the others forward the payload. At QoS 0 readings arrive
+and are forwarded at QoS 0, but the agent's records leave at QoS 1. Rates are records a second at the
+receiver; CPU time and memory are those of the contestant.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
 one of 180 readings opens a window, and the others, which are measured here, are decoded, counted and
-committed. The time comes from the payloads, so that it can run faster than real time.
+committed. The time comes from the payloads, so that the benchmark can run faster than real time.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ def measure_interleaved(
     qos: int,
     measure: Callable[[RunningContestant, int], Coroutine[Any, Any, Measured]],
 ) -> list[dict[str, Measured]]:
-    """Measure all contestants in every round; each round begins with another contestant."""
+    """Measure all contestants in every round; each round begins with a different contestant."""
     rounds: list[dict[str, Measured]] = []
     names = list(peers)
     for count in range(ROUNDS):

@@ -1,8 +1,8 @@
 """Archives: `sanitise` in one process and on Spark, compared with a plain program that keeps no account.
 
 `python -m benchmarks.archive [--full] [--out FILE]`; `--full` adds one run of 10^8 readings, which takes
-minutes. Without pyarrow or cryptography nothing is measured, without pyspark or Java nothing on Spark; a
-missing package is reported.
+minutes. Without pyarrow or cryptography, nothing is measured; without pyspark or Java, nothing is measured on
+Spark. A missing package is reported.
 """
 
 import argparse

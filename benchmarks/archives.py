@@ -77,7 +77,7 @@ def wide(path: Path, windows: int) -> None:
 
 
 def long(path: Path, readings: int) -> None:
-    """Write a reading for each quarter of an hour, ordered by home, as doubles."""
+    """Write a reading for each quarter-hour, ordered by home, as doubles."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
     rng, per_home = np.random.default_rng(0), DAYS * N
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -116,11 +116,11 @@ FASTEST: dict[str, Any] = {
     "write_statistics": ["meter", "time"],
     "column_encoding": {"value.list.element": "PLAIN"},
 }
-"""The options with which pyarrow writes noise in the least time.
+"""The options with which pyarrow writes noise fastest.
 
-Noise rarely repeats, so a dictionary is useless, as are minimum and maximum. The fastest encoding,
-by a small margin, is plain 32-bit numbers below zstd. Differences, as in our output, or split bytes make
-files about a tenth smaller and take longer.
+Noise rarely repeats, so a dictionary is useless, as are minimum and maximum. The fastest encoding, by a small
+margin, is plain 32-bit numbers compressed with zstd. Encoding differences, as in our output, or splitting
+bytes makes files about a tenth smaller but takes longer.
 """
 
 

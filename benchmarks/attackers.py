@@ -32,17 +32,17 @@ def observe(scene: Scene, seed: int) -> tuple[Integers, Integers]:
 
 
 def discriminants(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
-    """Return our discriminant and scikit-learn's, each as a call that answers the queries."""
+    """Return our discriminant and scikit-learn's, each as a function that answers the queries."""
     library, (windows, labels), look = peer("sklearn.discriminant_analysis"), training, Features()._features  # noqa: SLF001
 
     def ours() -> Floats:
-        """Learn with our attacker and answer."""
+        """Learn with our attacker, and return its answers."""
         attacker = Features()
         attacker.fit(windows, labels)
         return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
-        """Learn with scikit-learn's and answer."""
+        """Learn with scikit-learn's, and return its answers."""
         attacker = library.LinearDiscriminantAnalysis().fit(look(windows), labels)
         return np.asarray(attacker.predict_proba(look(queries)))
 
@@ -50,17 +50,17 @@ def discriminants(training: tuple[Integers, Integers], queries: Integers) -> tup
 
 
 def votes(training: tuple[Integers, Integers], queries: Integers) -> tuple[Answer, Answer]:
-    """Return our vote of neighbours and scikit-learn's, each as a call that answers the queries."""
+    """Return our vote of neighbours and scikit-learn's, each as a function that answers the queries."""
     library, (windows, labels) = peer("sklearn.neighbors"), training
 
     def ours() -> Floats:
-        """Learn with our attacker and answer."""
+        """Learn with our attacker, and return its answers."""
         attacker = Neighbours()
         attacker.fit(windows, labels)
         return attacker.predict_proba(queries)
 
     def theirs() -> Floats:
-        """Learn with scikit-learn's and answer."""
+        """Learn with scikit-learn's, and return its answers."""
         attacker = library.KNeighborsClassifier(NEIGHBOURS, algorithm="brute").fit(windows, labels)
         return np.asarray(attacker.predict_proba(queries))
 

@@ -116,7 +116,7 @@ def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
 
 @contextmanager
 def broker(**settings: str | int) -> Iterator[Broker]:
-    """Run a mosquitto without limits, in a folder that is removed afterwards."""
+    """Run a mosquitto broker without limits and yield it; its folder is removed afterwards."""
     program = mosquitto_program()
     assert program is not None
     defaults: dict[str, str | int] = {
@@ -214,7 +214,7 @@ def in_c() -> Contestant | None:
 
 
 def build(program: Path) -> Path | None:
-    """Compile `forward.c` with the packages present; else install them; else unpack them. Return the program.
+    """Compile `forward.c` with the packages present, or else installed, or else unpacked; return the program.
 
     The steps are those of `tests.commands.system_parts`; each succeeds if the compiler does.
     """

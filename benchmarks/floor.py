@@ -42,7 +42,7 @@ class Recorder:
 
 
 def record_statements(path: Path, meters: int) -> list[tuple[str, Any]]:
-    """Return the statements of releases, by commit; leave the store from before the releases at `path`."""
+    """Return the statements of releases, by commit; leave the store as it was before them at `path`."""
     with open_store(path.with_suffix(".run")) as store:
         line = Line(store, meters)
         line.warm()
@@ -67,7 +67,7 @@ def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
 
 
 def floor(folder: Path, small: int, large: int) -> Result:
-    """Compare the cost of a release in SQLite alone with `large` and with `small` numbers of meters."""
+    """Compare the cost of a release in SQLite alone for `large` and for `small` numbers of meters."""
     statements = {meters: record_statements(folder / f"floor{meters}", meters) for meters in (large, small)}
     costs_us = []
     for _ in range(ROUNDS):

@@ -69,7 +69,7 @@ def memory() -> list[Result]:
 def forget_libraries() -> None:
     """Drop the libraries' files from the system's cache, so that they are read again when they are needed.
 
-    A file that has just been installed is cached in large pieces, so that unused parts would be mapped, too.
+    A file that has just been installed is cached in large pieces, so that unused parts would be mapped too.
     """
     for path in Path(sys.prefix).rglob("*.so*"):
         with path.open("rb") as file:

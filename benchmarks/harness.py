@@ -1,9 +1,9 @@
-"""Measurement for benchmarks: contestants in one interleaved run, ratios, medians.
+"""Measurement for benchmarks: interleaved runs of contestants, their ratios, and the medians of these.
 
 Times alone mean little on a shared machine. Therefore every round runs every contestant once, and the rounds
 begin with different contestants. A ratio is taken within a round, where all contestants meet the same
 conditions. The median over the rounds is reported with the smallest and the largest ratio. A higher ratio is
-better: for memory, added latency and growth a ratio is limit / measured, and its goal is 1.
+better: for memory, added latency and growth, a ratio is limit / measured, and its goal is 1.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def seconds(call: Callable[[], object], times: int) -> float:
 
 
 def calls_per_slice(call: Callable[[], object]) -> int:
-    """Return the number of calls that fit into a slice; the measurement also warms the call up."""
+    """Return the number of calls that fit into a slice; the measurement also serves as warm-up."""
     times = 1
     while (duration_s := seconds(call, times) * times) < SLICE_S / 4:
         times *= 2

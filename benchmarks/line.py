@@ -58,7 +58,8 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Committed rows are delivered at once; with a `backlog`, the rows that have waited longest are.
+    Committed rows are delivered at once; with a `backlog`, the rows that have waited longest are delivered
+    instead.
     """
 
     store: Store
@@ -110,7 +111,7 @@ def persist(store: Store, commit: Commit, delivered: list[int]) -> list[outbox.W
 
 
 def fill(store: Store, releases: int, meters: int, *, waiting: bool) -> None:
-    """Put past releases of half an hour into outbox and ledger, delivered or still waiting."""
+    """Put past releases of half an hour into the outbox and the ledger, delivered or still waiting."""
     first_ms = NOW_MS - (releases // meters + 1) * SLOT_MS
     with store.transaction() as tx:
         for begin in range(0, releases, CHUNK):

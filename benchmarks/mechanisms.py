@@ -1,8 +1,8 @@
 """Exact noise, compared with numpy's floating-point noise and with the peers' discrete noise.
 
-`python -m benchmarks.mechanisms [--out FILE]`. Ratios are of readings per CPU-second, ours over theirs: ours
-with the bits that the agent draws, numpy with its own generator, peers with their defaults. The level is that
-of the default preset: 1 at 220 quanta. No peer has the l_inf law: for a comparison with its windows they draw
+`python -m benchmarks.mechanisms [--out FILE]`. Ratios are of readings per CPU-second, ours over theirs. Ours
+uses the bits that the agent draws, numpy its own generator, and the peers their defaults. The level is that
+of the default preset: 1 at 220 quanta. No peer has the l_inf law. For comparison with its windows, they draw
 independent noise of the same scale for the same number of readings, which is n times less private. A peer's
 time is linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
 
@@ -165,7 +165,7 @@ def compare_with_peer(case: Case, name: str) -> Row:
 
 
 def call(case: Case, values: NDArray[np.int64]) -> Call:
-    """Return a function that puts noise on values."""
+    """Return a function that adds noise to values."""
     return lambda: case.mechanism.release(values, bits=BITS)
 
 
@@ -188,7 +188,7 @@ def random_bytes(case: Case) -> Result:
 
 
 def secrets() -> Iterator[Row]:
-    """Yield rows that compare the CPU time at one end of the range with that at the other."""
+    """Yield rows that compare the CPU time at the top of the range with that at zero."""
     against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
     for count in (1000, 1):
         for case in (

@@ -1,8 +1,8 @@
 """Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
 Each row shows its ratio over its goal on a log scale; to the right of the line the goal is met. A filled
-circle is a goal met, an open square a goal missed, in two colours of Okabe and Ito's that colour-blind
-readers can distinguish; the bar spans the rounds. The picture has the width of a phone held upright, dark on
+circle is a goal met, an open square a goal missed, in two colours of the Okabe-Ito palette that colour-blind
+readers can distinguish; the bar spans the rounds. The picture is as wide as a phone held upright, and dark on
 white for print.
 """
 
@@ -77,7 +77,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """Draw the legend of the marks, below."""
+    """Draw the legend of the marks at the bottom."""
     marks = [
         axes.plot([], [], shape, ms=7, mec=colour, mfc=face, mew=2, label=text)[0]
         for shape, colour, face, text in (

@@ -5,9 +5,9 @@ homes, days and steps on both sides; the creation of the homes is not counted. O
 the television's content and the table of events, which the peers do not provide. RAMP simulates users of five
 appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values.
 richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only single
-homes and whole years. This is the slowest case of our simulator, which works on many homes at a time, so
-richardsonpy is also compared with a street that has the same number of home-days. Rates depend on the
-machine and its load.
+homes and whole years. A single home is the slowest case of our simulator, which works on many homes at a
+time, so richardsonpy is also compared with a street that has the same number of home-days. Rates depend on
+the machine and its load.
 """
 
 import warnings

@@ -56,7 +56,7 @@ def commits(path: Path, per_commit: int) -> Result:
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
-    """Compare the cost of a release after much history with the cost after little, `per_commit` at once."""
+    """Compare the cost of a release after much history with that after little, in commits of `per_commit`."""
     costs_s = []
     for line in (small, large):
         line.warm()

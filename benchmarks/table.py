@@ -1,7 +1,7 @@
 """Write the rows of `results.json` as tables into this folder's README.md: `python -m benchmarks.table`.
 
 Each block between `<!-- bench: NAME -->` and `<!-- bench end -->` is generated from the rows: `goals` from
-the rows with a goal; `others` from those without, the rows of one name in one line; `machine` from the
+the rows with a goal; `others` from the rows without one, those of one name in one line; `machine` from the
 conditions of the run.
 """
 
@@ -100,7 +100,7 @@ def renew(text: str, rows: Rows) -> str:
     """Return a page with its blocks generated again.
 
     Raises:
-        KeyError: the page has a block of another name.
+        KeyError: the page has a block with an unknown name.
     """
     return BLOCK.sub(lambda match: match[1] + (BLOCKS[match[2]](rows) if rows else NONE_YET) + match[3], text)
 

@@ -104,7 +104,7 @@ class Client(asyncio.Protocol):
 
 
 def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
-    """Return kind, begin and end of the body of the packet at an offset; None if it is incomplete."""
+    """Return the kind of the packet at an offset, and its body's start and end; None if it is incomplete."""
     length = shift = 0
     place = offset + 1
     while place < len(buffer):

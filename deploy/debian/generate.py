@@ -2,8 +2,8 @@
 
     python3 debian/generate.py FOLDER
 
-FOLDER gets `man/`, with a page for each command, and `completions/`, which need shtab. The pages have the
-date of SOURCE_DATE_EPOCH, or else of today.
+FOLDER gets `man/`, with a page for each command, and `completions/`, whose generation needs shtab. The pages
+have the date of SOURCE_DATE_EPOCH, or else of today.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from meteragent import __version__
 from meteragent.cli import usage
 
 FILES = {"CONFIG", "FILE", "IN.parquet", "OUT.parquet"}
-"""The words that help has for arguments that a shell completes as paths."""
+"""The placeholders in help texts for arguments that a shell completes as paths."""
 
 FOLDERS = {"DIR"}
 
@@ -89,7 +89,7 @@ def page(program: argparse.ArgumentParser, children: list[argparse.ArgumentParse
 
 
 def synopsis(program: argparse.ArgumentParser) -> list[str]:
-    """Return the lines of a usage, in which the program's name is bold."""
+    """Return the lines of a usage text, in which the program's name is bold."""
     text = re.sub(r"\s+", " ", program.format_usage().removeprefix("usage: ")).strip()
     return [f"\\fB{roff(program.prog)}\\fR{roff(text.removeprefix(program.prog))}"]
 
@@ -140,7 +140,7 @@ def see_also(program: argparse.ArgumentParser, children: list[argparse.ArgumentP
 
 
 def roff(text: str) -> str:
-    """Return text with the characters escaped that roff would read as its own."""
+    """Return text in which the characters that roff would interpret are escaped."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("'", "\\(aq")
     return re.sub(r"(?m)^\.", "\\&.", text)
 

@@ -1,7 +1,7 @@
 """Start the add-on: write the agent's configuration from the options in Home Assistant, and run the agent.
 
 The Supervisor provides the broker and its login. /data/meteragent contains the configuration, two passwords,
-the key of the pseudonyms and the store. The folder belongs to a user without rights, who writes these files
+the key of the pseudonyms and the store. The folder belongs to an unprivileged user, who writes these files
 and runs the agent; only the options are read as root.
 """
 
@@ -82,7 +82,7 @@ def _table(name: str, keys: Mapping[str, Any]) -> Iterator[str]:
 
 
 def write(options: Options, broker: Options, folder: Path, zone: str) -> Path:
-    """Write the configuration, the passwords, and a key of pseudonyms unless there is one.
+    """Write the configuration, the passwords and, unless there is one, a key of pseudonyms.
 
     Return the path of the configuration.
     """
@@ -110,7 +110,7 @@ def fetch_broker(token: str, url: str = "http://supervisor/services/mqtt") -> di
 
 
 def become(user: int, folder: Path) -> None:
-    """Give a folder and its files to a user without rights, and become that user."""
+    """Give a folder and its files to an unprivileged user, and become that user."""
     folder.mkdir(mode=0o700, exist_ok=True)
     for path in (folder, *folder.iterdir()):  # a restored backup belongs to root
         os.chown(path, user, user, follow_symlinks=False)
@@ -120,7 +120,7 @@ def become(user: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Read the options, drop root's rights, write the configuration, and run the agent."""
+    """Read the options, drop root's privileges, write the configuration, and run the agent."""
     options = json.loads(OPTIONS.read_text(encoding="utf-8"))
     try:
         broker = fetch_broker(os.environ.pop("SUPERVISOR_TOKEN"))

@@ -70,7 +70,7 @@ class Source(Broker):
     meter: str | None = None
     """The meter's name, if the topic has none or has a name that must not leave."""
     shard: Shard | None = None
-    """Which agent of a fleet this is, from 0. {shard} in the topic, or else a hash, divides the meters."""
+    """The agent's number in a fleet, from 0. {shard} in the topic, or else a hash, divides the meters."""
     phases: tuple[str, ...] | None = Field(None, min_length=1)
     """The values of {phase}. Several phases are summed before noise is added; a single one is selected."""
     profile: str = "number"
@@ -175,7 +175,7 @@ class Window(_Section):
     holidays: tuple[Day, ...] = ()
     """Days that count as Sunday."""
     threshold: Positive | None = None
-    """In W: only the energy above it leaves. For power."""
+    """A threshold in W: only the energy above it leaves. For readings of power."""
     weights: Weights | None = None
     """Prices. If they are set, the window's energy times its price leaves (privacy.space = 'weighted')."""
     timezone: str | None = None
@@ -191,9 +191,11 @@ class Window(_Section):
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
     """The lowest and the highest value, in W; values outside are clamped and counted."""
     forget: Span | None = None
-    """A meter that is silent for so long, in whole windows, is forgotten. Default: 24h; on change, 30d."""
+    """A meter that is silent for this long, in whole windows, is forgotten. Default: 24h; 30d if it reports
+    on change."""
     catch_up: Duration = 60_000
-    """After a stop: how long after the subscription slots that fell due wait for readings in the broker."""
+    """After a stop: how long slots that fell due stay open, from the subscription, for readings in the
+    broker."""
 
 
 class Budget(_Section):

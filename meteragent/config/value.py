@@ -29,7 +29,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
-        """Parse a value; raises ValueError if it is not a string, and the errors of `parse`."""
+        """Parse a value; raises ValueError if it is not a string, and any error of `parse`."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)
@@ -46,7 +46,7 @@ def _size(text: str) -> int:
 
 
 def _energy_wh(value: Any) -> Fraction:
-    """Read an energy."""
+    """Parse an energy; return it in Wh."""
     match = _ENERGY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("an energy such as '110Wh' or '0.3kWh'")
@@ -54,7 +54,7 @@ def _energy_wh(value: Any) -> Fraction:
 
 
 def parse_length(value: Any) -> int | str:
-    """Read the length of a window, in ms or as a unit of the calendar."""
+    """Parse the length of a window; return it in ms, or as a unit of the calendar."""
     if not isinstance(value, str):
         raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
     if value in CALENDAR_UNITS:
@@ -72,7 +72,7 @@ def _length_text(value: Any) -> str:
 
 
 def _hours(value: Any) -> Hours:
-    """Read hours of the local day."""
+    """Parse hours of the local day."""
     match = _HOURS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("hours of the local day such as '00-07', '07:30-22' or '22-06'")
@@ -84,7 +84,7 @@ def _hours(value: Any) -> Hours:
 
 
 def _days(value: Any) -> frozenset[int]:
-    """Read days of the week, as numbers from 0 for Monday."""
+    """Parse days of the week; return them as numbers from 0 for Monday."""
     expected = "days of the week such as 'mon-fri', 'sat,sun' or 'mon-thu,sat'"
     days = set[int]()
     for part in value.split(",") if isinstance(value, str) else [""]:
@@ -97,7 +97,7 @@ def _days(value: Any) -> frozenset[int]:
 
 
 def _date(value: Any) -> date:
-    """Read a day of the calendar."""
+    """Return a day of the calendar, from a date or a text."""
     if type(value) is date:
         return value
     if isinstance(value, str) and _DATE.fullmatch(value):
@@ -107,21 +107,21 @@ def _date(value: Any) -> date:
 
 
 def _band_name(value: Any) -> str:
-    """Check the name of a band, which appears unchanged in records."""
+    """Check the name of a band, which appears unchanged in records, and return it."""
     if not isinstance(value, str) or not _BAND_NAME.fullmatch(value):
         raise ValueError("a name of at most 32 letters, digits, spaces and .-_ such as 'night'")
     return value
 
 
 def _currency(value: Any) -> str:
-    """Check the code of a currency."""
+    """Check the code of a currency, and return it."""
     if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
         raise ValueError("the three capital letters of a currency, such as 'EUR'")
     return value
 
 
 def _template(value: Any) -> str:
-    """Check a topic with its placeholders."""
+    """Check a topic with its placeholders, and return it."""
     if not isinstance(value, str):
         raise ValueError("a topic such as 'meters/{meter}/power'")  # noqa: TRY004  see parse_exact
     identity.parse_template(value)
@@ -129,14 +129,14 @@ def _template(value: Any) -> str:
 
 
 def _plain_topic(value: Any) -> str:
-    """Check a topic without placeholders."""
+    """Check a topic without placeholders, and return it."""
     if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
         raise ValueError("a topic without placeholders and wildcards, such as 'meteragent/status'")
     return value
 
 
 def _shard(value: Any) -> identity.Shard:
-    """Read which agent of a fleet this is."""
+    """Parse the number of an agent in a fleet, and the number of agents."""
     if not isinstance(value, str):
         raise ValueError("a string such as '2/8': which agent of how many, counted from 0")  # noqa: TRY004
     return identity.Shard.parse(value)

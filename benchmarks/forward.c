@@ -1,4 +1,4 @@
-/* Passes messages on unchanged with libmosquitto, acknowledged when it has passed them on:
+/* Forwards messages unchanged with libmosquitto, and acknowledges each after it has been forwarded:
  * forward SOURCE_PORT SINK_PORT QOS. Built by benchmarks/contestants.py. */
 #include <mosquitto.h>
 #include <stdio.h>

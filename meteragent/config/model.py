@@ -191,11 +191,9 @@ class Window(_Section):
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
     """The lowest and the highest value, in W; values outside are clamped and counted."""
     forget: Span | None = None
-    """A meter that is silent for this long, in whole windows, is forgotten. Default: 24h; 30d if it reports
-    on change."""
+    """A meter silent for this long, in whole windows, is forgotten. Default: 24h, or 30d on change."""
     catch_up: Duration = 60_000
-    """After a stop: how long slots that fell due stay open, from the subscription, for readings in the
-    broker."""
+    """After a stop: how long slots that fell due stay open for readings in the broker, once subscribed."""
 
 
 class Budget(_Section):

@@ -1,4 +1,4 @@
-"""Payloads to readings: one module per wire format, and profiles for known devices.
+"""Decoders from payloads to readings: one module per wire format, and profiles for known devices.
 
 `config.source.decoder` makes the decoder of a stream from its configuration, and `core.intake` calls it.
 
@@ -21,9 +21,10 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload, as the meter wrote it, in the meter's unit.
+    """A number in a payload as the meter wrote it, in the meter's unit.
 
-    `time_ms` is as in Reading. `id` is the meter that the payload names; None if the format names no meter.
+    `time_ms` is defined as in Reading. `id` is the meter that the payload names; None if the format names no
+    meter.
     """
 
     time_ms: int | None
@@ -39,12 +40,12 @@ def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
 def parse_without_context(
     reason: str, mistake: type[Exception], parse: Callable[[_In], _Out], value: _In
 ) -> _Out:
-    """Call a parser; if it raises a `mistake`, raise PayloadError without a reference to that exception.
+    """Return a parser's result; if it raises a `mistake`, raise PayloadError without a reference to it.
 
     PayloadError is raised outside the handler: `from None` would leave the parser's exception, and the
     payload in it, in `__context__`.
     """
-    try:  # not `suppress`, which would take longer than parsing a short payload
+    try:  # not `suppress`, which takes longer than parsing a short payload
         return parse(value)
     except (mistake, RecursionError):
         pass

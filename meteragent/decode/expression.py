@@ -1,4 +1,4 @@
-"""JMESPath on exact numbers: functions that calculate with the decimals of a document.
+"""JMESPath with exact numbers: functions that calculate with the decimals of a document.
 
 The functions of the jmespath library support integers and binary floats only. The functions here take a
 document's decimals and return decimals. Sums and extremes are exact. A mean is exact if it terminates within
@@ -21,7 +21,7 @@ _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(No
 
 
 def _number(value: Any) -> Decimal:
-    """Convert a number from a document or an expression to a decimal; raises TypeError for other values."""
+    """Convert a number of a document or expression to a decimal; raises TypeError for other values."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -30,13 +30,13 @@ def _number(value: Any) -> Decimal:
 
 
 def _sortable(values: Iterable[Any]) -> list[Any]:
-    """Return the values as a sortable list, all texts or all numbers; raises TypeError for other values."""
+    """Return the values as a sortable list; raises TypeError unless all are texts or all are numbers."""
     items = list(values)
     return items if all(isinstance(item, str) for item in items) else [_number(item) for item in items]
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions of numbers, which raise TypeError for other values."""
+    """JMESPath's numeric functions, which raise TypeError for other values."""
 
     @functions.signature({"types": []})
     def _func_abs(self, value: Any) -> Decimal:
@@ -99,7 +99,7 @@ def _sort_key(pair: tuple[Any, Any]) -> Any:
 
 
 def _with_sort_keys(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of a sort key and a value; the key is the result of an expression on the value."""
+    """Return pairs of a sort key and a value; each key is the result of an expression on its value."""
     return list(zip(_sortable(key.visit(key.expression, value) for value in values), values, strict=True))
 
 

@@ -1,16 +1,16 @@
-"""The profile `json`: JMESPath expressions select value and time in a JSON document.
+"""The profile `json`: JMESPath expressions select the value and the time in a JSON document.
 
 Theory of operation
 -------------------
 A payload becomes a reading in this order:
 
 1. Text: the payload is UTF-8 and not empty (`text_of`).
-2. Document: JSON with decimals for all numbers (`document_of`), so the digits that the meter wrote count, not
-   the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they are harmless in
-   fields that are not selected. The parser fails on a number whose exponent is too large for a decimal; a
-   slower parser replaces that number by 0 or 10**100, which the later steps clamp or refuse.
+2. Document: JSON with decimals for all numbers (`document_of`), so that the digits written by the meter
+   count, not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they are
+   harmless in fields that are not selected. The parser fails on a number whose exponent is too large for a
+   decimal; a slower parser then replaces that number with 0 or 10**100, which later steps clamp or refuse.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
-4. Types: the value must be a finite number (`number_of`), the time unix seconds, unix milliseconds or RFC
+4. Types: the value must be a finite number (`number_of`), and the time Unix seconds, Unix milliseconds or RFC
    3339 (`time_of`). Nothing is guessed: a number in a text, for instance, is refused.
 5. Unit: the value times a constant factor, rounded to whole millionths (`scaled`).
 
@@ -19,8 +19,8 @@ because that exception would hold the payload. Expressions are compiled when the
 invalid expression is an error of the configuration, not of a payload.
 
 Most payloads are flat objects, for which `_quick` does all steps at once, in a third of the time. `_quick`
-refuses nothing: a payload that it does not recognise goes through the steps above. A reading that it returns
-is the one that the steps above would return; a test compares the two.
+refuses nothing: a payload that it does not recognise goes through the steps above. The readings that it
+returns are those that the steps above would return; a test compares the two.
 
 Decoding has no state in memory or on disk, so a power cut does not affect it: the broker sends an
 unacknowledged message again, and the same bytes give the same reading.
@@ -44,7 +44,7 @@ from meteragent.domain.reading import Reading
 from meteragent.domain.units import MICRO
 
 _MILLISECONDS_FROM = 10**11
-"""The smallest Unix time that is read as milliseconds; as seconds it would be past the year 5000."""
+"""The smallest Unix time that is read as milliseconds; as seconds, it would be after the year 5000."""
 _TIME_MAX = 10**15
 _LARGE = 10**12
 
@@ -93,7 +93,7 @@ def number_of(value: Any) -> Decimal:
 
 
 def number_or_text(value: Any) -> Decimal:
-    """Return the finite number that a selected value is or spells; raises PayloadError for other values."""
+    """Return a selected value, or its text, as a finite number; raises PayloadError for other values."""
     return number_in(value) if isinstance(value, str) else number_of(value)
 
 
@@ -125,11 +125,11 @@ def compile_expression(expression: str) -> Callable[[Any], Any]:
 
 
 def finder(expression: str) -> Callable[[Any], Any]:
-    """Make a function that evaluates an expression on a document; look up a plain field name directly."""
+    """Make a function that evaluates an expression on a document, with a direct look-up of plain names."""
     search = compile_expression(expression)
 
     def find(document: Any) -> Any:
-        """Return the value of the expression; raises PayloadError if it does not apply to the document."""
+        """Return the value of the expression; raises PayloadError if it is inapplicable to the document."""
         if is_plain and isinstance(document, dict):
             return document.get(expression)
         # The library does not document its exceptions, so all are caught.
@@ -142,8 +142,8 @@ def finder(expression: str) -> Callable[[Any], Any]:
 def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
     """Make a reader of a payload's number and its time, selected by the expressions `value` and `time`.
 
-    Without `time`, readings have the time of their arrival. The reader raises PayloadError. An invalid
-    JMESPath expression raises ValueError here.
+    Without `time`, readings have the time of their arrival. The reader raises PayloadError. This function
+    raises ValueError for an invalid JMESPath expression.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None
@@ -158,7 +158,7 @@ def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
 
 
 def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Callable[[bytes], Reading]:
-    """Make a decoder from a `reader`; the selected number times `factor` is in the stream's unit."""
+    """Make a decoder from a `reader`; multiplying its number by `factor` gives the stream's unit."""
     read, micro = reader(value, time), scaled(factor)
     quick = _quick(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
 
@@ -175,8 +175,9 @@ def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Cal
 def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], Reading | None]:
     """Make the fast path for flat objects, which takes a third of the time; it never refuses a payload.
 
-    The fast path returns None unless the payload is an object with a number in the field `value` and, if
-    `time` is given, a time in that field. Then the general decoder decides. Whole numbers stay integers.
+    The fast path returns a reading only if the payload is an object with a number in the field `value` and,
+    if `time` is given, a time in that field. Otherwise it returns None, and the general decoder decides.
+    Whole numbers stay integers.
     """
     micro, unit = scaled(factor), factor * MICRO
     whole_factor = unit.numerator if unit.denominator == 1 else None

@@ -37,7 +37,7 @@ def text_of(payload: bytes) -> str:
 
 
 def finite(text: str) -> Decimal:
-    """Parse a finite decimal number; if its exponent is too large for a decimal, return 0 or ±10**100."""
+    """Parse a finite number as a decimal; return 0 or ±10**100 if its exponent is too large for one."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -64,7 +64,7 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
     """Make a function that scales a value and rounds it, exactly: floor(value * factor * 10**6 + 1/2).
 
     Values beyond ±10**12 are clamped first (`window.range` clamps them anyway), and values of 10**-20 or less
-    become 0, so that no payload leads to an integer of a million digits.
+    become 0, so that no payload can produce an integer of a million digits.
     """
     unit = factor * MICRO
     if unit.denominator == 1 and unit.numerator < _UNIT_MAX:
@@ -73,7 +73,7 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
 
 
 def _floored(value: Decimal, unit: Decimal) -> int:
-    """Round half up with decimals: of the 64 digits, rounded down, at most 49 belong to the whole number."""
+    """Round half up with decimals of 64 digits, rounded down; at most 49 of them are in the whole number."""
     return math.floor(_FLOOR.fma(_bounded(value), unit, _HALF))
 
 

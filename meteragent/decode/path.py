@@ -1,7 +1,8 @@
-"""Paths in a JSON document: from names to values, and whether there is a value at all.
+"""Paths in a JSON document, which distinguish an absent value from null.
 
-A path such as `ENERGY.Power` or `params."em:0".act_power` has names; `*` is the only object that has what
-follows. Any other path is a JMESPath expression, whose null is the same as a value that is absent.
+A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names. A `*` stands for the only object
+that contains the rest of the path. Any other path is a JMESPath expression, in which null and an absent value
+are the same.
 """
 
 import json
@@ -33,15 +34,15 @@ def names_of(path: str) -> tuple[str, ...] | None:
 
 
 def words_in(path: str) -> tuple[str, ...]:
-    """Return the names that a path, or a JMESPath expression, may look up."""
+    """Return the names that a path or a JMESPath expression may look up."""
     return tuple(part.strip('"') for part in _PART.findall(path) if part != _ANY)
 
 
 def finder(path: str) -> Find:
     """Make a function that returns the value at a path, or ABSENT; raises ValueError for an invalid path.
 
-    The function raises PayloadError if several objects have what follows a `*`, or if an expression does not
-    apply to the document.
+    The function raises PayloadError if several objects contain the path after a `*`, or if an expression does
+    not apply to the document.
     """
     names = names_of(path)
     if names is None:
@@ -51,7 +52,7 @@ def finder(path: str) -> Find:
 
 
 def finder_of(names: Sequence[str]) -> Find:
-    """Make a function that returns the value at names, each that of a key or `*`, or ABSENT."""
+    """Make a function that returns the value at a path of names, each a key or `*`, or ABSENT."""
     if _ANY in names:
         place = names.index(_ANY)
         return _any_child(finder_of(names[:place]), finder_of(names[place + 1 :]))
@@ -71,10 +72,10 @@ def finder_of(names: Sequence[str]) -> Find:
 
 
 def _any_child(find_parent: Find, find: Find) -> Find:
-    """Make a function that finds a value in the only object below a parent that has it."""
+    """Make a function that finds a value in the only child of a parent that contains it."""
 
     def find_in_children(document: Any) -> Any:
-        """Return the value, or ABSENT; raises PayloadError if several objects have it."""
+        """Return the value, or ABSENT; raises PayloadError if several children contain it."""
         parent = find_parent(document)
         children = parent.values() if type(parent) is dict else ()
         values = [value for child in children if (value := find(child)) is not ABSENT]

@@ -2,7 +2,7 @@
 
     {"start": "2026-12-01T00:00:00Z", "end": "2026-12-01T01:00:00Z", "price": 0.2815}
 
-A price has the unit of `window.weights` for each kWh, and is rounded to whole millionths.
+A price is in the unit of `window.weights` per kWh, and is rounded to whole millionths.
 """
 
 import json
@@ -17,19 +17,19 @@ from meteragent.domain.weights import Price
 
 
 def prices(payload: bytes) -> list[Price]:
-    """Return the prices of a message; raises PayloadError if it has none, or one that cannot be read."""
+    """Return the prices in a message; raises PayloadError if it is not readable as prices."""
     document = parse_without_context("refused_json", ValueError, _load, text_of(payload))
     rows = document if isinstance(document, list) else [document]
     return [_price(row) for row in rows]
 
 
 def _load(text: str) -> Any:
-    """Decode JSON whose numbers are texts."""
+    """Decode JSON, with each number as a `_Number`."""
     return json.loads(text, parse_float=_text, parse_int=_text, parse_constant=_text)
 
 
 class _Number(str):
-    """A number as it was written."""
+    """The text of a JSON number, as it was written."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ def _text(text: str) -> _Number:
 
 
 def _price(row: Any) -> Price:
-    """Return one price; raises PayloadError."""
+    """Return the price in one object; raises PayloadError if it is not readable."""
     if not isinstance(row, dict) or not {"start", "end", "price"} <= row.keys():
         raise PayloadError("refused_missing")
     if not isinstance(row["price"], _Number):
@@ -49,7 +49,7 @@ def _price(row: Any) -> Price:
 
 
 def _time_ms(text: Any) -> int:
-    """Return a time in ms; raises PayloadError."""
+    """Return a time in ms since the Unix epoch; raises PayloadError if it is not readable."""
     if not isinstance(text, str):
         raise PayloadError("refused_time")
     return parse_without_context("refused_time", ValueError, parse_time, text)

@@ -2,7 +2,7 @@
 
 A quantity is one number of a device's messages, or several of the same kind. Its kind and unit are those of
 the device's documentation. The configuration repeats both, and the profile refuses any other kind or unit
-(law 5). All other content of a message is ignored (default deny).
+(law 5). The rest of a message is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,12 @@ from meteragent.domain.reading import Reading
 from meteragent.domain.units import UNIT_FACTOR, Kind
 
 Direction = Literal["import", "export", "net", "both"]
-"""What a number counts: energy drawn, fed in, drawn less fed in, or drawn and fed in together."""
+"""The direction of a number: energy drawn, fed in, drawn less fed in, or drawn and fed in together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the facts of a profile are from: an address, the day, and whether they were captured."""
+    """The origin of a profile's facts: an address, the day, and whether the messages were captured."""
 
     address: str
     date: str
@@ -37,9 +37,10 @@ class Quantity:
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
     interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
     unambiguous time; the time of arrival counts instead. `step_wh` is the step in which an energy is counted,
-    if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed.
-    `direction` is None if it is unknown. `topic` is how the topic of a bare number of this quantity ends. If
-    times are local, `in_zone` makes the reader for another time zone than that of `read`, or for "arrival".
+    if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed. `direction`
+    is None if it is unknown. `topic` is the end of the topic on which a bare number of this quantity is sent.
+    If times are local, `in_zone` makes the reader for a time zone other than that of `read`, or for
+    "arrival".
     """
 
     kind: Kind
@@ -66,13 +67,13 @@ class Profile:
     `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: they are
     sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
     `quantum_w` is the device's resolution. The load is within `dead_band_w` of the power that was sent last
-    (DESIGN 2); if not `dead_band_known`, the operator has to state the dead band.
+    (DESIGN 2); unless `dead_band_known`, the operator has to state the dead band.
 
-    `identifies` describes the {meter} in the topics if it names a device or a contract, so that it must not
-    leave unchanged. If `needs_id`, one topic has messages of several meters, each with a meter's id.
-    `personal` has the fields that identify a person, a place or a contract; they are dropped. `traps` has
-    facts to know before trusting a number. `fields` are the names in payloads on which the profile depends,
-    and `origins` the sources of its facts, if the profile is data.
+    `identifies` describes the {meter} in the topics if it names a device or a contract and so must not leave
+    unchanged. If `needs_id`, one topic has messages of several meters, each with a meter's id. `personal`
+    lists the fields that identify a person, a place or a contract; they are dropped. `traps` lists facts to
+    know before trusting a number. `fields` are the names in payloads on which the profile depends, and
+    `origins` the sources of its facts, if the profile is data.
     """
 
     name: str
@@ -115,7 +116,7 @@ def decoder(
     """Make a decoder that converts the numbers of `read` to readings in `unit`.
 
     `scale` is the number of W or Wh in one of the device's units; None if the device's unit is `unit`. With a
-    `meter_id`, only numbers of that meter count, because a radio receives the neighbours' meters, too. The
+    `meter_id`, only numbers of that meter count, because a radio also receives the neighbours' meters. The
     decoder raises PayloadError.
     """
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])

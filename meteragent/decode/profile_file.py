@@ -1,7 +1,7 @@
-"""Profiles as data: a TOML file that says what a family of devices sends, without code.
+"""Profiles as data: a TOML file that describes the messages of a family of devices, without code.
 
-A file is read into a `Profile`, or refused with all errors at once, each with its line, the value that was
-found and the value that is expected. docs/profiles.md is the page for those who write one.
+A file is read into a `Profile` or refused with all errors at once, each with its line, the value found and
+the value expected. docs/profiles.md is the guide for authors of such files.
 """
 
 import difflib
@@ -42,7 +42,7 @@ def parse(text: str, name: str) -> Profile:
 
 
 def _misnamed(written: str, name: str, text: str) -> Iterator[ConfigError]:
-    """Yield the refusal of a name that is not that of the file, or not one of a profile."""
+    """Yield the refusal of a name that differs from the file's, or that is not a valid profile name."""
     problem = None
     if not NAME.fullmatch(name) or name in _TAKEN:
         problem = ConfigError(
@@ -56,7 +56,7 @@ def _misnamed(written: str, name: str, text: str) -> Iterator[ConfigError]:
 
 
 def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
-    """Yield an error for each key that is unknown, missing or wrong; a misspelt key is not also missing."""
+    """Yield an error for each unknown, missing or wrong key; a misspelt key is not also reported missing."""
     key_lines = lines(text)
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     meant = {path: _meant(path, document) for path in unknown}
@@ -71,7 +71,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _meant(path: Path, document: Any) -> str | None:
-    """Return the key that a misspelt key probably is: the nearest that its table lacks."""
+    """Return the key that was probably meant by a misspelt key: the nearest that its table lacks."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]
@@ -81,7 +81,7 @@ def _meant(path: Path, document: Any) -> str | None:
 def _refusal(
     detail: ErrorDetails, path: Path, meant: Mapping[Path, str | None], key_lines: Mapping[Path, int]
 ) -> ConfigError:
-    """Return the error of a key."""
+    """Return the error for a key."""
     if detail["type"] == "extra_forbidden":
         nearest = meant[detail["loc"]]
         expected = nearest or f"one of {', '.join(_keys(path))}"
@@ -100,7 +100,7 @@ def _refusal(
 
 
 def _place(place: Path) -> Path:
-    """Return the path of the key that pydantic's place belongs to, without its names of types."""
+    """Return the path of the key to which pydantic's location belongs, without pydantic's names of types."""
     depth = {"quantity": 3, "source": 3}.get(str(place[0]), 1) if place else 0
     return place[:depth]
 

@@ -1,6 +1,6 @@
-"""The models of a profile that is data: every key of its file, with its type and its default.
+"""The models of a profile as data: every key of its file, with its type and default.
 
-docs/profiles.md is the page for those who write one.
+docs/profiles.md is the guide for authors of such files.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _path(value: Any) -> str:
 
 
 def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
-    """Read a path, a list of paths that are added, or a list of such lists."""
+    """Read a path, a list of paths to add up, or a list of such lists."""
     terms = value if isinstance(value, list) else [value]
     sums = terms if terms and isinstance(terms[0], list) else [terms]
     if not all(isinstance(paths, list) and paths for paths in sums):
@@ -66,7 +66,7 @@ def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
 
 
 def _term(value: Any) -> Term:
-    """Read a part of a sum: a path, before which a minus sign may stand."""
+    """Read a part of a sum: a path, which may have a minus sign in front of it."""
     path = value.removeprefix("-") if isinstance(value, str) else value
     return Term(_path(path), path != value)
 
@@ -91,20 +91,20 @@ def _time(value: str) -> str | None:
 
 
 def _topic(value: str) -> str:
-    """Check a template of topics."""
+    """Check a topic template."""
     if not value or "#" in value or any(c in value for c in " \t\n"):
         raise ValueError("a topic such as 'tele/{meter}/SENSOR', in which + is any segment")
     return value
 
 
 def _prefix(value: str) -> str:
-    """Check an expression by which an object is found."""
+    """Check an expression that locates an object."""
     compile_expression(value)
     return value
 
 
 def _match(value: Any) -> tuple[Conditions, ...]:
-    """Read a table of conditions, or a list of tables of which one must hold."""
+    """Read a table of conditions, or a list of alternative tables."""
     tables = value if isinstance(value, list) else [value]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("a table of paths, or a list of such tables")
@@ -145,12 +145,14 @@ class QuantityTable(_Table):
     unit: Literal["W", "kW", "mW", "Wh", "kWh", "mWh", "Wmin", "J"] | None = None
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
-    """The path of a text that must equal `unit`; with any other text, the message is refused."""
+    """The path of a text that must equal `unit`; otherwise the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
-    """The path of the number, or several that are added, or subtracted after a minus sign. Of several lists,
-    the first that has a value counts. Without this key, the payload is a bare number."""
+    """The path of the number, or several paths to add up, or to subtract if a minus sign is in front.
+
+    Of several lists, the first that has a value counts. Without this key, the payload is a bare number.
+    """
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
-    """If the value may be a list with a number for each channel: the channel, from 0, or all for the sum."""
+    """The channel, from 0, or all for the sum, if the value may be a list with a number for each channel."""
     text: bool = Field(default=False, strict=True)
     """Whether a text that spells a number counts."""
     match: _Match = ()
@@ -162,15 +164,15 @@ class QuantityTable(_Table):
     step: _Positive | None = None
     """The step in which an energy is counted, in Wh."""
     counters: int = Field(default=1, ge=1, strict=True)
-    """How many counters are summed."""
+    """The number of counters that are summed."""
     direction: Direction | None = None
     """import, export, net (import less export), or both (import and export counted together)."""
     topic: _Text | None = None
-    """How the topic of a bare number ends."""
+    """The end of the topic on which a bare number is sent."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Refuse keys that do not fit one another."""
+        """Refuse combinations of keys that contradict one another."""
         is_power = self.kind is Kind.POWER
         if self.unit is not None and (self.unit in _POWERS) is not is_power:
             units = [unit for unit in _UNITS if (unit in _POWERS) is is_power]
@@ -192,7 +194,7 @@ class QuantityTable(_Table):
         return self
 
     def quantity(self, message: Message) -> Quantity:
-        """Make the quantity of messages."""
+        """Return the quantity, in messages with the given layout."""
         scale = None if self.unit is None else _UNITS[self.unit]
         is_power = self.kind is Kind.POWER
         if not self.value:
@@ -222,31 +224,31 @@ class QuantityTable(_Table):
 
 
 class SourceTable(_Table):
-    """Where the facts are from: `[[source]]`."""
+    """The origin of the facts: `[[source]]`."""
 
     address: _Text
     """The address of the page, or the device and its firmware."""
     date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
-    """The day on which it was read or captured."""
+    """The day on which the page was read or the messages were captured."""
     facts: Literal["captured", "from documentation"]
-    """captured: real messages; from documentation: what their maker, or a program's source, says of them."""
+    """captured: real messages; from documentation: the maker's description, or the source of a program."""
 
 
 class ProfileTable(_Table):
     """The whole file."""
 
     name: str
-    """The profile's name, which is that of the file."""
+    """The profile's name, which is also that of the file."""
     title: _Text
-    """What the devices are, after `a` or `an`, or a name."""
+    """The kind of device, after `a` or `an`, or a name."""
     topics: list[Annotated[_Text, AfterValidator(_topic)]] = Field(min_length=1)
     """The usual topics, the most likely first. {meter} and {phase} are segments, + is any segment."""
     match: _Match = ()
-    """What a message must have to be of this family: a table, or a list of tables of which one must hold."""
+    """The conditions that a message of this family meets: a table, or a list of alternative tables."""
     partial: _Match | None = None
-    """The messages that leave out what has not changed: one without the quantity is counted as `other`."""
+    """The messages that omit unchanged values: such a message without the quantity is counted as `other`."""
     time: Annotated[str | None, BeforeValidator(_time)]
-    """The path of the time, which is a Unix time or has a zone; or arrival."""
+    """The path of the time, which must be a Unix time or have a zone; or arrival."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
     """The path of the text that names the meter."""
     every: _Duration
@@ -254,26 +256,26 @@ class ProfileTable(_Table):
     period: Annotated[int, BeforeValidator(_period)] | None = None
     """The longest time between powers, or `on change`. Without it, source.every is required."""
     hold: _Duration
-    """The longest time for which a power stands if no other follows."""
+    """The longest time for which a power stands if no other power follows."""
     dead_band: _Number | None = None
-    """How far the power may be from the one sent last, in W. Without it, source.dead_band is required."""
+    """The largest change in W since the power sent last. Without it, source.dead_band is required."""
     quantum: _Positive = Fraction(1)
     """The device's resolution, in W."""
     identifies: _Text | None = None
-    """What {meter} in the topics is, if it names a device, a person or a contract and must not leave."""
+    """The meaning of {meter} in the topics if it names a device, person or contract and must not leave."""
     dropped: list[_Text] = []
     """The fields that identify a device, a person, a place or a contract."""
     traps: list[_Text] = []
-    """What to know before trusting a number."""
+    """Facts to know before trusting a number."""
     others: Annotated[str, AfterValidator(_prefix)] | None = None
-    """The object of which source.value may name any field, with kind and unit from the configuration."""
+    """The object in which source.value may name any field; the configuration states its kind and unit."""
     source: list[SourceTable] = Field(min_length=1)
-    """Where the facts are from."""
+    """The origins of the facts."""
     quantity: dict[str, QuantityTable] = Field(min_length=1)
     """The numbers, by name; the first of a kind is its default."""
 
     def profile(self) -> Profile:
-        """Make the profile."""
+        """Return the profile that this file describes."""
         message = Message(self.match, self.partial, self.time, self.id)
         named = None if self.others is None else partial(_named, message, self.others)
         return Profile(
@@ -296,7 +298,7 @@ class ProfileTable(_Table):
         )
 
     def _words(self) -> Iterator[str]:
-        """Yield the names, and the texts that identify a kind of message, on which the profile depends."""
+        """Yield the names on which the profile depends, and the texts that identify a kind of message."""
         paths = [path for path in (self.time, self.id, self.others) if path is not None]
         matches = (
             self.match,
@@ -314,7 +316,7 @@ class ProfileTable(_Table):
 
 
 def _named(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
-    """Make the quantity of any field below a prefix; None if `path` is not a JMESPath expression."""
+    """Return the quantity of any field below a prefix; None if `path` is not a JMESPath expression."""
     try:
         compile_expression(path)
         value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))

@@ -6,14 +6,15 @@ A JSON payload becomes a number in this order:
 
 1. The document must be an object, and must match the profile's conditions and those of the quantity;
    otherwise the message is counted as `other`.
-2. Of the alternatives for a quantity, the first that has one of its values counts. If there is none, the
-   message is refused, or counted as `other` if it is of a kind that leaves out what has not changed.
+2. Of the alternatives for a quantity, the first with any of its values counts. If there is none, the message
+   is refused, or counted as `other` if it is of a kind that omits unchanged values.
 3. All values of the alternative are added, and those with a minus sign subtracted. A value that is missing,
    null, or not a number is refused: no part is replaced by 0.
-4. A power of 2^31 mW or more is refused. Devices whose firmware reads a negative number of 32 bits as a
-   positive one send such powers: 2^32 steps less the power, and a step is a milliwatt or more. No meter of a
-   home measures two megawatts. A wrap at 16 bits cannot be told from a power.
-5. The time is at its path. If the object that should hold the time is absent, the time of arrival counts.
+4. A power of 2^31 mW or more is refused. Such powers are sent by devices whose firmware reads a negative
+   32-bit number as a positive one: 2^32 steps less the power, and a step is a milliwatt or more. No home's
+   meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
+5. The time is read at its path. If the object that should hold the time is absent, the time of arrival
+   counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +31,9 @@ from meteragent.domain.errors import PayloadError
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
 Condition = bool | str | Decimal | int
-"""The condition of a value: true: it is there; false: it is absent; or the value that it must equal."""
+"""The condition on a value: true if it must be present, false if absent, or the value that it must equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
-"""The conditions of a message, all of which must hold: for each path, several of which one must hold."""
+"""The conditions on a message: for every path, at least one of the alternatives must hold."""
 
 _WRAP_W = Decimal(2) ** 31 / 1000
 _NO_VALUE = (b"unknown", b"unavailable", b"none")
@@ -40,10 +41,10 @@ _NO_VALUE = (b"unknown", b"unavailable", b"none")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What all quantities of a profile share: conditions, and the paths of time and id.
+    """The part that all quantities of a profile share: conditions, and the paths of the time and the id.
 
-    A message must meet one of the `match`, if there are any. A message that meets one of the `partial` may
-    lack a quantity, and is then counted as `other`.
+    A message must meet one of the conditions in `match`, if there are any. A message that meets one of those
+    in `partial` may lack a quantity, and is then counted as `other`.
     """
 
     match: tuple[Conditions, ...] = ()
@@ -53,7 +54,7 @@ class Message:
 
 
 class Term(NamedTuple):
-    """A value of a sum: its path, and whether it is subtracted."""
+    """A term of a sum: the path of its value, and whether the value is subtracted."""
 
     path: str
     is_negative: bool
@@ -61,11 +62,11 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Where a quantity's number is: the sums of which the first that has a value counts.
+    """The place of a quantity's number: alternative sums, of which the first with a value counts.
 
     `channel` is set if a value may be a list: the number of the channel, from 0, or `all` for the sum. A text
-    that spells a number is one only if `text`. In a message that meets one of the `negative` conditions, the
-    number counts as negative. `unit` is the unit that the text at `unit_path` must be.
+    that spells a number counts as one only if `text`. In a message that meets one of the `negative`
+    conditions, the number counts as negative. `unit` is the unit that the text at `unit_path` must state.
     """
 
     sums: tuple[tuple[Term, ...], ...]
@@ -114,7 +115,7 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
 
 
 def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
-    """Make the reader of a payload that is one number; the words for an unknown state are no numbers."""
+    """Make the reader of a payload that is one number; the words for an unknown state are not numbers."""
     limit = _limit(scale) if is_power else None
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
@@ -135,7 +136,7 @@ def _limit(scale: Fraction | None) -> Decimal | None:
 
 
 def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a document meets one of several conditions, if there are any."""
+    """Make a function that returns whether a document meets any of the conditions, or if there are none."""
     compiled = [
         [(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives
     ]
@@ -143,7 +144,7 @@ def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
         return lambda _: True
 
     def matches(document: Any) -> bool:
-        """Return whether all parts of one condition hold."""
+        """Return whether all parts of any one condition hold."""
         for parts in compiled:
             for find, holds in parts:
                 if not holds(find(document)):
@@ -156,7 +157,7 @@ def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
 
 
 def _check(conditions: tuple[Condition, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a value, or its absence, meets one of several conditions."""
+    """Make a function that returns whether a value, or its absence, meets any of the conditions."""
     is_absent = any(condition is False for condition in conditions)
     is_present = any(condition is True for condition in conditions)
     texts = tuple(condition for condition in conditions if type(condition) is not bool)
@@ -190,10 +191,10 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
 def _first_finder(
     finders: Sequence[Find], number: Callable[[Any], Decimal]
 ) -> Callable[[Any], Decimal | None]:
-    """Make a function that returns the first value that is there, or None."""
+    """Make a function that returns the first value that is present, or None."""
 
     def find_first(document: Any) -> Decimal | None:
-        """Return the number; raises PayloadError if it is not one."""
+        """Return the number; raises PayloadError if the value is not a number."""
         for find in finders:
             value = find(document)
             if value is not ABSENT:
@@ -204,7 +205,7 @@ def _first_finder(
 
 
 def _signed(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
-    """Return a part of a sum; raises PayloadError if it is missing or not a number."""
+    """Return a signed term of a sum; raises PayloadError if it is missing or not a number."""
     if value is ABSENT:
         raise PayloadError("refused_missing")
     return number(value).copy_negate() if is_negative else number(value)

@@ -1,4 +1,4 @@
-"""SenML packs in JSON (RFC 8428, 8798, 9100): resolve the records of a pack and select among them.
+"""SenML packs in JSON (RFC 8428, 8798, 9100): the resolution and the selection of a pack's records.
 
 Theory of operation
 -------------------
@@ -7,14 +7,14 @@ bt + t, its unit u or else bu, its value bv + v and its sum bs + s; a missing nu
 2**28 on are seconds since the Unix epoch. Smaller times are relative to the arrival, and 0 is the arrival
 itself. A relative time in the future is a plan, not a measurement, and is refused.
 
-The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
-Without a name it selects the records whose unit is of the right kind. Nothing is guessed: if the selected
+The configuration selects records by their full names, or by the end of the name after a ``:`` or ``/``.
+Without a name, it selects the records with a unit of the right kind. Nothing is guessed: if the selected
 records have different names, the pack is refused.
 
 Rules:
 1. A receiver must understand fields that end in ``_``, so a pack with such a field is refused. A pack of an
    unknown version is refused, too.
-2. Numbers are exact: power is converted to W and energy to J, of which all units are whole multiples.
+2. Numbers are exact: power is converted to W and energy to J, because all units are whole multiples of these.
 3. A sum (`s`) is the integral of a power over time, in J: a register.
 """
 
@@ -31,9 +31,9 @@ from meteragent.domain.units import Kind
 WATTS = {"W": 1, "kW": 1000}
 JOULES = {"J": 1, "Wh": 3600, "kWh": 3_600_000}
 J_IN_WH = Fraction(1, 3600)
-"""The scale of energies, which are read in J: one J in Wh."""
+"""The scale of energies, which are read in J: the number of Wh in one J."""
 
-_VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, + 2**4 the secondary units of RFC 8798
+_VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, and 2**4 adds the secondary units of RFC 8798
 _ABSOLUTE_S = 2**28
 _TIME_MAX_S = 10**12
 _EXACT = Context(prec=96, rounding=ROUND_FLOOR)
@@ -91,12 +91,12 @@ def _sum(number: Any, base: Any) -> Decimal:
 
 
 def _bounded(number: Decimal) -> Decimal:
-    """Clamp a number to a size for which arithmetic is exact."""
+    """Clamp a number to a size at which arithmetic is exact."""
     return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Convert a time to a Reading's: ms since the epoch, negative ms before arrival, or None for arrival."""
+    """Return a Reading's time: ms since the epoch, negative ms before the arrival, or None (arrival)."""
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
     return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
@@ -105,9 +105,9 @@ def _time_ms(time_s: Decimal) -> int | None:
 def reader(
     kind: Kind, name: str | None, *, of_sum: bool = False
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the selected records, of all times in a pack, in W or in J (`J_IN_WH`).
+    """Make a reader of the selected records at all times in a pack, in W or in J (`J_IN_WH`).
 
-    Without a name, the reader selects records whose unit is of the kind. `of_sum` selects the sum of a power,
+    Without a name, the reader selects records with a unit of the kind. `of_sum` selects the sum of a power,
     which is a register. For a register, a named record in W or kW contributes its sum.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES

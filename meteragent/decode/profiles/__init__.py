@@ -1,6 +1,6 @@
-"""The profiles of known devices, by name: a file for each, or a module for a family that needs code.
+"""The profiles of known devices, by name: each is a file or, for a family that needs code, a module.
 
-A file is read when its profile is first asked for, so that an agent reads only those that it uses.
+A file is read when its profile is first requested, so that an agent reads only the files that it uses.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""DSMR and its relatives: raw P1 telegrams, D0 readouts, and the messages that dsmr-reader makes of them."""
+"""DSMR and its relatives: raw P1 telegrams, D0 readouts, and dsmr-reader's messages made from them."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -33,7 +33,7 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
 def _telegram(
     find: Callable[[Telegram], Decimal], zone: str | None = None
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a telegram's number, which `find` returns, with times in a zone."""
+    """Make the reader of the number that `find` returns for a telegram, with times in a zone."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the number and the time of the telegram; raises PayloadError."""
@@ -49,16 +49,16 @@ def _power(find: Callable[[Telegram], Decimal]) -> Quantity:
 
 
 def _energy(direction: int) -> Quantity:
-    """Make the quantity of the register of a direction."""
+    """Make the quantity of one direction's register."""
     find = _register(direction)
     in_zone = partial(_telegram, find)
     return Quantity(Kind.REGISTER, _KILO, _telegram(find), step_wh=_WH, counters=2, in_zone=in_zone)
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
-    """Make the reader of the register of a direction, 1 (import) or 2 (export), in kWh.
+    """Make the reader of the register of one direction, 1 (import) or 2 (export), in kWh.
 
-    The register is the meter's sum of all tariffs, or else the sum of the two tariffs.
+    The register is the meter's own sum of all tariffs or, without one, the sum of the two tariffs.
     """
 
     def find(message: Telegram) -> Decimal:
@@ -82,7 +82,7 @@ def _export_kw(message: Telegram) -> Decimal:
 
 
 def _net_kw(message: Telegram) -> Decimal:
-    """Return the difference of both directions or, of a meter that sends only that, its signed sum."""
+    """Return the difference of both directions or, for a meter that sends only its signed sum, that sum."""
     drawn, fed_in = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
     if drawn is not None and fed_in is not None:
         return total([drawn, fed_in.copy_negate()])
@@ -135,10 +135,10 @@ P1 = Profile(
 def _document(
     positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the sum of fields minus the sum of other fields."""
+    """Make the reader of the sum of some fields minus the sum of others."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the difference and the telegram's time, if there is one; raises PayloadError."""
+        """Read the difference and the telegram's time, if any; raises PayloadError."""
         document = document_of(payload)
         positive, negative = (
             total(number_or_text(value_at(document, name)) for name in names)

@@ -1,8 +1,8 @@
-"""emonhub of OpenEnergyMonitor: JSON, one topic for each input, or comma-separated values by position.
+"""OpenEnergyMonitor's emonhub: JSON, one topic for each input, or comma-separated values by position.
 
 All three formats are often active at once with the same content; read only one of them. The user's
 configuration names the inputs, so ``source.value`` may hold any name. Values without names are selected by
-position, such as ``2 of 11``. A message with another number of values is refused, because their order is
+position, such as ``2 of 11``. A message with a different number of values is refused, because their order is
 unknown.
 """
 
@@ -24,7 +24,7 @@ def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make the reader of an input: a field of a JSON object, or a bare number on the input's topic."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the input and its time, if there is one; raises PayloadError."""
+        """Read the input and its time, if any; raises PayloadError."""
         if not payload.lstrip().startswith(b"{"):
             return bare(payload)
         document = document_of(payload)
@@ -37,7 +37,7 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
     """Make the reader of the value at a position, counted from 1, among `count` values."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the value; raises PayloadError if there is another number of values."""
+        """Read the value; raises PayloadError if the number of values is not `count`."""
         columns = text_of(payload).split(",")
         if len(columns) != count:
             raise PayloadError("refused_columns")
@@ -47,7 +47,7 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
 
 
 def _named(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity of an input; the configuration states its unit."""
+    """Make the quantity of an input, whose unit is stated by the configuration."""
     return Quantity(kind, None, _input(name))
 
 

@@ -1,18 +1,18 @@
-"""American ERT meters by radio: rtl_433, rtlamr (its lines on MQTT) and rtlamr2mqtt.
+"""American ERT meters, received by radio with rtl_433, rtlamr (its lines on MQTT) or rtlamr2mqtt.
 
 A meter sends its register about every minute (SCM, SCM+), or its register and the last 47 intervals of five
 minutes (IDM), newest interval first. The newest interval ended ``TransmitTimeOffset`` sixteenths of a second
-before the message, and the IDM's register was read at that time. In recordings, three messages gave the end
-of the same interval within 40 ms. Ends are therefore rounded to seconds, so that a repeated interval has the
-same time.
+before the message, and the IDM's register was read at that time. In recordings, three messages gave ends of
+the same interval that were within 40 ms of each other. Ends are therefore rounded to seconds, so that a
+repeated interval has the same time.
 
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
-A receiver hears hundreds of meters, so only messages of ``source.id`` count. Gas and water meters send the
-same messages. The lower four bits of a meter's type state the medium, and only electricity is read
-(github.com/bemasher/rtlamr, meters.md).
+A receiver picks up hundreds of meters, so only messages of the meter ``source.id`` count. Gas and water
+meters send the same messages. The lower four bits of a meter's type state the medium, and only electricity is
+read (github.com/bemasher/rtlamr, meters.md).
 
-A NetIDM has the layout of an IDM but another packet type and other contents. An IDM of another packet type
-than `_IDM_PACKET` is not read.
+A NetIDM has the layout of an IDM but a different packet type and different contents. An IDM is read only if
+its packet type is `_IDM_PACKET`.
 """
 
 import re
@@ -30,7 +30,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
 _EVERY_MS = 2 * _INTERVAL_MS
-"""Two intervals: an interval that spans the end of a slot may arrive this late, because messages get lost."""
+"""Two intervals: because messages get lost, an interval that spans a slot's end may arrive this late."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -89,7 +89,7 @@ def _code(message: Any, key: str) -> int:
 
 
 def _check_medium(message: Any, medium_key: str) -> None:
-    """Check that a message is of electricity; raises PayloadError, `other` for another or unknown medium.
+    """Check that a message is about electricity; raises PayloadError, `other` for an unknown or other medium.
 
     rtl_433 also states the medium in words.
     """
@@ -99,7 +99,7 @@ def _check_medium(message: Any, medium_key: str) -> None:
 
 
 def _check_packet(message: Any) -> None:
-    """Check that a message with intervals is an IDM; raises PayloadError, `other` for a NetIDM."""
+    """Check that a message with intervals is an IDM; raises PayloadError (`other` for a NetIDM)."""
     if _code(message, "PacketTypeID") != _IDM_PACKET:
         raise PayloadError("other")
 
@@ -136,7 +136,7 @@ def _offset(message: Any) -> int:
 
 
 def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
-    """Return the message, its meter and its time; raises PayloadError, `other` for other types and media."""
+    """Return the message, its meter and its time; raises PayloadError (`other` for other types and media)."""
     document = document_of(payload)
     type_ = value_at(document, form.type_key)
     if type_ is None:
@@ -193,7 +193,7 @@ def _state(payload: bytes) -> tuple[PayloadNumber]:
 
 
 def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity]:
-    """Make the quantities of a program from the layouts of its messages."""
+    """Return the quantities of a program, made from the layouts of its messages."""
     timed = scm.time_key is not None
     return {
         "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed, is_count=True),

@@ -1,8 +1,8 @@
 """IAMMETER Wi-Fi meters: rows of numbers without keys, one for each phase.
 
-A row has voltage, current, power (W), import and export (kWh), and optionally frequency and power factor.
-``Data`` has the row of one phase, ``Datas`` those of three. A fourth row of ``Datas`` is the sum of the
-phases and is ignored.
+A row contains voltage, current, power (W), import and export (kWh), and optionally frequency and power
+factor. ``Data`` holds the row of one phase, and ``Datas`` those of three. A fourth row of ``Datas`` is the
+sum of the phases and is ignored.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]
 
 
 def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Quantity]:
-    """Make the quantities of a column: the sum of all phases, and each phase."""
+    """Return the quantities of a column: the sum of all phases, and each phase."""
     phases = {
         f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase(index, column), timed=False)
         for index, letter in enumerate("abc")

@@ -1,7 +1,8 @@
-"""Shelly's energies of whole minutes, which are code: the rest of these profiles is data.
+"""Shelly's energies of whole minutes, which need code; the rest of these profiles is data.
 
-`by_minute` lists the energy of the last three minutes, newest first; the first ends at `minute_ts`. `aenergy`
-counts what is drawn and what is fed in, `ret_aenergy` only the latter, so their difference is what is drawn.
+`by_minute` lists the energies of the last three minutes, newest first; the first minute ends at `minute_ts`.
+`aenergy` counts both the energy drawn and the energy fed in, and `ret_aenergy` only the latter, so their
+difference is the energy drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +60,7 @@ def _minutes_of_all(component: str) -> Callable[[bytes], Sequence[PayloadNumber]
 
 
 def _of_minutes(end_ms: int, blocks: Sequence[Decimal]) -> list[PayloadNumber]:
-    """Return the energies, of which the first is the newest, with the ends of their minutes, oldest first."""
+    """Return the energies, given newest first, with the ends of their minutes, oldest first."""
     numbers = [PayloadNumber(end_ms - place * MINUTE_MS, block) for place, block in enumerate(blocks)]
     return numbers[::-1]
 
@@ -95,7 +96,7 @@ def _quantity(
 
 
 def _quantities(component: str, channels: int) -> dict[str, Quantity]:
-    """Make the quantities of a component's channels."""
+    """Return the quantities of a component's channels."""
     suffixes = {f"-{channel}" if channel else "": f"{component}:{channel}" for channel in range(channels)}
     drawn = {f"minutes{suffix}": _quantity(_minutes(part), 2, "import") for suffix, part in suffixes.items()}
     return drawn | {

@@ -1,7 +1,7 @@
 """vzlogger: a bare number, or ``{"timestamp": <ms>, "value": <number>}`` if its option `timestamp` is on.
 
-A topic is the configured prefix, the channel's name (chn0, or its own `mqtt_topic`), and agg or raw. The
-configuration that vzlogger ships has the prefix vzlogger/data; without a prefix it is vzlogger.
+A topic consists of the configured prefix, the channel's name (chn0, or its own `mqtt_topic`), and agg or raw.
+The configuration shipped with vzlogger has the prefix vzlogger/data; the default is vzlogger.
 
 A message states neither its quantity nor its unit; an OBIS code on ``../id`` announces the quantity once. The
 configuration therefore states both.
@@ -15,7 +15,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 
 def _read(payload: bytes) -> tuple[PayloadNumber]:
-    """Read the number and its time, if there is one; raises PayloadError."""
+    """Read the number and its time, if any; raises PayloadError."""
     if not payload.lstrip().startswith(b"{"):
         return bare(payload)
     document = document_of(payload)

@@ -1,10 +1,11 @@
 """wmbusmeters: a telegram as JSON, with the unit in each key, on a topic that the user's shell command sets.
 
 ``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
-time without a zone, is not used. Most drivers name power and registers alike; `_FIELDS` has the others.
+time without a zone, is not used. Most drivers use the same names for power and registers; `_FIELDS` has the
+exceptions.
 
-The driver iem3000 reports some telegrams' registers a thousand times too small. Only telegrams with a power
-have the right ones, and only they are read.
+The driver iem3000 reports the registers of some telegrams a thousand times too small. Only telegrams with a
+power have correct registers, so only they are read.
 """
 
 import re
@@ -42,7 +43,7 @@ _FIELDS: dict[str, dict[str, str]] = {
         "export": "negative_total_active_energy_kwh",
     },
 }
-"""The fields of drivers that do not have the usual ones."""
+"""The fields of drivers that do not use the usual names."""
 _NEEDED = {"iem3000": "active_consumption_kw"}
 """The field without which a driver's telegrams are not read."""
 _TARIFFS = re.compile(r"(import|export) of ([2-4]) tariffs", re.ASCII)
@@ -76,7 +77,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
 
 
 def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a quantity by the name that it has with most drivers."""
+    """Make the reader of a quantity from the name that most drivers use for it."""
     return _telegram(
         lambda document, driver: number_of(
             value_at(document, _FIELDS.get(driver or "", {}).get(name, _USUAL[name]))
@@ -85,11 +86,11 @@ def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the sum of exactly `count` tariffs' registers."""
+    """Make the reader of the sum of the registers of exactly `count` tariffs."""
     names = [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 2)]
 
     def find(document: Any, driver: str | None) -> Decimal:
-        """Return the sum; raises PayloadError if there are fewer or more tariffs."""
+        """Return the sum; raises PayloadError if the number of tariffs is not `count`."""
         if driver not in _WITH_TARIFFS:
             raise PayloadError("refused_ambiguous")
         if value_at(document, names[-1]) is not None:

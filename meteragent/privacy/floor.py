@@ -36,8 +36,8 @@ floor of two points.
 Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
 |z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is
 Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
-mechanism that does more than add noise is no better in some window. With C the integral of rho from 0 and G ~
-Gamma(n),
+mechanism that does more than add noise is no better in some window. With C the integral of rho from 0 and
+G ~ Gamma(n),
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 

@@ -21,8 +21,8 @@ of length l(h), and readings taken in a stretch of length l hold for at most l +
 and the last reading for up to T beyond. So the sum is at most the integral of l(h) + T over [0, p), which is
 X + p T.
 
-The bound is reached in the limit, with p for an instant at one reading and the remaining energy spread over
-times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
+The bound is reached in the limit, with power p for an instant at one reading, and the remaining energy spread
+over times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
 apart, the move is at most q T (floor(d / T) + 1). A difference that rises and falls k times moves the energy
 by at most X + k p T. Without a bound on k only the range bounds the move, because a change only at the
 instants of readings has no energy. The mean over a slot of length s never moves by more than p, and the

@@ -92,7 +92,7 @@ class Query:
         """Return the answer at a point.
 
         Raises:
-            ValueError: the point is not in the space, outside which the sensitivity is not known.
+            ValueError: the point is not in the space; elsewhere the sensitivity is not known.
         """
         if point not in self.domain:
             raise ValueError(f"the point is not in the query's space, {type(self.domain).__name__}")

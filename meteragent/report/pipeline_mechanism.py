@@ -1,11 +1,12 @@
 """The pipeline as a mechanism: windows of numbers enter as readings, and the outputs are read from messages.
 
-Theory of operation ------------------- With this class, every test of a mechanism can test the whole core:
-accumulators, rounding, the draw for each slot, and the messages. The core runs under the terms of a stream
-for one meter, one window after another. Three things differ from a household: the decoder is a simple one,
-because the format of payloads does not affect the noise; there is no `range`, because the windows to
-distinguish may be far apart (clamping only brings them closer); and all windows of the grid are alike (on the
-calendar, every day has 23 hours).
+Theory of operation
+-------------------
+With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draw for each
+slot, and the messages. The core runs under the terms of a stream for one meter, one window after another.
+Three things differ from a household: the decoder is a simple one, because the format of payloads does not
+affect the noise; there is no `range`, because the windows to distinguish may be far apart (clamping only
+brings them closer); and all windows of the grid are alike (on the calendar, every day has 23 hours).
 
 A slot's number is carried by two readings in the slot's first stretch of time: one for its first
 millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, for

@@ -193,7 +193,7 @@ class Composed:
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
-        """Return the least epsilon by Renyi's divergences, and its order - 1."""
+        """Return the least epsilon by Renyi's divergences, and the order at which it is attained, minus 1."""
         if not self.loss:
             return 0.0, 1.0
         return _minimise(lambda s: rdp_epsilon(1 + s, self._moment(s) / s, delta))

@@ -49,7 +49,7 @@ class Mechanism(Protocol):
         ...
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release each of `points`, an array, with fresh noise.
+        """Release each point of the array `points` with fresh noise.
 
         `bits` is the source of randomness, by default the operating system's. Each point is charged;
         releasing the same point twice charges it twice.

@@ -118,7 +118,7 @@ class RandomRow:
 
     A row that occurs in one database and in no neighbour is released with probability 1/n and identifies the
     database, so the odds are infinite. As a pair the promise is (0, 1/n); for delta below 1/n no epsilon
-    holds. This shows how weak a delta of 1/n is: delta must be far below one over the number of people.
+    holds. So a delta of 1/n is a weak promise: delta must be far below one over the number of people.
     """
 
     space: Databases

@@ -32,7 +32,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read the files that a stream names; raises ConfigError with the key of an unreadable file."""
+        """Read and return the links that a stream names; raises ConfigError with an unreadable file's key."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)

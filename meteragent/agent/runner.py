@@ -325,7 +325,7 @@ class Runner:
             self.sink.note_marked(row_ids)
 
     def _pause_s(self) -> float:
-        """Return how long to wait for the next deadline, in seconds."""
+        """Return the time to wait for the next deadline, in seconds."""
         now_ms = self.clock.now_ms()  # read again, because the last batch took time
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.is_over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]

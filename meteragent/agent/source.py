@@ -57,7 +57,7 @@ tests in a row. The silences differ, so that readings at regular intervals are n
 PROMPT_S = 0.5
 """The time after an acknowledgement within which a broker that waited for it sends the next message."""
 SILENCE_MAX_S = 900.0
-"""The longest silence before a test: the default of `hold`, after which no reading counts."""
+"""The longest silence before a test: the default of `hold`, beyond which no reading counts."""
 HELD_UNTESTED = 3
 """A number of unacknowledged messages that every broker allows; homes with few meters are never tested."""
 

@@ -1,7 +1,7 @@
 """The system's boot clock, and whether its wall clock has been synchronised since the start.
 
 The kernel reports synchronisation (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has
-synchronised), and systemd-timesyncd writes a file. But the service's sandbox forbids the call
+synchronised the clock), and systemd-timesyncd writes a file. But the service's sandbox forbids the call
 (`ProtectClock=`), and the host of a virtual machine sets its clock without telling the kernel. So "not
 synchronised" is believed only on a machine without a hardware clock, because the clock of such a machine is
 stepped at each start.

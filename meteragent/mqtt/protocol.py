@@ -108,7 +108,7 @@ class TooMany(LinkError):
 
 
 class Protocol:
-    """One connection, from CONNECT onwards."""
+    """The client's side of one connection, from CONNECT onwards."""
 
     def __init__(self, level: int, *, max_packet_bytes: int) -> None:
         """Prepare for CONNECT; `level` is 5, or 4 for MQTT 3.1.1."""

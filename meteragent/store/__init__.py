@@ -239,7 +239,7 @@ class Store:
             self._states.write(tx, commit)
 
     def snapshot(self, stream: str) -> Snapshot:
-        """Return everything that a stream needs at a start; raises StoreError."""
+        """Return everything that a stream needs at startup; raises StoreError."""
         with file.device(self.path):
             execute = self.connection.execute
             marks = execute("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
@@ -376,7 +376,7 @@ def restore_at(
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
-    Undelivered rows are kept, to leave unchanged. Charges before `at_ms` are unknown. `take_over` gives this
+    Undelivered rows are kept and leave unchanged. Charges before `at_ms` are unknown. `take_over` gives this
     store the meters that another store announced earlier. Raises StoreError if the store's clock is later.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module

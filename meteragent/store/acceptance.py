@@ -22,7 +22,7 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
 
     Return None until the first start has written a generation file. With `may_be_moved`, the file
     need not be in the inode that it names. A file of the first format (a name alone) is rewritten in the
-    present format, unless the store already counts its releases: then the file dates from before an update,
+    current format, unless the store already counts its releases: then the file dates from before an update,
     and the store is refused.
     """
     newest = generation.read(path)

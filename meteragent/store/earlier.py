@@ -15,7 +15,7 @@ from meteragent.store.states import States
 
 
 def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None:
-    """Overwrite all states of an earlier version in the present format; raises StoreError."""
+    """Rewrite all states of an earlier version in the current format; raises StoreError."""
     slots = {
         (stream, id_): decode_terms(text).n
         for stream, id_, text in tx.execute("SELECT channel, id, terms FROM terms")

@@ -62,7 +62,7 @@ def meta(connection: sqlite3.Connection, key: str) -> Any:
 
 
 def examine(connection: sqlite3.Connection) -> None:
-    """Check the content that a start needs; raises StoreError or sqlite3.Error if it cannot be read."""
+    """Check the content that startup requires; raises StoreError or sqlite3.Error if it cannot be read."""
     for key, types in _META.items():
         if not isinstance(meta(connection, key), types):
             raise _unreadable("a required value")

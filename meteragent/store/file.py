@@ -273,7 +273,7 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
-    """Check the structure (SQLite's quick_check) and the content that a start needs; raises Damage."""
+    """Check the structure (SQLite's quick_check) and the content that startup requires; raises Damage."""
     [(text,)] = connection.execute(QUICK_CHECK)
     if "error code=" in text:  # quick_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")

@@ -27,7 +27,7 @@ CONNECTIONS = 64
 PATIENCE_S = 20
 """The longest silence before a request, and the longest time without an acknowledgement, in seconds."""
 GRACE_S = 2
-"""The time for responses to finish at a stop, in seconds."""
+"""The time that responses have to finish when the server stops, in seconds."""
 
 
 async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:

@@ -58,7 +58,7 @@ class Viewer:
         self._wake.set()
 
     def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Add a stretch of time that was added to the meter's slots."""
+        """Add a stretch of time to the viewer's means, as it was added to the meter's slots."""
         for means in self._means.values():
             means.add(start_ms, end_ms, value)
 

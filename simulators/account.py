@@ -70,7 +70,7 @@ class Account:
         return energies
 
     def touched(self) -> set[Slot]:
-        """Return the slots that a fault may have touched: near its true time or its stamp, or in between."""
+        """Return the slots that a fault may have touched: those near or between its true time and stamp."""
         step_ms = self.terms.step_ms
         slots = set()
         for row in self.rows:

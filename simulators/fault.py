@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 
 class _Episode(NamedTuple):
-    """For each time: whether it is in an episode, the episode's beginning and end, and a number in (0, 1)."""
+    """Whether each time is in an episode, the episode's beginning and end, and a number in (0, 1)."""
 
     inside: Flags
     begin_ms: Integers

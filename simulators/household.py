@@ -73,7 +73,7 @@ class Households:
         )
 
     def activity(self, day: int) -> Floats:
-        """Return each home's factor on every rate of starts on a day."""
+        """Return each home's factor on all its rates of starts on a day."""
         chance = uniforms(self.seed, "day", self.homes, day)
         return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
 

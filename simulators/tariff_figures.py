@@ -1,7 +1,7 @@
 """The closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of errors.
 
 E is the energy hidden, in kWh, at level 1. A slot of a window with n = 1 has the standard deviation sqrt2 E /
-share, a slot of an l_inf window with n slots sqrt((n + 1)(n + 2) / 3) E (THEORY 1.2).
+share, and a slot of an l_inf window with n slots sqrt((n + 1)(n + 2) / 3) E (THEORY 1.2).
 """
 
 import math
@@ -113,7 +113,7 @@ def nested_sd(half_hour: float, day: float, month: float) -> tuple[float, float,
     """Return the errors of a half hour in W, a day and a month in kWh, from nested streams.
 
     Variances v of one total from m fine values, and V of the total itself, combine to 1/(1/(m v) + 1/V); a
-    fine value then has v (1 - 1/m) + that / m^2.
+    fine value then has the variance v (1 - 1/m) plus that of the total / m^2.
     """
     fine = sd_kwh(KETTLE_KWH, half_hour) ** 2
     days = _combined(SLOTS_A_DAY * fine, day)

@@ -138,7 +138,7 @@ def _sums(watts: Floats, days: int, count: int) -> Floats:
 
 
 def _means(watts: Floats, size: int) -> Floats:
-    """Return the means of feeders of `size` homes, with no home in two: (feeders, days, slots)."""
+    """Return the means of feeders of `size` homes that have no home in common: (feeders, days, slots)."""
     feeders = len(watts) // size
     return np.asarray(watts[: feeders * size].reshape(feeders, size, *watts.shape[1:]).mean(axis=1))
 

@@ -108,7 +108,7 @@ def event_named(name: str) -> Event:
 def presence(
     event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
 ) -> Scene:
-    """Ask whether the event happened in an evening's half hour, of which `slots` means were released.
+    """Ask whether the event happened in an evening's half hour, which was released as `slots` means.
 
     The load is unknown. Each home is a point without the event and a point with it; an event longer than the
     half hour fills it. Raises Unusable if the slots do not divide 30 minutes, or if traces in `data` have too

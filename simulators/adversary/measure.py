@@ -108,7 +108,7 @@ class _Bounds:
 
     @classmethod
     def of(cls, scene: Scene, rival: Rival, outputs: Integers) -> Self:
-        """Compute the bounds that follow from the promise, if there is one."""
+        """Compute the bounds that follow from the rival's promise; without a promise, all are None."""
         promise = rival.promise
         if promise is None:
             return cls(None, None, None)

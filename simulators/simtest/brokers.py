@@ -152,7 +152,7 @@ class Broker:
         self._accept(connection, connect, granted)
 
     def _refusal(self, connect: mqtt.Connect) -> int:
-        """Return the reason code with which a connection is refused, or 0."""
+        """Return the reason code with which a connection is refused, or 0 if it is accepted."""
         if self.random.random() * 100 < self.network.refuses:
             return mqtt.UNAVAILABLE[connect.level]
         return 0

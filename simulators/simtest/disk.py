@@ -3,14 +3,14 @@
 A store is real SQLite in a folder, in memory if possible. A crash makes a new folder with the files as the
 crash leaves them, and the agent's next process opens that folder:
 
-    commit-before   in the middle of a transaction: nothing of it
+    commit-before   in the middle of a transaction: none of it is on disk
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of the new content, then
                     rubbish, then the former content; or while `.gen` counts a commit with records
     commit-written  the transaction is only in the WAL; some of its records may have left
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`);
                     or while the next `.gen` is being prepared
-    commit-done     all is done
+    commit-done     everything is done
     open, close     at any line of the store's own code at which its files differ from those before
 
 The files are read when SQLite is about to run COMMIT, and again at the checkpoint that follows, a separate

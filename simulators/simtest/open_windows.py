@@ -65,7 +65,7 @@ class Open:
     # --- peaks ---------------------------------------------------------------------------------
 
     def resume(self, covered_ms: int) -> None:
-        """Begin a process that has no noise yet and for which only parts from `covered_ms` on count."""
+        """Begin a process that has no noise yet; only parts from `covered_ms` on count for it."""
         self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
 
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:

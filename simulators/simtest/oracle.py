@@ -75,11 +75,11 @@ class ProcessRecord:
     acknowledgeable  packet ids that the process may acknowledge
     uncommitted      packet ids by stream that the process may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
-    confirmed messages of whose arrival the agent knows
+    confirmed        messages whose arrival the agent knows of
     orderly          whether it ended in an orderly way
-    counts_at_open its counters when it opened the store, which it does again after a jump of the clock
+    counts_at_open   its counters when it opened the store, which it does again after a jump of the clock
     early            number of acknowledgements before their commit
-    clock_known_s loop time from which it knows that its clock is synchronised
+    clock_known_s    loop time from which on it knows that its clock is synchronised
     """
 
     started_ms: int

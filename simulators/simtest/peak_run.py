@@ -12,9 +12,9 @@ from simulators.simtest.open_windows import Closed
 class PeakRun:
     """The noise of a peak's window in one process.
 
-    `draws` counts the draws of all processes. `before` is the accumulator with which the process began, or
+    `draws` counts the draws in all processes. `before` is the accumulator with which the process began, or
     None if the process opened the window. `mask` is noise plus dither, or None until an accumulator reveals
-    it; until then `mask_max` bounds it.
+    it; until then `mask_max` is an upper bound on it.
     """
 
     draws: int = 1
@@ -23,7 +23,7 @@ class PeakRun:
     mask_max: int | None = None
 
     def resume(self, accumulator: int) -> None:
-        """Begin a new process."""
+        """Begin a new process with the accumulator on disk."""
         self.before, self.mask, self.mask_max = accumulator, None, None
 
     def check_state(self, meter: Meter, on_disk: OpenWindow, key: object) -> None:

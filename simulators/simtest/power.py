@@ -1,9 +1,9 @@
-"""Power cuts: possible states of files that the store writes with its own system calls.
+"""Power cuts: the possible states of files that the store writes with its own system calls.
 
 Between two syncs the device may write any of the changed blocks, in any order. `Recorder` watches
 `os.pwrite`, `os.write`, `os.fsync`, `os.fdatasync`, `os.open` and `os.replace` in one folder and keeps the
-moments between them. All other changes are SQLite's, which has synced them when its call returns, except for
-the truncation of a file.
+moments between them. All other changes are SQLite's, which has synced them by the time its call returns,
+except for the truncation of a file.
 """
 
 import os
@@ -22,8 +22,8 @@ _CALLS = ("open", "pwrite", "write", "fsync", "fdatasync", "replace")
 class Moment(NamedTuple):
     """A moment between two system calls.
 
-    `names` has two states of the folder, as synced and as it is, each with the inode behind every name.
-    `synced` has the contents that each inode surely has, `written` those that it has if everything is
+    `names` has two states of the folder, as synced and as it is now, each with the inode behind every name.
+    `synced` has the contents that each inode certainly has, and `written` those that it has if everything is
     written.
     """
 
@@ -32,21 +32,21 @@ class Moment(NamedTuple):
     written: dict[int, bytes]
 
     def cut(self, random: Random) -> Files:
-        """Return the files after a power cut, with any of the blocks that were not synced."""
+        """Return the files after a power cut, with a random selection of the unsynced blocks written."""
         names = self.names[random.randrange(2)]
         share = random.choice((0.0, 0.02, 0.5, 0.98, 1.0))
         return {name: self._torn(inode, lambda _: random.random() < share) for name, inode in names.items()}
 
     def torn(self, is_written: Callable[[int], bool], names: int = 1) -> Files:
-        """Return the files with exactly these blocks written, numbered within each file.
+        """Return the files with exactly these blocks written; they are numbered within each file.
 
-        `names` is 0 for the names as synced, 1 for the current ones. Block -1 is the size.
+        `names` is 0 for the synced names and 1 for the current ones. Block -1 is the size.
         """
         return {name: self._torn(inode, is_written) for name, inode in self.names[names].items()}
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of the largest file with blocks that are not synced."""
+        """The number of blocks of the largest file that has unsynced blocks."""
         sizes = [len(text) for inode, text in self.written.items() if text != self.synced.get(inode)]
         return -(-max(sizes, default=0) // BLOCK_BYTES)
 
@@ -63,7 +63,7 @@ class Moment(NamedTuple):
 
 
 class Recorder:
-    """The moments of one folder within a context, in order."""
+    """A context that records the moments of one folder, in order."""
 
     def __init__(self, folder: Path) -> None:
         self.moments: list[Moment] = []
@@ -90,7 +90,7 @@ class Recorder:
         function = self._real[name]
 
         def call(*arguments: Any, **keywords: Any) -> Any:
-            """Call the function, and keep the moment after the call."""
+            """Call the function, keep the moment after the call, and return the result."""
             self._absorb()
             former_names = self._names
             result = function(*arguments, **keywords)
@@ -128,7 +128,7 @@ class Recorder:
         )
 
     def _read_folder(self) -> tuple[dict[str, int], dict[int, bytes]]:
-        """Read the inode behind each name and its contents; this drops SQLite's locks."""
+        """Return the inode behind each name, and the contents of each inode; this drops SQLite's locks."""
         paths = [path for path in self._folder.iterdir() if not path.name.endswith(("-shm", ".lock"))]
         names = {path.name: path.stat().st_ino for path in paths if path.is_file()}
         return names, {inode: (self._folder / name).read_bytes() for name, inode in names.items()}

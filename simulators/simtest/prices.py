@@ -1,6 +1,7 @@
-"""What prices from a topic mean: the price of each quarter hour, once it is accepted, for ever.
+"""The meaning of prices from a topic: the price of each quarter hour, which never changes once accepted.
 
-Unlike the agent, this reference forgets no price: what the agent drops too early makes another amount.
+Unlike the agent, this reference forgets no price, so a price that the agent drops too early changes an
+amount.
 """
 
 from collections.abc import Iterable
@@ -14,21 +15,21 @@ PRICE_TOPIC = "prices/market"
 """The topic of prices at the source's broker."""
 
 Row = tuple[int, int, int]
-"""A price: its start and end, and millionths of a unit for each kWh."""
+"""A price: its start, its end, and millionths of a unit for each kWh."""
 
 _QUARTER_MS = 15 * MINUTE_MS
 _AHEAD_MS = 62 * DAY_MS
 
 
 class PriceMessage(NamedTuple):
-    """The prices of a message, or in `refused` the reason why it has none."""
+    """The prices of a message or, in `refused`, the reason why it has none."""
 
     rows: tuple[Row, ...]
     refused: str | None = None
 
 
 class PriceBook:
-    """The prices that a stream has accepted; `has_news`: since its last commit."""
+    """The prices that a stream has accepted; `has_news` is whether there are any since its last commit."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows = set(rows)
@@ -36,7 +37,7 @@ class PriceBook:
         self._of_quarter = {quarter: price_u for row in self.rows for quarter, price_u in _quarters(row)}
 
     def take(self, message: PriceMessage, bound_u: int, now_ms: int) -> list[str]:
-        """Accept the prices of a message, or refuse them; return what there is to count."""
+        """Accept the prices of a message, or refuse them; return the names of the counters to increase."""
         if message.refused is not None:
             return [message.refused, "price_messages_refused"]
         return [name for row in message.rows for name in self._take(row, bound_u, now_ms)]
@@ -59,7 +60,7 @@ class PriceBook:
         return ["prices"] if accepted == row else ["prices", "price_clamped"]
 
     def weight(self, terms: Terms, start_ms: int, end_ms: int) -> int:
-        """Return the sum of price * ms over a stretch of time; of windows without prices, its length."""
+        """Return the sum of price * ms over a stretch of time or, for windows without prices, its length."""
         weights, total = terms.weights, 0
         if weights is None:
             return end_ms - start_ms
@@ -72,9 +73,9 @@ class PriceBook:
         return total
 
     def check_commit(self, prices: tuple[Row, ...] | None, undecided_ms: int) -> None:
-        """Check that prices are on disk from their acceptance until no time after `undecided_ms` needs them.
+        """Check that accepted prices are on disk as long as time after `undecided_ms` may need them.
 
-        `prices` are those of a transaction, None if it leaves them as they are.
+        `prices` are those of a transaction, or None if it leaves them as they are.
         """
         is_written = prices is not None
         check(is_written == self.has_news, "a price is accepted and not written, or not new")
@@ -86,6 +87,6 @@ class PriceBook:
 
 
 def _quarters(row: Row) -> Iterable[tuple[int, int]]:
-    """Yield the quarter hours of a price, with the price."""
+    """Yield the quarter hours of a price, each with the price."""
     start_ms, end_ms, price_u = row
     return ((quarter_ms, price_u) for quarter_ms in range(start_ms, end_ms, _QUARTER_MS))

@@ -1,4 +1,4 @@
-"""Run schedules, one or many on all cores, in temporary folders."""
+"""Run schedules, either one or many on all cores, in temporary folders."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ from simulators.simtest.world import World
 BLOCK = 20
 """The number of schedules that a process runs as one part."""
 TWINS = 5
-"""One in this number of schedules runs again with other values in its readings."""
+"""One schedule in this many runs again with other values in its readings."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: fsync costs nothing there
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Outcome(NamedTuple):
-    """The counts of some schedules, and the seed and violation of the first that failed."""
+    """The counts of some schedules, and the seed and violation of the first one that failed."""
 
     counts: Counter[str]
     seed: int | None = None
@@ -87,7 +87,7 @@ def has_twin(seed: int) -> bool:
 
 
 def block(seeds: Sequence[int]) -> Outcome:
-    """Run the schedules of some seeds, until one fails."""
+    """Run the schedules of some seeds until one fails; return the outcome."""
     counts = Counter[str]()
     with place() as folder:
         for seed in seeds:
@@ -108,7 +108,7 @@ class Part(NamedTuple):
 
 
 def whole_block(seeds: Sequence[int]) -> Part:
-    """Run the schedules of some seeds, also after one fails."""
+    """Run the schedules of all given seeds, even after one fails; return the part."""
     counts, violations = Counter[str](), {}
     seeds_left = seeds
     while seeds_left:
@@ -122,7 +122,7 @@ def whole_block(seeds: Sequence[int]) -> Part:
 
 
 def on_all_cores(seeds: Sequence[int], jobs: int) -> Iterator[Part]:
-    """Yield the parts of all seeds as they end; with one job everything runs in this process."""
+    """Yield the parts of all seeds as they finish; with one job everything runs in this process."""
     blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
     if jobs == 1:
         yield from map(whole_block, blocks)

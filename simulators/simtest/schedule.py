@@ -3,7 +3,7 @@
     at 1.250 s: read meter=1 time_ms=1190 value_u=250000000 qos=1 retain=0
 
 The first lines give the seed (of noise, torn files and orders of redelivery), the pace, the network and the
-configurations; the agent starts with the first of them. Each further line is an event.
+configurations; the agent starts with the first configuration. Each further line is an event.
 """
 
 from dataclasses import dataclass, fields
@@ -46,7 +46,7 @@ class Junk(Event):
 
 @dataclass(frozen=True, slots=True)
 class Price(Event):
-    """A message with `rows` prices, one after the other, each an hour's thousandth above the one before.
+    """A message with `rows` consecutive prices, each a thousandth of a unit above the one before.
 
     The first is from `from_ms` to `to_ms`, in wall-clock ms after the beginning of the world.
     """
@@ -99,7 +99,7 @@ class Clock(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Event):
-    """The machine is resumed from a snapshot of this moment, and then its wall clock is corrected.
+    """A resumption of the machine from a snapshot of this moment, after which its wall clock is corrected.
 
     In the meantime another copy of the agent may have released everything in the public schedule.
     """
@@ -124,7 +124,7 @@ class Full(Event):
 
 @dataclass(frozen=True, slots=True)
 class End(Event):
-    """An end of the process; the next one starts `down_ms` later with configuration number `then`."""
+    """An end of the process; the next process starts `down_ms` later with configuration number `then`."""
 
     down_ms: int
     then: int
@@ -146,7 +146,7 @@ class Fail(End):
 class Crash(End):
     """A crash or power cut when the process next reaches `where` (see `disk`).
 
-    `part` (thousandths) is the progress at that place. `store` is what then happens to the file: nothing,
+    `part` is the progress at that place in thousandths. `store` is the fate of the file afterwards: nothing,
     `damaged`, or `restored` (replaced by an earlier copy).
     """
 
@@ -160,9 +160,9 @@ class Network:
     """Properties of the network and the brokers; the defaults are harmless.
 
     pieces       percentage of writes that arrive in pieces
-    late_ms longest delay of the sink broker's confirmations, which arrive in any order
-    keepalive_s keep-alive that MQTT 5 brokers demand of their clients; 0: none
-    maximum unanswered publications that the sink's broker accepts at once (MQTT 5); 0: any number
+    late_ms      longest delay of the sink broker's confirmations, which arrive in any order
+    keepalive_s  keep-alive that MQTT 5 brokers demand of their clients; 0: none
+    maximum      unanswered publications that the sink's broker accepts at once (MQTT 5); 0: any number
     refuses      percentage of connections that are refused
     silent       percentage of outages, with a keep-alive, in which neither end learns of the loss
     level        newest version of MQTT that the sink's broker speaks: 5, or 4 for 3.1.1
@@ -260,7 +260,7 @@ def _parse_line(
 
 
 def _format_fields(record: Any, defaults: Any = None) -> str:
-    """Format a record's fields as name=value, without those that have the default."""
+    """Format a record's fields as name=value, leaving out those with the default value."""
     pairs = [(field.name, getattr(record, field.name)) for field in fields(record) if field.name != "at_ms"]
     return " ".join(
         f"{name}={value}" for name, value in pairs if defaults is None or value != getattr(defaults, name)

@@ -1,7 +1,8 @@
 """The settings of a stream in the simulation test, and the corresponding configuration of the agent.
 
-All durations are counted in ticks, so that the same schedule of faults fits windows of seconds and days of
-the local calendar. A tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of wall-clock time.
+All durations are counted in ticks, so that the same schedule of faults fits both windows of seconds and days
+of the local calendar. A tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of wall-clock
+time.
 """
 
 import tomllib
@@ -20,10 +21,10 @@ TICK_S = 0.1
 """The length of a tick in the loop's time."""
 
 PAYLOAD_MAX = 200
-"""The most bytes of a payload that is decoded."""
+"""The largest number of bytes of a payload that is decoded."""
 
 KEYS = (b"a key of one home", b"a key of another home")
-"""Keys of pseudonyms; `Setting.key` - 1 is the index."""
+"""Pseudonym keys; `Setting.key` - 1 is the index of a stream's key."""
 
 
 class Pace(NamedTuple):
@@ -53,12 +54,12 @@ class Setting:
     """One stream. Durations are in ticks; `grid` is length/step in ticks, or a unit of the calendar.
 
     On the calendar `grid` is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
-    with energies in two bands: these hours of working days, of which one is a holiday, and the rest. A ^ in
-    place of / makes the steps the parts of a peak. `key` is the number of the key of pseudonyms (0: a meter's
-    own name leaves), `limit` a budget in windows a day (0: none). With `bound` each window is an amount at
-    prices of a topic, which are at most so many hundredths, and `radius` is the energy that it hides. With
+    with energies in two bands: these hours of working days, one of which is a holiday, and the rest. A ^ in
+    place of / makes the steps the parts of a peak. `key` is the number of the pseudonym key (0: a meter's own
+    name leaves), and `limit` a budget in windows a day (0: none). With `bound` each window is an amount at
+    prices of a topic, which are at most that many hundredths, and `radius` is the energy that it hides. With
     `threshold`, in W, each window is the energy above it. With `stamped` readings have no times of their own.
-    `version` is that of MQTT at the source.
+    `version` is the version of MQTT at the source.
     """
 
     name: str = "main"
@@ -86,7 +87,7 @@ class Setting:
 
     @property
     def sink_topic(self) -> str:
-        """The topic to which the stream publishes, shared with no other stream."""
+        """The topic to which the stream publishes; no other stream shares it."""
         return f"private/{self.name}{self.topic or ''}/{{meter}}"
 
 

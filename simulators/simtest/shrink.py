@@ -30,9 +30,9 @@ def shrink(
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """Shrink a schedule as long as it violates the same invariant.
+    """Shrink a schedule as far as it still violates the same invariant; return the result.
 
-    Stops after `runs` runs. Returns a schedule that violates no invariant unchanged.
+    It stops after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """
     violated = invariant(plan, folder, twin=twin)
     steps = [plan]
@@ -52,7 +52,7 @@ def shrink(
 
 
 def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules that are smaller than the current one; any of them may replace it."""
+    """Yield schedules that are smaller than the current one, which any of them may replace."""
     yield from _remove_events(current)
     index = 0
     while index < len(current().events):
@@ -69,7 +69,7 @@ def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
 
 
 def _remove_events(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules without half of the events, a quarter, … a single one."""
+    """Yield schedules without half of the events, without a quarter, … without a single one."""
     size = len(current().events) // 2
     while size:
         begin = 0

@@ -1,4 +1,4 @@
-"""The folders of a world's store: the files that a process leaves, and their changes before the next."""
+"""The folders of a world's store: the files that a process leaves, and their changes before the next one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ _OURS = "simtest"
 class StoreVersions:
     """The folder of the store. With `keeps` each start makes a copy, so that an earlier copy can be restored.
 
-    `damages` lists the damages to the store, for the counts.
+    `damages` lists the kinds of damage done to the store, for the counts.
     """
 
     def __init__(self, root: Path, *, keeps: bool) -> None:
@@ -30,7 +30,7 @@ class StoreVersions:
         self._restored = False
 
     def leave(self, files: Files, damage: str) -> None:
-        """Leave files for the next process: these, damaged ones, or a copy from before the last start."""
+        """Leave these files, damaged ones, or a copy from before the last start for the next process."""
         if damage == "damaged" and "db" in files:
             self.damages.append("store damaged")
             self._copy = None
@@ -55,7 +55,7 @@ class StoreVersions:
     def replaced_by(self, store: Store) -> ExpectedStore | None:
         """Return the expected contents of a new or restored store; None if the store is unchanged."""
         is_new, restored, self._restored = not store.client_id.startswith(_OURS), self._restored, False
-        restored_copy, self._copy = self._copy, None  # not earlier: a crash must keep it
+        restored_copy, self._copy = self._copy, None  # not reset earlier: a crash must keep it
         if not is_new and not restored:
             return None
         contents = restored_copy.copy() if restored_copy else ExpectedStore()
@@ -64,7 +64,7 @@ class StoreVersions:
         return contents
 
     def name(self, store: Store, secret: bytes) -> None:
-        """Replace the values that a new store draws (client id, secret) by values from the seed."""
+        """Replace the values that a new store draws (client id, secret) with values from the seed."""
         if not store.client_id.startswith(_OURS):
             with store.transaction() as tx:
                 values = [(f"{_OURS}{self._starts}", "client_id"), (secret, "secret")]

@@ -1,4 +1,4 @@
-"""What the model knows of a stream: its public settings, and the keys behind its names and delays."""
+"""The part of a stream that the model knows: its public settings, and the keys of its names and delays."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from meteragent.domain.terms import Terms
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """The public settings of a stream, and the keys behind its delays and names."""
+    """The public settings of a stream, and the keys of its delays and names."""
 
     name: str
     sink_topic: str

@@ -60,7 +60,7 @@ class FaultInjector:
         return now_ms
 
     def clock_ms(self) -> int | None:
-        """Return the time of the agent's clock; None while the wall clock is behind the newest time read."""
+        """Return the agent's clock time, or None while the wall clock is behind the newest time read."""
         now_ms = self.wall_ms()
         return now_ms if now_ms >= self.newest_ms else None
 
@@ -69,7 +69,7 @@ class FaultInjector:
         self._offset_ms += max(0, self.newest_ms - self.wall_ms())
 
     def attach_disk(self, disk: Disk | None) -> None:
-        """Set the current disk, with the speed and room that the schedule prescribes."""
+        """Set the current disk, with the speed and space that the schedule prescribes."""
         self._disk = disk
         self._set_disk(self._takes_s, self._room_bytes)
 

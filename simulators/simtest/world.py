@@ -6,7 +6,7 @@ replaces time. The schedule determines how a process ends, and the next one begi
 the end all faults cease, and everything that was due must have left.
 
 A crash event only sets a trap. The trap springs when the process reaches the place of the crash, which is one
-of the methods below that network and disk call.
+of the methods below that the network and the disk call.
 """
 
 import asyncio
@@ -43,18 +43,19 @@ from simulators.simtest.stream_spec import StreamSpec
 from simulators.simtest.surroundings import FaultInjector
 
 EPILOGUE_S = 5.0
-"""The time without faults at the end: enough for a catch-up, a connection and some turns."""
+"""The time without faults at the end: long enough for a catch-up, a connection and some turns."""
 _STOP_S = 30.0
 """Longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""How long before the end due records must have left, and owed messages must have been acknowledged."""
+"""The time before the end by which due records must have left, and owed messages must have been
+acknowledged."""
 
 
 class World:
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`, `folder` the world's own. `scramble` gives the readings
-    other values at the same times. `log` has the publications, `counts` the numbers of events.
+    other values at the same times. `log` has the publications, and `counts` the numbers of events.
     """
 
     def __init__(self, plan: s.Schedule, keys: Path, folder: Path, *, scramble: bool = False) -> None:
@@ -193,7 +194,7 @@ class World:
         return self._disk
 
     def make_boot_clock(self) -> BootClock:
-        """Make the boot clock of a process; in worlds with a snapshot the wall clock is synchronised."""
+        """Make the boot clock of a process; in worlds with a snapshot, its wall clock is synchronised."""
         return BootClock(self._faults.boot_ms, lambda: self._resumes and self._store is not None)
 
     def restore_store(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
@@ -219,7 +220,7 @@ class World:
     # --- reports of the disk -------------------------------------------------------------------
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
-        """Begin a transaction; return the crash in which the process dies in it, if it does."""
+        """Begin a transaction; return the crash with which the process dies during it, or None."""
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
         fail = next((trap for trap in self._traps if isinstance(trap, s.Fail)), None)
         if fail is not None and self._disk is not None:
@@ -271,7 +272,7 @@ class World:
     # --- how a process ends --------------------------------------------------------------------
 
     def _spring(self, place: str) -> s.Crash | None:
-        """Disarm and return the crash that is armed for this place, if there is one."""
+        """Disarm and return the crash that is armed for this place, or None."""
         traps = (trap for trap in self._traps if isinstance(trap, s.Crash) and trap.where.startswith(place))
         if (trap := next(traps, None)) is not None:
             self._traps.remove(trap)
@@ -296,7 +297,7 @@ class World:
         self._oracle.process.subscribed_ms.setdefault(name, self.wall_ms())
 
     def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check acknowledgements by the agent; return how many still leave before it dies."""
+        """Check acknowledgements by the agent; return the number of them that leave before it dies."""
         self.counts["acknowledged"] += len(packet_ids)
         with self.guard:
             self._oracle.check_acknowledgements(packet_ids)
@@ -309,7 +310,7 @@ class World:
         self._die_if_armed("acknowledge")
 
     def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection, of which `newest_rows` has the newest row by topic."""
+        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic."""
         self._die_if_armed("publish-before")
         self.counts["published"] += 1
         self.log.append((self._loop.time(), topic, payload, retain))
@@ -351,7 +352,7 @@ class World:
                 self._oracle.is_copy = alive and self._loop.time() > self._oracle.process.clock_known_s
             case _:
                 self._faults.apply(event)
-        self._oracle.is_copy &= not self._faults.set_back  # its correction shows no jump
+        self._oracle.is_copy &= not self._faults.set_back  # correcting such a clock shows no jump
 
     def _settle(self) -> None:
         """End all faults, and disarm all traps."""
@@ -364,12 +365,12 @@ class World:
         return [packet_id for packet_id in self._source.owed if packet_id not in held_ids]
 
     def _ask_owed(self) -> None:
-        """List the owed packet ids, and check them later: a commit may be on its way."""
+        """List the owed packet ids, and check them later, because a commit may be on its way."""
         self._loop.call_later(_ANSWER_S, self._finish, self._owed())
 
     def _finish(self, owed: list[int]) -> None:
         """End the world with SIGTERM; messages that were owed before must be acknowledged."""
-        # If a process is stopping when the epilogue ends, wait for the acknowledgements of its successor.
+        # If a process is stopping when the epilogue ends, wait for its successor's acknowledgements.
         if self.alive and self._end is not None and not self._has_postponed_end:
             self._has_postponed_end = True
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._ask_owed)

@@ -1,4 +1,4 @@
-"""The readings of a source and how they are decoded, by the source's keys or else by its device's profile."""
+"""The readings of a source and their decoding, by the source's keys or else by its device's profile."""
 
 import difflib
 from collections.abc import Iterable
@@ -130,7 +130,7 @@ def reports_on_change(source: Source) -> bool:
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
-    """Return how long a meter may be silent: as configured, else a day, or 30 days if it reports on change.
+    """Return the time for which a meter may be silent: as configured, else a day, or 30 days if on change.
 
     A device that reports on change is silent while the load is constant. If its records stopped soon after,
     they would reveal when something is used.

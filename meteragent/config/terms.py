@@ -19,7 +19,7 @@ USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
 """The number of 24-hour days in an ordinary calendar window; figures are stated for such windows."""
 
 LIVE_ROUNDING: Rounding = "dithered"
-"""How the agent rounds. Archives round half up: they store no accumulators that a copy could reveal."""
+"""The agent's rounding. Archives round half up: they store no accumulators that a copy could reveal."""
 
 PEAK_STEP_MS = 15 * MINUTE_MS
 """The usual length of a peak's parts: the quarter hour of tariffs and markets."""
@@ -236,7 +236,7 @@ def others_per_day(config: Config, stream: Stream) -> Fraction:
 def schedule(
     stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING
 ) -> Schedule:
-    """Return when the stream's windows start, and the terms of each.
+    """Return the schedule: the starts of the stream's windows, and the terms of each.
 
     `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
     """

@@ -1,9 +1,9 @@
 """Audit the mechanisms that a configuration runs: does each keep its promise, and how powerful is the test?
 
 `meteragent.privacy.audit` tests each stream's distinct mechanisms twice (the windows of a calendar differ in
-epsilon): alone, with many windows; and from readings to messages (`pipeline_mechanism`), with as many windows
-as the time allows, since the whole core runs for each slot. ALARM bounds the probability that a correct
-configuration is refused; it is split evenly over all audits.
+epsilon). The mechanism is tested alone, with many windows. It is also tested from readings to messages
+(`pipeline_mechanism`), with as many windows as the time allows, since the whole core runs for each slot.
+ALARM bounds the probability that a correct configuration is refused; it is split evenly over all audits.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Public examples of events in a home, and how far each moves the values of a window.
+"""Public examples of events in a home, and the distance by which each moves the values of a window.
 
 An event is a power for a duration, added to everything else. An attacker asks whether it happened; the answer
 depends on d_inf between the windows with and without it.
@@ -68,7 +68,7 @@ def parse(text: str) -> Event:
 
 
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """Return how far (d_inf, in the unit) an event moves each window it touches, for each alignment.
+    """Return the distance (d_inf, in the unit) by which an event moves each window it touches, by alignment.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (of the first day). Those in which it ends
@@ -111,7 +111,7 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return how far a window moves, in the unit, when the event fills its slots for these times."""
+    """Return the distance, in the unit, by which a window moves if the event fills slots for these times."""
     power = event.power_w / terms.wh_per_value
     if terms.metric is Metric.L1:
         return _distance_in_all(power, terms, filled_ms)

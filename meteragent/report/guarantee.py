@@ -124,7 +124,7 @@ class Guarantee:
 
     @cached_property
     def unknown_of_loads(self) -> tuple[str, ...]:
-        """The missing keys that state how closely readings follow the load."""
+        """The keys that would state how closely readings follow the load, but are missing."""
         return loads.unknown(self.terms)
 
     @cached_property

@@ -24,7 +24,7 @@ def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
 
 
 def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: str, *, refused: bool) -> str:
-    """Return what to do next with a configuration file: correct it, run it, or release an archive.
+    """Return the next step for a configuration file: to correct it, to run it, or to release an archive.
 
     A command stands alone on its line, however long, so that it can be copied.
     """

@@ -56,7 +56,8 @@ from meteragent.spark.ledger import debit, taken_intervals
 from meteragent.spark.worker import safely
 
 Sink = Callable[[DataFrame, int], None]
-"""A function of a micro-batch's releases and its number; after a crash it is called again with both."""
+"""A function that takes a micro-batch's releases and its number; after a crash it is called again with
+both."""
 
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

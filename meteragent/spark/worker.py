@@ -3,7 +3,7 @@
 Rules:
 
 * A worker's exception ends up in logs, which must not contain readings, and texts from Arrow or numpy quote
-  values. So only the type of an exception that is not ours is passed on (`safely`).
+  values. So only the type of a foreign exception is passed on (`safely`).
 * A worker reads the key from its file, and keeps it while the file stays the same. No closure, plan or event
   log contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task
   that is retried elsewhere must not use a different key.

@@ -156,7 +156,7 @@ def last_place(wh: float) -> Fraction:
 
 
 def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return how far an event moves each window it touches, in W, for each alignment; the largest first."""
+    """Return the distances, in W, by which an event moves windows, for each alignment; the largest first."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 

@@ -22,7 +22,7 @@ USER = 65532
 KEY_BYTES = 32
 
 _SOURCE = ("topic", "meter", "profile", "value", "time", "kind", "unit")
-"""Options that have the names of configuration keys."""
+"""Options with the same names as configuration keys."""
 Options = Mapping[str, Any]
 
 

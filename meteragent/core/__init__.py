@@ -1,6 +1,6 @@
 """The core of one stream, without I/O: it turns messages and times into effects.
 
-    pipeline   decides when slots open and close, what is charged and what is released (start here)
+    pipeline   decides on the opening and closing of slots, on charges and on releases (start here)
     intake     turns messages into readings of meters; `phases` sums the phases of one meter
     timeline   integrates one meter's readings into slots; `register` does so for registers
     window     holds the accumulators of a window's slots

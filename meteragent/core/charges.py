@@ -21,7 +21,7 @@ class Spending:
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a window that is about to open, unless the budget forbids it; return whether it counts."""
+        """Count a window about to open, unless the budget forbids it; return whether it is counted."""
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
@@ -44,7 +44,7 @@ class Charges:
         self._epsilon: dict[str, Fraction] = {}
 
     def add(self, meter: str, start_ms: int, terms: Terms) -> bool:
-        """Charge a window that is about to open, unless the budget forbids it; return whether it did."""
+        """Charge a window about to open, unless the budget forbids it; return whether it is charged."""
         if not self._spending.spend(meter, start_ms, terms.epsilon_per_w):
             return False
         self._epsilon[terms.id] = terms.epsilon_per_w

@@ -39,7 +39,7 @@ class Claims:
             self._questions.append(sink_topic)
 
     def take(self) -> list[str]:
-        """Return the topics that the shell has to ask about, as collected since the last call."""
+        """Return the topics, collected since the last call, that the shell has to ask about."""
         sink_topics, self._questions = self._questions, []
         return sink_topics
 
@@ -52,7 +52,7 @@ class Claims:
         return not self._listens or sink_topic in self._announced or sink_topic in self._clear_topics
 
     def forget(self, sink_topic: str) -> None:
-        """Forget the topic of a forgotten meter, so that `ask` asks about it again if the meter returns."""
+        """Forget the topic of a forgotten meter, so that it is checked again if the meter returns."""
         self._asked_topics.discard(sink_topic)
         self._clear_topics.discard(sink_topic)
 

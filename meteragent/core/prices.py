@@ -1,7 +1,7 @@
 """The prices of a stream with weights from a topic: each is committed once, before its time begins.
 
 Rules
-1. A price whose time has begun is refused: it could depend on what this home has used since (theory 3.10).
+1. A price whose time has begun is refused: it could depend on this home's use since then (theory 3.10).
 2. A price is never replaced. A repetition with the same time and value changes nothing. Any other price is
    refused if its time overlaps that of an earlier price.
 3. A price is committed no later than any energy that is counted at it, because time is integrated only after

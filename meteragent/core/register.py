@@ -34,12 +34,13 @@ the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, deliv
 The distribution of the use over [t0, t] does not matter, because all of it lies in the slot.
 
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
-slot cannot be separated from the use after it: M and r give only their sum with the noise. To count the sum
-in this slot would count the power of other slots (not a 1-Lipschitz map: curves that differ by d in the other
-slots move this slot by d times more than a slot), and to count a part of the sum would release a part of the
-noise. So the slot is lost: it is gap throughout, and M is forgotten along with its noise. The slot is
-released nevertheless (law 4), with noise from a new noise bound with the same distribution. No bound yields
-more than n values, the earlier draw is never released, and the new noise masks a constant.
+slot cannot be separated from the use after it: M and r give only their sum with the noise. Counting the sum
+in this slot would include the power of other slots (not a 1-Lipschitz map: curves that differ by d in the
+other slots would move this slot by d times more than one slot's length). Counting a part of the sum would
+release a part of the noise. So the slot is lost: it is gap throughout, and M is forgotten along with its
+noise. The slot is released nevertheless (law 4), with noise from a new noise bound with the same
+distribution. No bound yields more than n values, the earlier draw is never released, and the new noise masks
+a constant.
 
 M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise +
 energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's start.

@@ -47,7 +47,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""The numbers of integrated times that are kept, to tell `duplicate` from `late`, and dropped at once."""
+"""The numbers of integrated times kept, to tell `duplicate` from `late`, and dropped at once."""
 PENDING = 4096
 """The largest number of a meter's pending readings, since a sender could stamp thousands within `ahead`."""
 
@@ -64,8 +64,8 @@ class Outcome(StrEnum):
 class Pending(NamedTuple):
     """A reading whose span is not wholly integrated, and the token that acknowledges it.
 
-    `hold` begins at `since_ms`: in the sum of several phases, the time of the oldest reading. If `since_ms`
-    is None, `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival.
+    `hold` begins at `since_ms`, for a sum of several phases the time of the oldest reading. If `since_ms` is
+    None, `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival.
     """
 
     time_ms: int

@@ -63,7 +63,7 @@ class Window:
                         reach (THEORY-2 A.3)
     draws               the number of slots that have received noise
     slots               the accumulators of the open slots, by index
-    slots_with_reading  the open slots to which a reading has added; the others are gap throughout
+    slots_with_reading  the open slots to which a reading has been added; the others are gap throughout
     masked_slot         the index of the slot whose accumulator is unknown after a restart: `slots` holds a
                         register minus the accumulator instead (`register`)
     lost_slot           the index of the slot whose accumulator was given up; the slot has no noise until

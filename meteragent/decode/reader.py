@@ -136,7 +136,7 @@ def _limit(scale: Fraction | None) -> Decimal | None:
 
 
 def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a document meets any of the conditions, or if there are none."""
+    """Make a function that returns whether a document meets one of the conditions; True if there are none."""
     compiled = [
         [(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives
     ]

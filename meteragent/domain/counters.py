@@ -76,7 +76,7 @@ COUNTERS = {
 """Every counter, with the events that it counts."""
 
 FORMER_NAMES = {"over_budget": "passed"}
-"""The names of counters in the last version; metrics and health report both names until the next version."""
+"""The counters' names in the previous version; metrics and health report both names until the next one."""
 
 PUBLIC = frozenset(
     {

@@ -1,9 +1,8 @@
 """The promise for loads: the level of a change in the load if readings are sparse or count in steps.
 
-The level of a stream is a promise about its readings. `privacy.loads` bounds by how much a change of the load
-can grow in the readings; this module applies these bounds to a stream's terms, within one slot and in all.
-Unknown facts about a source (`unknown`) are left out, in which case the true level may be higher than the
-stated one.
+The level of a stream is a promise about its readings. `privacy.loads` bounds the growth of a load's change in
+the readings; this module applies these bounds to a stream's terms, within one slot and in all. Unknown facts
+about a source (`unknown`) are left out, in which case the true level may be higher than the stated one.
 
 In all. A change that moves X over any number of slots has a loss of at most kappa level X / hide if the
 readings follow the load (THEORY T.7). Otherwise the m slots from the change on add up to more:

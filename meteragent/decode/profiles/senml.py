@@ -1,7 +1,7 @@
 """SenML in JSON (RFC 8428), from any device.
 
-Devices choose the names of records. These names have no spaces, so the names of the quantities here have
-some.
+Devices choose the names of records. These names have no spaces, so the quantities here have names with
+spaces.
 """
 
 import re

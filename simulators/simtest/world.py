@@ -47,8 +47,7 @@ EPILOGUE_S = 5.0
 _STOP_S = 30.0
 """Longer than any stop takes, since the outbox is drained for at most ten seconds."""
 _SETTLED_S, _ANSWER_S = 2.5, 0.5
-"""The time before the end by which due records must have left, and owed messages must have been
-acknowledged."""
+"""The time before the end by which due records must have left, and owed messages be acknowledged."""
 
 
 class World:

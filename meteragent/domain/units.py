@@ -18,7 +18,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Kind(StrEnum):
-    """The kind of a reading, which must be stated and is never guessed (law 5)."""
+    """The meaning of a reading, which must be stated and is never guessed (law 5)."""
 
     POWER = "power"
     INTERVAL_ENERGY = "interval_energy"

@@ -59,7 +59,7 @@ class Rate:
 
 
 async def rate(running: RunningContestant, qos: int) -> Rate:
-    """Measure how many records a second pass, in a closed loop."""
+    """Measure the number of records a second that pass in a closed loop."""
     load = ClosedLoop(METERS, qos)
     await load.connect(running.source_port, running.sink_port)
     await load.begin(OUTSTANDING)

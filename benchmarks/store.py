@@ -102,7 +102,7 @@ def size(path: Path) -> Result:
 
 
 def recovery(path: Path) -> Result:
-    """Measure how long a new process takes to release after another was killed during a commit."""
+    """Measure the time that a new process takes to release after another was killed during a commit."""
     runs = []
     for _ in range(ROUNDS):
         log_bytes = crash.kill_in_commit(path, METERS)

@@ -93,7 +93,7 @@ _IDENTITY = ("username", "password_file", "cert_file", "key_file")
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return how to connect to the sink's broker; on the source's broker, missing keys are the source's.
+    """Return the settings of the sink's broker; on the source's broker, missing keys are the source's.
 
     A sink without a user name and without a certificate logs in as the source does. A sink with either of
     them has a login of its own, and inherits no part of the source's.

@@ -169,7 +169,7 @@ def _step(source: Source) -> Fraction | None:
 
 
 def counters(source: Source) -> int:
-    """Return how many counts, each with its own step, are summed in one value of energy."""
+    """Return the number of counts, each with its own step, that are summed in one value of energy."""
     device = quantity(source)
     return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (device.counters if device else 1)
 

@@ -1,4 +1,4 @@
-"""The types of values in a configuration: how each is parsed, refused and described in the JSON Schema."""
+"""The types of values in a configuration: the parsing, refusals and JSON Schema of each."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The statement of a configuration, for the data protection file: what leaves, and under which guarantee.
+"""The statement of a configuration, for the data protection file: the data that leave, and their guarantee.
 
 The statement follows from the configuration, the versions, and the terms in the store. Nothing is measured
 and there is no date, so the same facts give the same statement, byte for byte.

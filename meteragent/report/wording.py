@@ -45,7 +45,7 @@ _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
 
 
 def head(guarantee: Guarantee) -> str:
-    """Return the name of the stream, and what leaves in a window."""
+    """Return the name of the stream, and the numbers that leave in a window."""
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
@@ -207,7 +207,7 @@ def _reasons(terms: Terms) -> Iterator[str]:
 
 
 def threshold(guarantee: Guarantee) -> str:
-    """Return the sentence on what counts above a threshold; empty without one."""
+    """Return the sentence on the energy that counts above a threshold; empty without one."""
     terms = guarantee.terms
     if terms.space is not Space.ABOVE:
         return ""
@@ -308,7 +308,7 @@ def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
 
 
 def tariff_notes(guarantee: Guarantee) -> list[str]:
-    """State which month is meant, what "recognised" means, and the effect of energy whose band is unknown."""
+    """Explain the month, the word "recognised", and the effect of energy whose band is unknown."""
     errors = guarantee.tariffs
     if errors is None:
         return []

@@ -20,7 +20,7 @@ from meteragent.spark.worker import KeyFingerprint, safely
 
 
 def taken_intervals(spark: SparkSession, ledger: Ledger, run: str) -> DataFrame:
-    """Return what all runs except `run` and its micro-batches have released: meter, taken (its intervals).
+    """Return the intervals that all runs except `run` and its micro-batches have released: meter, taken.
 
     Raises ArchiveError if files of the ledger are missing.
     """

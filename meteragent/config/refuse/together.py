@@ -14,7 +14,7 @@ from meteragent.domain.shape import Metric, Space
 from meteragent.mqtt import Endpoint
 
 _PLACES = tuple(map(path_of, ("source.topic", "source.url", "sink.topic", "sink.url")))
-"""Keys that determine what a stream reads and writes."""
+"""Keys that determine the topics that a stream reads and writes."""
 
 WrongPaths = Sequence[Collection[Path]]
 """For each stream, the paths of the keys that are already wrong."""

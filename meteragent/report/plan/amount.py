@@ -179,7 +179,7 @@ def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
 
 
 def as_text(answer: AmountAnswer) -> str:
-    """Return the answer as text: its errors, what it hides, its configuration, and what to do next."""
+    """Return the answer as text: its errors, the hidden energy, its configuration, and the next step."""
     question, setting = answer.question, answer.setting
     parts = [f"hide {question.hide.name}"] if question.hide else []
     parts.append(f"share {question.share.name} at prices of at most {question.bound.text} for a kWh")

@@ -115,7 +115,7 @@ def hide(text: str) -> Hide:
     """Parse what to hide, such as ``kettle``, ``tv evening``, ``110Wh``, ``0.3kWh`` or ``2000W 30min``.
 
     Raises:
-        ValueError: the text is none of these; the error says what is expected.
+        ValueError: the text is none of these; the error states the expected forms.
     """
     if match := _ENERGY.fullmatch(text.strip()):
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]

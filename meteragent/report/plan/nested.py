@@ -205,7 +205,7 @@ def _energy_text(wh: Fraction) -> str:
 
 
 def as_text(answer: NestedAnswer) -> str:
-    """Return the answer as text: its errors, its configuration, and what to do next."""
+    """Return the answer as text: its errors, its configuration, and the next step."""
     question = answer.question
     names = ", ".join(length.name for length in question.lengths)
     verdict = "possible" if answer.is_possible else "NOT possible; these are the nearest shares"

@@ -1,4 +1,4 @@
-"""An answer in words and as JSON: whether it is possible, the error, what to paste, and the alternatives."""
+"""An answer in words and as JSON: the verdict, error, configuration to paste, and alternatives."""
 
 import json
 import textwrap
@@ -17,7 +17,7 @@ from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, 
 from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
-"""Errors of the mean of homes for which the number of homes is shown, as shares of `MEAN_W`."""
+"""Errors of a mean, as shares of `MEAN_W`; the answer shows the number of homes that each needs."""
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 NEXT = "Next: save the configuration as home.toml, set its topics, and run meteragent check home.toml"
 
@@ -48,7 +48,7 @@ def _question(answer: Answer) -> str:
 
 
 def as_text(answer: Answer) -> str:
-    """Return the answer as text: its configuration, a table of errors, and what to do next."""
+    """Return the answer as text: its configuration, a table of errors, and the next step."""
     verdict = "possible" if answer.is_possible else f"NOT possible: {answer.why_not}"
     lines = [f"To {_question(answer)}: {verdict}.", "", *_considered(answer)]
     if not answer.is_possible:

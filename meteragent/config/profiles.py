@@ -30,7 +30,9 @@ def _read(path: Path) -> Profile:
     text = text_of_file(path)
     profile = profile_file.parse(text, path.stem)
     if path.stem in PROFILES:
-        expected = "a name that no built-in profile has: rename the file and its key `name`"
+        expected = (
+            "a name that no built-in profile has: rename the file and change the value of its key `name`"
+        )
         collision = ConfigError("name", repr(path.stem), expected)
         collision.line = line_of(("name",), lines(text))
         raise collision

@@ -116,7 +116,7 @@ def _detection_factor(trials: int, x: float, alarm: float) -> float:
 def audit(
     mechanism: WindowMechanism, *, samples: int | None = None, alarm: float = ALARM, bits: Bits | None = None
 ) -> Audit:
-    """Audit whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
+    """Check whether a mechanism on windows keeps its promise, by the checks in the module's docstring.
 
     `samples` windows, at least two, are drawn for the law, and the same number on each side of each shift.
     The default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.

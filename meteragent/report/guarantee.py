@@ -68,7 +68,7 @@ class InAll(NamedTuple):
     """The cost of a change of the hidden energy in all, over any number of slots, for some days.
 
     `slots` is the number of slots, `level` the level that the change costs over all of them, and
-    `success_percent` an attacker's success limit on such a change within one slot.
+    `success_percent` an attacker's success limit for such a change within one slot.
     """
 
     days: int

@@ -56,7 +56,7 @@ RESTORE_HINT = (
     " released"
 )
 
-MOVED_HINT = "if you moved it and nothing runs in the old place, run `meteragent ledger CONFIG --moved`"
+MOVED_HINT = "if you moved it and nothing is running in the old place, run `meteragent ledger CONFIG --moved`"
 
 SHARD_HINT = (
     "the marks of the new meters are in other stores. Stop all agents of the fleet, then run for each of them"
@@ -240,7 +240,9 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
         raise StoreError(f"{path}: a database of another program; choose another store.path")
     [(version,)] = connection.execute("PRAGMA user_version")
     if version > len(MIGRATIONS) and meta(connection, "compatible_from") > len(MIGRATIONS):
-        raise StoreError(f"{path}: written by a newer version of meteragent; install that version or a later")
+        raise StoreError(
+            f"{path}: written by a newer version of meteragent; install that version or a later one"
+        )
     return True
 
 

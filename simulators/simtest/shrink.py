@@ -30,7 +30,7 @@ def shrink(
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """Shrink a schedule as far as it still violates the same invariant; return the result.
+    """Shrink a schedule as far as possible while it violates the same invariant; return the result.
 
     It stops after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """
@@ -69,7 +69,7 @@ def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
 
 
 def _remove_events(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules without half of the events, without a quarter, … without a single one."""
+    """Yield schedules with half of the events removed, then a quarter, … then one at a time."""
     size = len(current().events) // 2
     while size:
         begin = 0

@@ -189,7 +189,9 @@ def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.C
     assert found["errors"]["month_kwh"] == pytest.approx(5.90, abs=0.01)
     unknown, habit = found["warnings"]
     assert unknown.startswith("the time between readings is unknown: set source.every;")
-    assert habit.startswith("an attacker can learn within a month whether these happen every day: a kettle, ")
+    assert habit.startswith(
+        "an attacker can learn within a month whether any of these happens every day: a kettle, "
+    )
     assert habit.endswith(": a kettle, a TV evening, a washing machine")
 
 

@@ -78,7 +78,7 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
     )
     assert f"at most {day} over 1 day and {month} over 30 days." in text
     assert f"each later slot may differ by {step} Wh." in text
-    assert f"success limit on such a change within one slot is {chances}." in text
+    assert f"success limit for such a change within one slot is {chances}." in text
     assert text.endswith("The success limits for single events do not include later slots.")
     assert not stated(known)["without_limits"]
     assert stated(known)["step_wh"] == str(step)
@@ -110,7 +110,7 @@ def test_an_archive_rounds_each_number() -> None:
     known = guarantee.of(config.parse(written()).stream[0], (), archived=True)
     assert not known.is_in_all
     assert known.in_all[0].level == Fraction(110 + 24, 110)
-    assert "rounded to multiples of 1 W before noise is added" in wording.in_all(known)
+    assert "rounded to a multiple of 1 W before noise is added" in wording.in_all(known)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "the store has no stream main; it has a, b": ({"source": KNOWN}, ("b", "a")),
 }
-HABITS = "an attacker can learn within a month whether these happen every day: "
+HABITS = "an attacker can learn within a month whether any of these happens every day: "
 PHASES = "topic = 'x/status/{phase}'\nmeter = 'home'\nphases = ['em1:0', 'em1:1', 'em1:2']"
 QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "all is well": ({"source": KNOWN}, ()),

@@ -182,7 +182,7 @@ class OutputPerturbation(_Answered):
     neighbours, such as that of a product, does not suffice.
 
     Raises:
-        TypeError: the mechanism has no pair.
+        TypeError: the mechanism has no (epsilon, delta) guarantee.
         ValueError: its pair holds for neighbours only, or an answer is not in its space.
     """
 

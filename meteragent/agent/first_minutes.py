@@ -1,5 +1,7 @@
 """The log of a stream's beginning: its first reading, its first number, and the reason if neither comes.
 
+If the first readings are all outside `window.range`, one line says so: they count only as the range's limit.
+
 A line contains no value, no count and no meter's name, only that something has begun (law 4). After the first
 reading, `health` reports if nothing arrives.
 """
@@ -10,6 +12,7 @@ from collections.abc import Collection, Sequence
 from meteragent import config as settings
 from meteragent.domain.counters import COUNTERS, REFUSALS, Counts
 from meteragent.domain.grid import duration_text
+from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
@@ -19,6 +22,8 @@ LONGEST_MS = HOUR_MS
 """The longest time between two such lines."""
 STEP_MS = MINUTE_MS
 """The largest step of the clock that counts as waiting; a longer step means that the clock was set."""
+FEWEST = 5
+"""The smallest number of readings, all of them clamped, that is logged."""
 
 _CLOCK = {"refused_ahead", "late"}
 """Reasons that point to a wrong clock."""
@@ -36,7 +41,7 @@ class FirstMinutes:
         self._counts = counts
         self._updated_ms = now_ms
         self._waited_ms, self._pause_ms, self._due_ms = 0, FIRST_MS, FIRST_MS
-        self._has_reading = self._has_left = False
+        self._has_reading = self._has_left = self._has_range_checked = False
         self._row: int | None = None
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
@@ -54,6 +59,7 @@ class FirstMinutes:
                 "stream %s: the first number has left, and the broker has confirmed it", self._stream.name
             )
         if self._has_reading:
+            self._check_range()
             return
         if self._counts["accepted"] or self._counts["early"]:
             self._has_reading = True
@@ -64,6 +70,19 @@ class FirstMinutes:
                 self._pause_ms = min(2 * self._pause_ms, LONGEST_MS)
                 self._due_ms = self._waited_ms + self._pause_ms
                 self._warn()
+
+    def _check_range(self) -> None:
+        """Log once that all of the first readings were clamped; a reading within the range ends the check."""
+        accepted_count, clamped_count = self._counts["accepted"], self._counts["clamped"]
+        if self._has_range_checked or clamped_count == accepted_count < FEWEST:
+            return
+        self._has_range_checked = True
+        if clamped_count == accepted_count:
+            _log.warning(
+                "stream %s: all readings so far are outside window.range, and are clamped to it. %s",
+                self._stream.name,
+                PROBLEMS["all_clamped"].cure,
+            )
 
     def _warn(self) -> None:
         """Log that no reading has arrived, and why; a shard of a fleet may have no meters."""

@@ -151,6 +151,30 @@ def test_a_reading_ends_the_warnings(caplog: pytest.LogCaptureFixture) -> None:
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
+def test_readings_that_are_all_clamped_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Watts read as kilowatts count as the range's limit; the line has no count and no value (law 4)."""
+    beginning = Beginning()
+    beginning.seconds(10, "early")
+    beginning.seconds(4, "accepted", "clamped")
+    assert caplog.messages == []
+    beginning.seconds(600, "accepted", "clamped")
+    [line] = caplog.messages
+    assert line.startswith(
+        "stream main: all readings so far are outside window.range, and are clamped to it."
+        " Check source.unit and source.scale:"
+    )
+    assert not re.search(r"\b(4|5|10|14)\b", line)
+
+
+def test_a_reading_within_the_range_ends_the_check(caplog: pytest.LogCaptureFixture) -> None:
+    """A meter of which one reading counts as it is has the correct unit."""
+    beginning = Beginning()
+    beginning.seconds(4, "accepted", "clamped")
+    beginning.seconds(1, "accepted")
+    beginning.seconds(600, "accepted", "clamped")
+    assert caplog.messages == []
+
+
 def test_time_without_a_connection_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
     """The connection has its own lines; a large step of the clock is not a wait."""
     beginning = Beginning()

@@ -145,7 +145,7 @@ def test_it_says_what_is_different_from_a_run() -> None:
         "Nothing leaves, and nothing is written.",
         "Here 5 s stand for a slot (30 min). The noise is that of a real slot and hides 110 Wh",
         "A run would send each number to private/{meter}/power at mqtt://here",
-        "`measured` shows your readings as they are",
+        "`measured` shows your readings, clamped to window.range (0 to 20,000 W): it never leaves.",
     ):
         assert part in text
     view.show(
@@ -154,6 +154,40 @@ def test_it_says_what_is_different_from_a_run() -> None:
     view.end()
     text = " ".join(lines)
     assert "m: 2 slots, measured 1.500 kW on average; the mean of what would leave is 4.000 kW" in text
+
+
+def test_clamped_readings_are_warned_of() -> None:
+    """Watts read as kilowatts are shown as the range's limit, so the first one is followed by a warning."""
+    stage, lines = Stage(source="unit = 'kW'", privacy=HIDDEN), list[str]()
+    view = View(stage.stream, stage.rehearsal, lines.append, str, NOW)
+    warned: list[int] = []
+    for _ in range(60):
+        stage.seconds(1, "512.3")
+        view.show([], stage.now_ms)
+        warned += [stage.rehearsal.counts["clamped"]] * (" ".join(lines).count("Warning:") - len(warned))
+    assert {row.measured for row in stage.rows} == {20}
+    assert warned == [1, 10]
+    text = " ".join(lines)
+    assert text.startswith(
+        "Warning: 1 reading was outside window.range (0 to 20,000 W), with source.unit = 'kW': `measured`"
+        " shows the limit of the range instead, and a run would use it, too. Check source.unit and"
+    )
+    lines.clear()
+    view.end()
+    count = stage.rehearsal.counts["clamped"]
+    assert f"{count} readings were outside window.range (0 to 20,000 W)" in " ".join(lines)
+
+
+def test_readings_within_the_range_are_not_warned_of() -> None:
+    """Neither while they are shown nor at the end."""
+    stage, lines = Stage(), list[str]()
+    view = View(stage.stream, stage.rehearsal, lines.append, str, NOW)
+    for _ in range(20):
+        stage.seconds(1, "512.3")
+        view.show([], stage.now_ms)
+    view.end()
+    assert stage.rows
+    assert "window.range" not in " ".join(lines)
 
 
 def test_its_noise_is_drawn_from_the_bits_it_is_given() -> None:

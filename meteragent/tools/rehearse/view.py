@@ -7,8 +7,9 @@ from meteragent import __version__
 from meteragent import config as settings
 from meteragent.agent.first_minutes import why_none
 from meteragent.domain.grid import duration_text
+from meteragent.domain.problem import PROBLEMS
 from meteragent.domain.units import Kind
-from meteragent.report.format import column, energy
+from meteragent.report.format import column, energy, full
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
 PATIENCE_MS = 20_000
@@ -34,7 +35,7 @@ class View:
         self._write = write
         self._local_time = local_time
         self._began_ms, self._patience_ms = now_ms, PATIENCE_MS
-        self._count = 0
+        self._warning_count = 1
         self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}
 
     def begin(self) -> None:
@@ -45,7 +46,14 @@ class View:
         self._write(HEAD)
 
     def show(self, rows: Sequence[Row], now_ms: int) -> None:
-        """Write the slots that have ended or, after a while without any, the reason."""
+        """Write the slots that have ended or, after a while without any, the reason.
+
+        Before them, warn of clamped readings: of the first, and each time that there are ten times as many.
+        """
+        clamped_count = self._rehearsal.counts["clamped"]
+        if clamped_count >= self._warning_count:
+            self._warning_count = 10 * clamped_count
+            self._say(f"Warning: {_clamped(clamped_count, self._stream)} {PROBLEMS['all_clamped'].cure}")
         for row in rows:
             self._write(self._line(row))
             count, measured, number = self._sums.get((row.meter, row.unit), (0, 0.0, 0.0))
@@ -67,12 +75,14 @@ class View:
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
-        """Write the means of all slots, in which most of the noise cancels out."""
+        """Write the means of all slots, in which most of the noise cancels out, and what was clamped."""
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
                 f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"
                 f" the mean of what would leave is {column(number / count)} {unit}"
             )
+        if clamped_count := self._rehearsal.counts["clamped"]:
+            self._say(_clamped(clamped_count, self._stream))
 
 
 def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
@@ -94,4 +104,22 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
         yield "Energies are shown as if the use in these seconds continued for the whole slot."
     if stream.window.weights is not None and stream.window.weights.topic is not None:
         yield "Prices from window.weights.topic are not read here: window.weights.default applies."
-    yield "The column `measured` shows your readings as they are: it never leaves. Press Ctrl-C to stop."
+    yield (
+        f"The column `measured` shows your readings, clamped to window.range ({_range(stream)}): it never"
+        " leaves. Press Ctrl-C to stop."
+    )
+
+
+def _range(stream: settings.Stream) -> str:
+    """Return the range to which readings are clamped."""
+    low, high = stream.window.range
+    return f"{full(low)} to {full(high)} W"
+
+
+def _clamped(count: int, stream: settings.Stream) -> str:
+    """Return a sentence on the readings that were clamped."""
+    readings = "1 reading was" if count == 1 else f"{count:,} readings were"
+    return (
+        f"{readings} outside window.range ({_range(stream)}), with source.unit = {stream.source.unit!r}:"
+        " `measured` shows the limit of the range instead, and a run would use it, too."
+    )

@@ -18,6 +18,9 @@ from meteragent.cli.secrecy import forbid_dumps
 from meteragent.domain.errors import LinkError
 from meteragent.tools.tap.view import StreamView, View
 
+TICK_S = 1.0
+"""The interval at which a silent source is looked for."""
+
 _NO_TERMINAL = (
     "meteragent: tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
     "To print the records that have left: meteragent export CONFIG"
@@ -59,9 +62,16 @@ async def _show(config: settings.Config, meter: str | None) -> None:
     ]
     view.begin()
     try:
-        await _until_signal(sides)
+        await _until_signal([*sides, _tick(view)])
     finally:
         logging.getLogger("meteragent").removeHandler(log_lines)
+
+
+async def _tick(view: View) -> None:
+    """Let the view look at its clock, for ever."""
+    while True:
+        await asyncio.sleep(TICK_S)
+        view.tick()
 
 
 class LogLines(logging.Handler):
@@ -96,14 +106,25 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
                 [topic_filter],
                 on_message,
                 entropy=os.urandom,
+                on_listening=on_listening,
                 login_hint=login_hint(side, stream),
             ),
         )
-        for side, endpoint, topic_filter, on_message in (
-            ("source", source, source_filter, partial(view.raw, stream_view)),
-            ("sink", sink, sink_filter, partial(view.released, stream_view)),
+        for side, endpoint, topic_filter, on_message, on_listening in (
+            (
+                "source",
+                source,
+                source_filter,
+                partial(view.raw, stream_view),
+                partial(view.listening, stream_view),
+            ),
+            ("sink", sink, sink_filter, partial(view.released, stream_view), _nothing),
         )
     ]
+
+
+def _nothing() -> None:
+    """Do nothing: the silence of a sink is normal until a slot ends."""
 
 
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:

@@ -1,13 +1,15 @@
-"""The lines on the terminal: one for each slot that was sent, one for the open slot, and the refusals."""
+"""The lines on the terminal: each slot that was sent, the open slot, the refusals, and a silence."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 from meteragent import config as settings
+from meteragent.agent.first_minutes import why_none
 from meteragent.consume import Record
 from meteragent.domain import identity
-from meteragent.domain.counters import COUNTERS
+from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.errors import PayloadError, RecordError
 from meteragent.domain.grid import Calendar, floor, iso_time
 from meteragent.domain.terms import Terms
@@ -16,6 +18,8 @@ from meteragent.report.format import column
 from meteragent.tools.tap.trace import Raw, Stretch, Trace
 from meteragent.wire.descriptor import describe
 
+SILENCE_MS = 20_000
+"""How long a subscribed source may be without a message before this is said."""
 WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
 HEAD = _ROW.format("meter", "slot, UTC", "measured", "sent", "sd", "95%: low", "high", "err/sd")
@@ -32,6 +36,7 @@ class StreamView:
         others_per_day = settings.others_per_day(config, stream)
         self.name = stream.name
         self.unit = stream.source.unit
+        self._stream = stream
         self._source = settings.topic_of(stream.source)
         self._decode = settings.decoder(stream.source)
         self._max_payload, self._max_meters = stream.source.max_payload, stream.source.max_meters
@@ -138,6 +143,13 @@ class StreamView:
                 return [(record.time_ms + a, record.time_ms + b) for a, b in band.stretches]
         return [(record.time_ms, record.time_ms + record.step_ms)]
 
+    def silence(self) -> str | None:
+        """Return what to do if no message has come in SILENCE_MS; None for a shard without meters."""
+        reason = why_none(self._stream, Counts(), SILENCE_MS)
+        if reason is None or self._only is None:
+            return reason
+        return f"{reason} Only the meter {self._only} is shown (--meter)."
+
     def status(self, now_ms: int) -> str:
         """Return the line of the newest reading and of the open slot so far."""
         if self.last is None:
@@ -174,20 +186,40 @@ class View:
         self._now_ms = now_ms
         self._latest: StreamView | None = None
         self._refused = Counter[tuple[str, str]]()
+        self._listening_ms: dict[StreamView, int] = {}
+        self._checked: set[StreamView] = set()
 
     def begin(self) -> None:
         """Write the legend and the column headings."""
         self.say(LEGEND)
         self.say(HEAD)
 
+    def listening(self, stream: StreamView) -> None:
+        """Record that the source of a stream is subscribed; its silence counts from the first time."""
+        self._listening_ms.setdefault(stream, self._now_ms())
+
+    def tick(self) -> None:
+        """Write, once for each stream, that no message has come for a while, and what to do."""
+        for stream, since_ms in self._listening_ms.items():
+            if stream not in self._checked and self._now_ms() - since_ms >= SILENCE_MS:
+                self._checked.add(stream)
+                if reason := stream.silence():
+                    name = f"stream {stream.name}: " if len(self._streams) > 1 else ""
+                    for line in textwrap.wrap(
+                        name + reason, WIDTH, break_long_words=False, break_on_hyphens=False
+                    ):
+                        self.say(line)
+
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
         """Process a message of a meter, and rewrite the line of the open slot."""
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:
+            self._checked.add(stream)
             self._refuse(stream, topic, error.reason)
             return
         if is_shown:
+            self._checked.add(stream)
             name = f"{stream.name}, " if len(self._streams) > 1 else ""
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 

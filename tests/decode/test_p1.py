@@ -155,6 +155,17 @@ def test_a_register_of_all_tariffs_beside_one_tariff_alone_is_refused() -> None:
     assert refused.value.reason == "refused_missing"
 
 
+def test_all_tariffs_are_summed() -> None:
+    """A meter that sends four tariffs and no sum has the register of all four, and none if one is missing."""
+    lines = [f"1-0:2.8.{tariff}(0000{tariff}000.00{tariff}*kWh)" for tariff in range(1, 5)]
+    find = P1.quantities["export"]
+    assert [number.number for number in find.read(dsmr.telegram(HEADER, *lines))] == [Decimal("10000.010")]
+    for missing in range(3):
+        with pytest.raises(PayloadError) as refused:
+            find.read(dsmr.telegram(HEADER, *lines[:missing], *lines[missing + 1 :]))
+        assert refused.value.reason == "refused_missing"
+
+
 def test_a_gateway_may_append_to_a_readout() -> None:
     """What follows a D0 readout's end is ignored, and what follows a telegram's end is a checksum."""
     readout = dsmr.telegram("ESY5", "1-0:1.7.0*255(000417.00*W)", checked=False)

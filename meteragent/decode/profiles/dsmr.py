@@ -58,17 +58,17 @@ def _energy(direction: int) -> Quantity:
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
     """Make the reader of the register of one direction, 1 (import) or 2 (export), in kWh.
 
-    The register is the meter's own sum of all tariffs or, without one, the sum of the two tariffs.
+    The register is the meter's own sum of all tariffs or, without one, the sum of its two to eight tariffs.
     """
 
     def find(message: Telegram) -> Decimal:
         """Return the register; raises PayloadError if a line is missing."""
-        all_tariffs, tariff_1, tariff_2 = (
-            message.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(3)
-        )
-        if all_tariffs is not None and (tariff_1 is None) == (tariff_2 is None):
+        all_tariffs, *tariffs = (message.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(9))
+        if all_tariffs is not None and (tariffs[0] is None) == (tariffs[1] is None):
             return all_tariffs
-        return _sum([tariff_1, tariff_2])
+        while len(tariffs) > 2 and tariffs[-1] is None:
+            tariffs.pop()
+        return _sum(tariffs)
 
     return find
 

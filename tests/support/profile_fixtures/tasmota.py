@@ -152,6 +152,11 @@ CASES = (
             "export": ((None, "2700"),),
         },
     ),
+    _head(
+        "the names of a script that sends the power at once",
+        _sensor(SML={"Power": 318, "ImportActive": 5772.156, "ExportActive": 142.857}),
+        **{"power": ((None, "318"),), "import": ((None, "5772156"),), "export": ((None, "142857"),)},
+    ),
     _head("a script's current power", _sensor(SML={"curr_w": 507}), power=((None, "507"),)),
     _head("a power without a number", _sensor(SML={"Power_curr": None}), power="refused_missing"),
 )

@@ -125,6 +125,9 @@ def _ask(
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
     """Listen to a broker, with a login if required; return findings, access and the typed password."""
     question = Question("url", "At which broker do your meter's readings arrive?", default="mqtt://127.0.0.1")
+    stated_url = options.answers.get("url", "").strip()
+    if stated_url and (fault := _url_fault(stated_url)):
+        raise Refused(f"--url: found {fault}; expected {_wrong_url(stated_url)}")
     url = yield from _ask(options, question, _wrong_url)
     username, password, typed_password = options.answers.get("username"), options.password, None
     while True:
@@ -148,10 +151,18 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
 
 def _wrong_url(url: str) -> str | None:
     """Return the expected form of an address; None if the address has it."""
+    if _url_fault(url) is None:
+        return None
+    login = "; a login belongs in --username and --password-file" if "@" in url else ""
+    return f"mqtt://host[:port] or mqtts://host[:port]{login}"
+
+
+def _url_fault(url: str) -> str | None:
+    """Return the fault of an address without repeating the address, which may contain a password."""
     try:
         Endpoint.parse(url)
-    except ValueError:
-        return "mqtt://host[:port] or mqtts://host[:port]"
+    except ValueError as error:
+        return "an address with a user name or password" if "@" in url else str(error)
     return None
 
 

@@ -255,6 +255,20 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         Talk(found(), {}, Options({"url": url, "out": "home.toml"})).draft()
 
 
+@pytest.mark.parametrize("url", ["mqtt://me:hush@broker", "me:hush@broker", "mqtt://me:hu/sh@broker"])
+def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
+    """The refusal names the options for a login, on the command line and in the conversation."""
+    with pytest.raises(Refused, match="--username and --password-file") as refusal:
+        Talk(found(), {}, Options({"url": url, "out": "home.toml"})).draft()
+    assert "hu" not in str(refusal.value)
+    talk = Talk(found(EM, EM_DATA), {}, Options({"out": "home.toml"}))
+    talk.answers["url"] = [url, URL]
+    talk.draft()
+    [said] = [step.text for step in talk.steps if isinstance(step, Say)]
+    assert "--username and --password-file" in said
+    assert "hu" not in said
+
+
 # The files ---------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,16 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def connection_hint(reason: str, *, is_tls: bool) -> str:
+    """Return a hint about the address to append to the reason why a broker cannot be reached."""
+    if "cannot connect" not in reason:
+        return ""
+    has_tls_failed = "reset" in reason or "SSL" in reason or reason.endswith(": ")
+    if is_tls and has_tls_failed and "CERTIFICATE" not in reason:
+        return "; mqtts:// needs a port with TLS, usually 8883: is it the one in --url?"
+    return "; is the address in --url right, and is the broker on?"
+
+
 def lacks(extra: str, purpose: str) -> bool:
     """Return whether a module of an extra is missing; if so, print its name and how to install the extra."""
     module = extras.missing(extra)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from meteragent import mqtt
+from meteragent.cli import common
 from meteragent.config import PROFILES_FOLDER, all_profiles, read_secret
 from meteragent.domain.errors import ConfigError, LinkError
 from meteragent.tools.discover import Access, Listener, progress, report
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"Listening to {endpoint.host}:{endpoint.port} for {options.seconds} s …", file=sys.stderr)
         seconds = asyncio.run(_listen(endpoint, options, listener))
     except LinkError as error:
-        return _failed(f"{error}{_hint(str(error))}")
+        return _failed(f"{error}{_hint(str(error), is_tls=endpoint.tls)}")
     except (ConfigError, ValueError) as error:
         return _failed(str(error))
     if not listener.messages:
@@ -46,11 +47,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _hint(reason: str) -> str:
+def _hint(reason: str, *, is_tls: bool) -> str:
     """Return a hint about the option to check if listening to a broker fails for this reason."""
     if "subscription" in reason:
         return "; is --topic something that this user may read?"
-    return "; is the address in --url right, and is the broker on?" if "cannot connect" in reason else ""
+    return common.connection_hint(reason, is_tls=is_tls)
 
 
 def _failed(reason: str) -> int:

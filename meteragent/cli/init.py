@@ -117,6 +117,8 @@ def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile
         asyncio.run(_listen(endpoint, seconds, listener))
     except mqtt.LoginRefused as error:
         return error
+    except LinkError as error:
+        raise LinkError(f"{error}{common.connection_hint(str(error), is_tls=endpoint.tls)}") from None
     if not listener.messages:
         raise Refused(
             f"nothing was heard in {seconds} s: does the broker let this user read, and is anything"

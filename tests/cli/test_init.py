@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from meteragent import config, mqtt
-from meteragent.cli import init, main
+from meteragent.cli import common, init, main
 from meteragent.cli.common import EXIT_INTERRUPTED
 from meteragent.cli.conversation import Listen, Options, Question, Refused, Say, Step, converse
 from meteragent.cli.draft import Draft
 from meteragent.domain.errors import LinkError
 from meteragent.tools.discover import Findings, Listener, findings
+from tests.support.broker import free_port
 
 URL = "mqtt://broker"
 
@@ -370,6 +371,37 @@ def test_what_cannot_be_written_whole_is_not_written(folder: Path, monkeypatch: 
     with pytest.raises(FileNotFoundError):
         init._write(draft)
     assert files(folder) == []
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])
+def test_an_address_without_a_broker_ends_with_a_hint(
+    folder: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    """The hint is that of `discover`."""
+    assert main(["init", "--url", f"{scheme}://127.0.0.1:{free_port()}", "--yes"]) == 1
+    assert "is the address in --url right, and is the broker on?" in capsys.readouterr().err
+    assert files(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_tls", "hint"),
+    [
+        ("cannot connect: [Errno 104] Connection reset by peer", True, "needs a port with TLS"),
+        ("cannot connect: [SSL: WRONG_VERSION_NUMBER] wrong version number", True, "needs a port with TLS"),
+        ("cannot connect: ", True, "needs a port with TLS"),
+        ("cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", True, "is the broker on"),
+        ("cannot connect: [Errno 111] Connection refused", True, "is the broker on"),
+        ("cannot connect: [Errno 104] Connection reset by peer", False, "is the broker on"),
+    ],
+)
+def test_a_failed_handshake_is_a_port_without_tls(reason: str, is_tls: bool, hint: str) -> None:
+    """A broker that resets or closes the connection in a TLS handshake listens for plain MQTT there."""
+    assert hint in common.connection_hint(reason, is_tls=is_tls)
+
+
+def test_other_failures_have_no_hint_about_the_address() -> None:
+    """A broker that answers is at the address."""
+    assert common.connection_hint("subscription refused", is_tls=True) == ""
 
 
 def test_a_broker_that_is_not_there_is_named(

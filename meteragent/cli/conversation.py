@@ -4,8 +4,10 @@
 answer, and returns a `Draft`. A question that the command line answers is not asked.
 """
 
+import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from meteragent.tools.discover import Access, Findings
 
 UNPLACED_MAX = 8
 """The largest number of topics that are listed if no meter was found."""
+DEFAULT_OUT = "home.toml"
 YES, NO = "yes", "no"
 
 
@@ -72,6 +75,7 @@ Conversation = Generator[Step, Any, Draft]
 
 def converse(options: Options) -> Conversation:
     """Ask for everything that a configuration needs; return the files to write. Raises Refused."""
+    default_out = _default_out(options)
     result, access, password = yield from _listen(options)
     reading = yield from _choose_meter(options, result)
     has_solar = (yield from _ask(options, _SOLAR)) == YES
@@ -85,9 +89,8 @@ def converse(options: Options) -> Conversation:
         Question("topic", "On which topic of this broker should private numbers leave?", default="private"),
         _is_topic_root(base, preset),
     )
-    out = yield from _ask(
-        options, Question("out", "Save the configuration as", default="home.toml"), _is_free
-    )
+    question = Question("out", "Save the configuration as", default=default_out)
+    out = yield from _ask(options, question, _is_free)
     unit_file = yield from _choose_unit(options)
     return draft.draft(base, preset, topic, Path(out), password, unit_file)
 
@@ -287,13 +290,44 @@ def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]
     return objection
 
 
+def _default_out(options: Options) -> str:
+    """Return the default name of the configuration; raises Refused if no file can be written under a name.
+
+    With --yes it is home.toml, and otherwise the first free name of home.toml, home-2.toml, and so on.
+    """
+    for key, objection in (("out", _is_free), ("unit-file", _is_no_or_free)):
+        stated = options.answers.get(key)
+        if stated is not None and (expected := objection(stated)):
+            raise Refused(f"--{key}: found {stated!r}; expected {expected}")
+    if "out" in options.answers:
+        return options.answers["out"]
+    if fault := _folder_fault(Path(DEFAULT_OUT)):
+        raise Refused(f"nothing can be written here: name a file in {fault}, with --out")
+    if options.yes and (taken := _existing(Path(DEFAULT_OUT))):
+        raise Refused(f"{taken.name} exists: name another file with --out")
+    names = chain([DEFAULT_OUT], (f"home-{number}.toml" for number in count(2)))
+    return next(name for name in names if _existing(Path(name)) is None)
+
+
+def _existing(path: Path) -> Path | None:
+    """Return the first file of a configuration that exists: itself, its password file or its store."""
+    paths = (path, draft.password_path(path), draft.store_path(path))
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def _folder_fault(path: Path) -> str | None:
+    """Return the expected folder if a file cannot be created in the folder of a path, else None."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"a folder that exists, not {folder}"
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"a folder that you may write, not {folder}"
+
+
 def _is_free(name: str) -> str | None:
-    """Return the expected answer if a file exists or its folder does not, else None."""
-    path = Path(name)
-    for file_path in (path, draft.password_path(path), draft.store_path(path)):
-        if file_path.exists():
-            return f"another name: {file_path} exists, and `init` never overwrites"
-    return None if path.absolute().parent.is_dir() else f"a folder that exists, not {path.absolute().parent}"
+    """Return the expected answer if a file exists or cannot be created in its folder, else None."""
+    if taken := _existing(Path(name)):
+        return f"another name: {taken} exists, and `init` never overwrites"
+    return _folder_fault(Path(name))
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
@@ -303,9 +337,14 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
     question = Question(
         "unit-file", "Write a systemd unit, to start with the machine? A file, or no", default=NO
     )
-    answer = yield from _ask(options, question, lambda name: None if name == NO else _is_free_file(name))
+    answer = yield from _ask(options, question, _is_no_or_free)
     return None if answer == NO else Path(answer)
 
 
-def _is_free_file(name: str) -> str | None:
-    return f"another name: {name} exists, and `init` never overwrites" if Path(name).exists() else None
+def _is_no_or_free(name: str) -> str | None:
+    """Return the expected answer if a file exists or cannot be created in its folder, else None."""
+    if name == NO:
+        return None
+    if os.path.lexists(name):
+        return f"another name: {name} exists, and `init` never overwrites"
+    return _folder_fault(Path(name))

@@ -282,6 +282,60 @@ def test_nothing_is_overwritten(folder: Path, taken: str) -> None:
     assert (folder / taken).read_text() == "mine"
 
 
+def refuses_to_listen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """`init` with these arguments ends with 1 before it listens."""
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(init, "_heard", never)
+    assert main(["init", "--url", URL, *arguments]) == 1
+
+
+@pytest.mark.parametrize("taken", ["home.toml", "home.db", "home.password"])
+def test_a_default_name_that_exists_is_refused_before_listening(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], taken: str
+) -> None:
+    """With --yes no other name is chosen, and the option that names one is stated."""
+    (folder / taken).write_text("mine")
+    refuses_to_listen(monkeypatch, "--yes")
+    assert f"{taken} exists: name another file with --out" in capsys.readouterr().err
+
+
+def test_a_default_name_that_exists_is_not_offered(folder: Path) -> None:
+    """The conversation offers the first name of which no file exists."""
+    (folder / "home.toml").write_text("mine")
+    (folder / "home-2.db").write_text("mine")
+    talk = Talk(found(EM, EM_DATA), {}, Options({"url": URL}))
+    assert talk.draft().config == folder / "home-3.toml"
+    assert talk.question("out").default == "home-3.toml"
+
+
+@pytest.mark.parametrize("option", ["--out", "--unit-file"])
+def test_a_folder_that_does_not_exist_is_refused_before_listening(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """The option and the folder are named."""
+    refuses_to_listen(monkeypatch, option, "none/file")
+    told = capsys.readouterr().err
+    assert f"{option}: found 'none/file'; expected a folder that exists, not " in told
+
+
+@pytest.mark.parametrize("arguments", [[], ["--yes"], ["--out", "x.toml"]])
+def test_a_folder_without_the_right_to_write_is_refused_before_listening(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    """The folder and the option are named."""
+    monkeypatch.setattr("os.access", lambda path, mode: path != folder)
+    refuses_to_listen(monkeypatch, *arguments)
+    told = capsys.readouterr().err
+    assert f"a folder that you may write, not {folder}" in told
+    assert "--out" in told
+
+
 def test_a_unit_runs_this_configuration(folder: Path) -> None:
     """The unit names the program, the configuration and its folder with whole paths."""
     given = Options({"url": URL, "out": "home.toml", "unit-file": "m.service"})
@@ -366,8 +420,10 @@ def test_a_file_that_exists_is_named_before_anything_is_heard(
 
 def test_what_cannot_be_written_whole_is_not_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If one file fails, those before it are removed."""
+    (folder / "none").mkdir()
     given = Options({"url": URL, "out": "home.toml", "unit-file": "none/m.service"})
     draft = Talk(found(EM, EM_DATA), {}, given).draft()
+    (folder / "none").rmdir()  # between the question and the writing
     with pytest.raises(FileNotFoundError):
         init._write(draft)
     assert files(folder) == []
@@ -389,7 +445,11 @@ def test_an_address_without_a_broker_ends_with_a_hint(
         ("cannot connect: [Errno 104] Connection reset by peer", True, "needs a port with TLS"),
         ("cannot connect: [SSL: WRONG_VERSION_NUMBER] wrong version number", True, "needs a port with TLS"),
         ("cannot connect: ", True, "needs a port with TLS"),
-        ("cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", True, "is the broker on"),
+        (
+            "cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired",
+            True,
+            "is the broker on",
+        ),
         ("cannot connect: [Errno 111] Connection refused", True, "is the broker on"),
         ("cannot connect: [Errno 104] Connection reset by peer", False, "is the broker on"),
     ],

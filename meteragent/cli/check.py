@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +52,8 @@ def _print_text(guarantees: Sequence[guarantee.Guarantee], settings: config.Conf
     """Print the promises, the refusals and the next step; return the exit code."""
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.refused(path, settings, sys.stderr)
-    print(terminal.next_step(guarantees, settings, str(path), refused=refused))
+    program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
+    print(terminal.next_step(guarantees, settings, shlex.quote(str(path)), refused=refused, program=program))
     return common.EXIT_CONFIG if refused else 0
 
 

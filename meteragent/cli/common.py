@@ -1,6 +1,8 @@
 """Shared parts of several commands: exit codes, the argument CONFIG, the time, and hints about extras."""
 
 import argparse
+import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -22,6 +24,19 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def now_ms() -> int:
     """Return the wall clock's time."""
     return time.time_ns() // 1_000_000
+
+
+def program(script: str, interpreter: str, on_path: str | None) -> str:
+    """Return the words that start this program, for commands that are printed to be copied.
+
+    `script` is the path of the running script, `interpreter` the word that started Python, and `on_path` the
+    file that the word `meteragent` starts, if any.
+    """
+    path = Path(script)
+    if path.name == "__main__.py" and path.parent.name == "meteragent":
+        return f"{shlex.quote(interpreter)} -m meteragent"
+    is_on_path = on_path is not None and os.path.realpath(on_path) == os.path.realpath(script)
+    return "meteragent" if is_on_path or path.name != "meteragent" else shlex.quote(script)
 
 
 def connection_hint(reason: str, *, is_tls: bool) -> str:

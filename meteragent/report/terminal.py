@@ -23,16 +23,23 @@ def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
     return "\n\n".join(filter(None, [warnings, *map(_of_stream, guarantees)]))
 
 
-def next_step(guarantees: Sequence[Guarantee], settings: config.Config, path: str, *, refused: bool) -> str:
+def next_step(
+    guarantees: Sequence[Guarantee],
+    settings: config.Config,
+    path: str,
+    *,
+    refused: bool,
+    program: str = "meteragent",
+) -> str:
     """Return the next step for a configuration file: to correct it, to run it, or to release an archive.
 
-    A command stands alone on its line, however long, so that it can be copied.
+    A command stands alone on its line, however long, so that it can be copied. It starts with `program`.
     """
     if refused:
         return _filled(say("next.refused"))
     if any(guarantee.is_archive for guarantee in guarantees):
-        return f"{say('next.sanitise', config=path)}\n{_INDENT}{say('next.dry_run')}"
-    command = say("next.run", config=path)
+        return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"
+    command = say("next.run", program=program, config=path)
     if any(guarantee.terms.clock is Clock.EVENT for guarantee in guarantees):
         return f"{command}\n{_INDENT}{say('next.event_clock')}"
     earliest_ms, latest_ms = zip(*map(_first_number_ms, guarantees), strict=True)

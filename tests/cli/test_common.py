@@ -1,0 +1,33 @@
+"""What several commands share: the words that start this program."""
+
+from pathlib import Path
+
+import pytest
+
+from meteragent.cli import common
+
+
+@pytest.mark.parametrize(
+    ("script", "on_path", "words"),
+    [
+        ("/usr/bin/meteragent", "/usr/bin/meteragent", "meteragent"),
+        (".venv/bin/meteragent", None, ".venv/bin/meteragent"),
+        (".venv/bin/meteragent", "/usr/bin/meteragent", ".venv/bin/meteragent"),
+        ("/my homes/meteragent", None, "'/my homes/meteragent'"),
+        ("/lib/meteragent/__main__.py", "/usr/bin/meteragent", ".venv/bin/python -m meteragent"),
+        ("/lib/other/__main__.py", None, "meteragent"),
+    ],
+)
+def test_a_printed_command_starts_the_program_that_printed_it(
+    script: str, on_path: str | None, words: str
+) -> None:
+    """The word `meteragent` is printed only if it starts this program; a module is started as a module."""
+    assert common.program(script, ".venv/bin/python", on_path) == words
+
+
+def test_a_link_on_the_path_starts_the_program_it_points_to(tmp_path: Path) -> None:
+    """An installer may link the program into a folder of the path."""
+    script, link = tmp_path / "meteragent", tmp_path / "link"
+    script.write_text("")
+    link.symlink_to(script)
+    assert common.program(str(script), "python", str(link)) == "meteragent"

@@ -26,9 +26,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         guarantees = _guarantees(settings, events)
         if not options.json:
-            return _print_text(guarantees, settings, options.config)
+            return _print_text(guarantees, settings, options.config, is_new=False)
         print(facts.as_json(guarantees))
     return common.EXIT_CONFIG if admission.refused(options.config, settings, sys.stderr) else 0
+
+
+def print_new(path: Path) -> int:
+    """Print the promises of a new configuration and the steps from a rehearsal on; return the exit code."""
+    settings = config.load(path)
+    return _print_text(_guarantees(settings, event.EVENTS), settings, path, is_new=True)
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
@@ -48,12 +54,15 @@ def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[
     ]
 
 
-def _print_text(guarantees: Sequence[guarantee.Guarantee], settings: config.Config, path: Path) -> int:
-    """Print the promises, the refusals and the next step; return the exit code."""
+def _print_text(
+    guarantees: Sequence[guarantee.Guarantee], settings: config.Config, path: Path, *, is_new: bool
+) -> int:
+    """Print the promises, the refusals and the next steps; return the exit code."""
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
     refused = admission.refused(path, settings, sys.stderr)
     program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
-    print(terminal.next_step(guarantees, settings, shlex.quote(str(path)), refused=refused, program=program))
+    quoted = shlex.quote(str(path))
+    print(terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new))
     return common.EXIT_CONFIG if refused else 0
 
 

@@ -136,6 +136,7 @@ class Draft:
 
     config: Path
     files: Mapping[Path, tuple[str, int]]
+    unit: Path | None = None
 
 
 # What was found -------------------------------------------------------------------------------------
@@ -347,8 +348,9 @@ def draft(
     if secret is not None:
         files[secret] = (f"{password}\n", 0o600)
     if unit_file is not None:
-        files[unit_file.absolute()] = (_unit(out.absolute()), 0o644)
-    return Draft(out.absolute(), files)
+        unit_file = unit_file.absolute()
+        files[unit_file] = (_unit(out.absolute()), 0o644)
+    return Draft(out.absolute(), files, unit_file)
 
 
 # The unit -------------------------------------------------------------------------------------------

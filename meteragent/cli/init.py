@@ -5,6 +5,7 @@ import asyncio
 import getpass
 import logging
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         return common.EXIT_CRASH
     for path in draft.files:
         print(f"Wrote {path}")
-    return _check(draft.config)
+    return _check(draft)
 
 
 def _given(options: argparse.Namespace) -> Options:
@@ -160,10 +161,13 @@ def _remove(paths: Iterable[Path]) -> None:
             path.unlink()
 
 
-def _check(path: Path) -> int:
+def _check(draft: Draft) -> int:
     """Show the promises of the new configuration, and the next steps; return the exit code."""
     print()
-    code = check.run(argparse.Namespace(config=path, json=False, statement=False, event=[]))
-    print(f"\nSee what would leave, before anything does:\n  meteragent run {path} --rehearse")
-    print(f"Then run it:\n  meteragent run {path}")
+    code = check.print_new(draft.config)
+    if draft.unit is not None and code == 0:
+        print("To start it with the machine, as a service of your user:")
+        for line in draft.files[draft.unit][0].splitlines():
+            if line.startswith("#   "):  # a command in the head of the unit
+                print(line.removeprefix("# ").replace("THIS-FILE", shlex.quote(str(draft.unit))))
     return code

@@ -30,16 +30,21 @@ def next_step(
     *,
     refused: bool,
     program: str = "meteragent",
+    is_new: bool = False,
 ) -> str:
     """Return the next step for a configuration file: to correct it, to run it, or to release an archive.
 
     A command stands alone on its line, however long, so that it can be copied. It starts with `program`.
+    The first step with a configuration that `is_new` is a rehearsal.
     """
     if refused:
         return _filled(say("next.refused"))
     if any(guarantee.is_archive for guarantee in guarantees):
         return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"
-    command = say("next.run", program=program, config=path)
+    command = say("next.then" if is_new else "next.run", program=program, config=path)
+    if is_new:
+        rehearsal = say("next.rehearse", program=program, config=path)
+        command = f"{rehearsal}\n{_INDENT}{say('next.rehearsal')}\n{command}"
     if any(guarantee.terms.clock is Clock.EVENT for guarantee in guarantees):
         return f"{command}\n{_INDENT}{say('next.event_clock')}"
     earliest_ms, latest_ms = zip(*map(_first_number_ms, guarantees), strict=True)

@@ -381,7 +381,22 @@ def test_it_writes_checks_and_says_what_to_run(
     assert files(folder) == ["home.toml"]
     assert f"Wrote {folder}/home.toml" in shown
     assert "Does NOT hide:" in shown
-    assert f"meteragent run {folder}/home.toml --rehearse" in shown
+    assert "systemctl" not in shown
+    steps = [line for line in shown.splitlines() if "meteragent run" in line]
+    run = f"meteragent run {folder}/home.toml"
+    assert steps == [f"Next: {run} --rehearse", f"Then: {run}"]
+
+
+def test_the_commands_that_install_a_unit_are_printed_last(
+    broker: None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They name the unit that was written, and are those in the unit."""
+    assert main(["init", "--url", URL, "--yes", "--unit-file", "my unit"]) == 0
+    shown = capsys.readouterr().out
+    install = f"  mkdir -p ~/.config/systemd/user && cp '{folder}/my unit' ~/.config/systemd/user/"
+    enable = "systemctl --user enable --now meteragent && loginctl enable-linger"
+    assert shown.index("Then: ") < shown.index(f"{install}meteragent.service\n  {enable}\n")
+    assert f"#   {enable}\n" in (folder / "my unit").read_text()
 
 
 def test_a_secret_is_written_for_its_owner_alone(broker: None, folder: Path) -> None:

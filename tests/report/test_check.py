@@ -170,6 +170,10 @@ def test_it_says_what_to_do_next(sections: dict[str, str], text: str) -> None:
     known, settings = [computed(source, (), ())], config.parse(source)
     step = terminal.next_step(known, settings, "home.toml", refused=False)
     assert step == f"Next: meteragent run home.toml\n  {text}"
+    steps = terminal.next_step(known, settings, "home.toml", refused=False, program="m", is_new=True)
+    rehearsal, _, run = steps.splitlines()[:3]
+    assert (rehearsal, run) == ("Next: m run home.toml --rehearse", "Then: m run home.toml")
+    assert steps.endswith(f"\n  {text}")
     refused = terminal.next_step(known, settings, "home.toml", refused=True)
     assert refused == "Next: correct the errors above, then run this command again."
 

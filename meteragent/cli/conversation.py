@@ -119,6 +119,8 @@ def _ask(
             return answer
         if stated is not None:
             raise Refused(f"--{question.key}: found {answer!r}; expected {wrong}")
+        if values and answer not in values:
+            wrong = f"a number from 1 to {len(values)}"
         yield Say(f"Please answer with {wrong}.")
 
 

@@ -82,6 +82,7 @@ def local_timezone(link: Path = Path("/etc/localtime")) -> str:
 def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, Profile]) -> Draft:
     """Perform the steps that the conversation yields; return its result."""
     answer: object = None
+    has_explained = False
     while True:
         try:
             step = conversation.send(answer)
@@ -93,6 +94,9 @@ def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, P
             case Say():
                 print(step.text)
             case Question():
+                if step.default is not None and not has_explained:
+                    print("Enter takes the answer in [brackets].")
+                    has_explained = True
                 answer = _ask(step)
             case Listen():
                 answer = _heard(step.endpoint, seconds, profiles)

@@ -162,7 +162,7 @@ def test_an_answer_that_is_wrong_is_asked_for_again() -> None:
     assert (stream.privacy.preset, stream.source.meter) == ("street", "ok")
     said = [step.text for step in talk.steps if isinstance(step, Say)]
     assert said[0] == "Please answer with a name without /, +, # and $."
-    assert said[1:] == ["Please answer with one of appliance, street."] * 2
+    assert said[1:] == ["Please answer with a number from 1 to 2."] * 2
 
 
 def test_each_preset_is_shown_with_what_it_hides_and_costs() -> None:
@@ -406,6 +406,17 @@ def test_a_secret_is_written_for_its_owner_alone(broker: None, folder: Path) -> 
     assert main(["init", "--url", URL, "--yes", *arguments]) == 0
     assert stat.S_IMODE((folder / "home.toml").stat().st_mode) == 0o600
     assert f'password_file = "{folder}/secret"' in (folder / "home.toml").read_text()
+
+
+def test_the_first_question_says_what_enter_does(
+    broker: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said once, before the first question that has an answer in brackets."""
+    typed(monkeypatch, *[""] * 9)
+    assert main(["init"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("Enter takes the answer in [brackets].") == 1
+    assert shown.index("Enter takes") < shown.index("At which broker")
 
 
 @pytest.mark.parametrize("end", [EOFError(), KeyboardInterrupt()])

@@ -40,6 +40,13 @@ _FILES = ("out", "unit_file")
 def run(options: argparse.Namespace) -> int:
     """Ask, listen, write and check; return the exit code."""
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
+    if not options.yes and not sys.stdin.isatty():
+        print(
+            "meteragent: standard input is not a terminal, and the answers are read from it: use --yes to be"
+            " asked nothing",
+            file=sys.stderr,
+            flush=True,
+        )
     try:
         folder = (options.out or Path()).parent / config.PROFILES_FOLDER
         profiles = config.all_profiles(folder)

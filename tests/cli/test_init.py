@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -406,6 +407,27 @@ def test_a_secret_is_written_for_its_owner_alone(broker: None, folder: Path) -> 
     assert main(["init", "--url", URL, "--yes", *arguments]) == 0
     assert stat.S_IMODE((folder / "home.toml").stat().st_mode) == 0o600
     assert f'password_file = "{folder}/secret"' in (folder / "home.toml").read_text()
+
+
+@pytest.mark.parametrize(("arguments", "is_terminal"), [([], False), ([], True), (["--yes"], False)])
+def test_without_a_terminal_the_option_yes_is_named_before_listening(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    is_terminal: bool,
+) -> None:
+    """Answers may be piped in, so it is no error; on a terminal, or with --yes, nothing is said."""
+    told: list[str] = []
+
+    def heard(*_: object) -> Findings:
+        told.append(capsys.readouterr().err)
+        return found(EM, EM_DATA)
+
+    monkeypatch.setattr(init, "_heard", heard)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal)
+    typed(monkeypatch, *[""] * 9)
+    assert main(["init", "--url", URL, *arguments]) == 0
+    assert ("use --yes to be asked nothing" in told[0]) is (not arguments and not is_terminal)
 
 
 def test_the_first_question_says_what_enter_does(

@@ -305,8 +305,8 @@ def _default_out(options: Options) -> str:
         return options.answers["out"]
     if fault := _folder_fault(Path(DEFAULT_OUT)):
         raise Refused(f"nothing can be written here: name a file in {fault}, with --out")
-    if options.yes and (taken := _existing(Path(DEFAULT_OUT))):
-        raise Refused(f"{taken.name} exists: name another file with --out")
+    if options.yes and (file := _existing(Path(DEFAULT_OUT))):
+        raise Refused(f"{file.name} exists: name another file with --out")
     names = chain([DEFAULT_OUT], (f"home-{number}.toml" for number in count(2)))
     return next(name for name in names if _existing(Path(name)) is None)
 
@@ -327,8 +327,8 @@ def _folder_fault(path: Path) -> str | None:
 
 def _is_free(name: str) -> str | None:
     """Return the expected answer if a file exists or cannot be created in its folder, else None."""
-    if taken := _existing(Path(name)):
-        return f"another name: {taken} exists, and `init` never overwrites"
+    if file := _existing(Path(name)):
+        return f"another name: {file} exists, and `init` never overwrites"
     return _folder_fault(Path(name))
 
 

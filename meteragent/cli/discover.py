@@ -85,7 +85,7 @@ def _access(options: argparse.Namespace) -> Access:
     return Access(options.url, logins)
 
 
-async def _tell(listener: Listener) -> None:
+async def tell(listener: Listener) -> None:
     """Write a progress line every few seconds if standard error is a terminal."""
     seconds = 0
     while sys.stderr.isatty():
@@ -113,7 +113,7 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
         )
     )
     stopped = asyncio.ensure_future(stop.wait())
-    telling = asyncio.ensure_future(_tell(listener))
+    telling = asyncio.ensure_future(tell(listener))
     await asyncio.wait({watching, stopped}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
     telling.cancel()
     listened_s = round(loop.time() - started_s)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from meteragent import config, mqtt
-from meteragent.cli import check, common
+from meteragent.cli import check, common, discover
 from meteragent.cli.conversation import Conversation, Listen, Options, Question, Refused, Say, converse
 from meteragent.cli.draft import Draft
 from meteragent.decode.profile import Profile
@@ -139,12 +139,14 @@ def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile
     return findings(listener, profiles)
 
 
-async def _listen(endpoint: mqtt.Endpoint, seconds: int, listener: Listener) -> None:
-    """Listen to all topics; raises LinkError."""
+async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -> None:
+    """Listen to all topics, with progress lines on a terminal; raises LinkError."""
     watching = asyncio.ensure_future(
         mqtt.watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
     )
+    telling = asyncio.ensure_future(discover.tell(listener))
     await asyncio.wait({watching}, timeout=seconds)
+    telling.cancel()
     if not watching.done():
         watching.cancel()
         await asyncio.wait({watching})

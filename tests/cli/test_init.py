@@ -1,5 +1,6 @@
 """`meteragent init`: from a broker's address to a saved configuration, in one conversation."""
 
+import asyncio
 import json
 import stat
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from meteragent import config, mqtt
-from meteragent.cli import common, init, main
+from meteragent.cli import common, discover, init, main
 from meteragent.cli.common import EXIT_INTERRUPTED
 from meteragent.cli.conversation import Listen, Options, Question, Refused, Say, Step, converse
 from meteragent.cli.draft import Draft
@@ -475,6 +476,24 @@ def test_what_cannot_be_written_whole_is_not_written(folder: Path, monkeypatch: 
     with pytest.raises(FileNotFoundError):
         init._write(draft)
     assert files(folder) == []
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_it_says_what_it_has_heard_while_it_listens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+) -> None:
+    """A terminal gets a line every few seconds; a log gets none."""
+
+    async def watch(*arguments: Any, **_: object) -> None:
+        arguments[3]("meter/power", b"312", False)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(mqtt, "watch", watch)
+    monkeypatch.setattr(discover, "_TELL_EVERY_S", 0.001)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    listener = Listener(lambda: 0)
+    asyncio.run(init._listen(mqtt.Endpoint.parse(URL), 0.1, listener))
+    assert ("1 messages on 1 topics so far" in capsys.readouterr().err) is is_terminal
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])

@@ -3,8 +3,8 @@
 Each stream has three tasks: the source's connection, the sink's connection, and a runner between them. Any
 exception ends the process with exit code 1: the core's memory may then be ahead of the store, and only a
 restart is safe. Cancellation is the only stop signal. The runners end first, so no further slot closes; then
-the sinks send the messages that are due, for at most DRAIN_S. A second cancellation ends the wait. A sink that has never
-been connected is not waited for: its messages leave at the next start.
+the sinks send the messages that are due, for at most DRAIN_S. A second cancellation ends the wait.
+A sink that has never been connected is not waited for: its messages leave at the next start.
 """
 
 import asyncio

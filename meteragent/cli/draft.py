@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from meteragent import __version__, config
-from meteragent.domain.errors import ConfigError
 from meteragent.domain.identity import PLACEHOLDER
 from meteragent.domain.units import Kind
 from meteragent.report import guarantee, wording
@@ -266,11 +265,8 @@ def presets(base: Base) -> dict[str, str]:
 
 def _preset_line(base: Base, preset: str) -> str | None:
     """Return a text on what a preset hides and costs; None if the readings are too coarse for it."""
-    try:
-        settings = config.parse(text(base, preset, "private", "x.db", None))
-    except ConfigError:
-        return None
-    if config.refusals(settings):
+    settings = config.accepted(text(base, preset, "private", "x.db", None))
+    if settings is None:
         return None
     stream = settings.stream[0]
     promise = guarantee.of(stream, (), (), config.others_per_day(settings, stream))

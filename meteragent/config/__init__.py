@@ -45,6 +45,7 @@ __all__ = [
     "Month",
     "Page",
     "Stream",
+    "accepted",
     "all_profiles",
     "band_names",
     "budget",
@@ -115,6 +116,15 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
     return expanded(config)
+
+
+def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config | None:
+    """Parse a configuration whose streams are new; return None if it or one of its streams is refused."""
+    try:
+        config = parse(text, profiles)
+    except ConfigError:
+        return None
+    return None if refusals(config) else config
 
 
 def locate(error: ConfigError, path: Path) -> ConfigError:

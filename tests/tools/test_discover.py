@@ -317,6 +317,23 @@ def test_what_is_proposed_runs() -> None:
     assert (proposed.stream[0].privacy.preset, config.refusals(proposed)) == ("bill", [])
 
 
+@pytest.mark.parametrize(
+    ("sent", "others"),
+    [
+        (("em/status/em:0", document(id=0, total_act_power=514.517)), "street"),
+        (("x/power_w", b"500"), "television, street"),
+    ],
+)
+def test_only_presets_that_would_be_accepted_are_named(sent: Sent, others: str) -> None:
+    """A device that reports only large changes cannot keep the finest promise, so it is not offered."""
+    (one,) = candidates(listened(sent))
+    text = toml(one, ACCESS)
+    assert f"; others: {others}\n" in text
+    for preset in ("television", "street"):
+        with_preset = config.parse(text.replace('"appliance"', f'"{preset}"'))
+        assert (not config.refusals(with_preset)) is (preset in others)
+
+
 def test_slow_meters_get_longer_slots() -> None:
     """Where half an hour has less than two readings a day is proposed; an interval is as they came."""
     (one,) = candidates(listened(SURE, every_ms=3_600_000))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from meteragent import config
-from meteragent.tools.discover import Listener, findings
+from meteragent.tools.discover import Access, Listener, findings
 
 PROFILE = """
 name = "cellar-meter"
@@ -47,6 +47,7 @@ def test_a_user_profile_is_recognised(tmp_path: Path) -> None:
     offer = proposal.offers[0]
     assert proposal.title == "the meter in the cellar"
     assert (offer.kind, offer.unit, offer.source["profile"]) == ("power", "W", "cellar-meter")
+    assert 'preset = "appliance"' in offer.toml(Access("mqtt://127.0.0.1:1883"))
 
 
 def test_without_the_profile_nothing_is_proposed() -> None:

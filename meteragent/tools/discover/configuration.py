@@ -16,6 +16,9 @@ from meteragent.tools.discover.listener import cadence_ms
 SLOT_MS = 30 * MINUTE_MS
 _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
+_PRESET = "appliance"
+_OTHER_PRESETS = ("television", "street")
+"""The other presets of half hours, which are named beside the proposed one if they are accepted."""
 _USUAL_INTERVALS_MIN = (1, 5, 10, 15, 30, 60)
 
 
@@ -30,15 +33,39 @@ class Access:
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
     """Return a configuration that is accepted without changes; a single meter gets a neutral `name`.
 
-    Several meters need a key file. Readings that are too sparse or too coarse for half hours get monthly
-    windows.
+    Several meters need a key file. Readings that are too sparse for half hours get daily windows, and those
+    that are too coarse for the preset get monthly windows.
     """
-    text = _toml(candidate, access, name, coarse=False)
-    return _toml(candidate, access, name, coarse=True) if config.refusals(config.parse(text)) else text
+    if is_slow(candidate):
+        text = _toml(candidate, access, name, ['preset = "day"'])
+        return text if _is_accepted(candidate, text) else _monthly(candidate, access, name)
+
+    def allows(preset: str) -> bool:
+        """Return whether the readings allow a preset of half hours."""
+        return _is_accepted(candidate, _toml(candidate, access, name, [f'preset = "{preset}"']))
+
+    if not allows(_PRESET):
+        return _monthly(candidate, access, name)
+    remark = "`meteragent check` shows what it hides and costs"
+    if others := [preset for preset in _OTHER_PRESETS if allows(preset)]:
+        remark += f"; others: {', '.join(others)}"
+    return _toml(candidate, access, name, [f'preset = "{_PRESET}"  # {remark}'])
 
 
-def _toml(candidate: Candidate, access: Access, name: str, *, coarse: bool) -> str:
-    """Return a configuration of half hours, of days for slow readings, or of months if `coarse`."""
+def _monthly(candidate: Candidate, access: Access, name: str) -> str:
+    """Return a configuration of months, for readings that are too coarse for shorter windows."""
+    lines = ['preset = "bill"  # readings are too coarse for shorter windows']
+    return _toml(candidate, access, name, lines, zoned=True)
+
+
+def _is_accepted(candidate: Candidate, text: str) -> bool:
+    """Return whether a configuration of a candidate is accepted."""
+    device = candidate.device
+    return config.accepted(text, {} if device is None else {device.name: device}) is not None
+
+
+def _toml(candidate: Candidate, access: Access, name: str, privacy: list[str], *, zoned: bool = False) -> str:
+    """Return a configuration with these lines of [privacy], and with a time zone if `zoned` or slow."""
     has_many = len(candidate.meters) > 1
     keys = dict(source_keys(candidate))
     if not has_many:
@@ -49,8 +76,8 @@ def _toml(candidate: Candidate, access: Access, name: str, *, coarse: bool) -> s
         sink["pseudonym_key_file"] = _KEY_FILE
     tables = {
         "source": _lines(source),
-        "window": _window(candidate, coarse),
-        "privacy": _preset(candidate, coarse),
+        "window": _window(candidate, zoned),
+        "privacy": privacy,
         "sink": _lines(sink),
     }
     if has_many:
@@ -110,18 +137,8 @@ def is_slow(candidate: Candidate) -> bool:
     return every_ms is not None and 2 * every_ms > SLOT_MS
 
 
-def _window(candidate: Candidate, coarse: bool) -> list[str]:
-    lines = ['timezone = "UTC"  # yours, such as "Europe/Amsterdam"'] if coarse or is_slow(candidate) else []
+def _window(candidate: Candidate, zoned: bool) -> list[str]:
+    lines = ['timezone = "UTC"  # yours, such as "Europe/Amsterdam"'] if zoned or is_slow(candidate) else []
     if candidate.kind is Kind.POWER and any(number < 0 for topic in candidate.watts for number in topic):
         lines.append("range = [-20000, 20000]")
     return lines
-
-
-def _preset(candidate: Candidate, coarse: bool) -> list[str]:
-    if coarse:
-        return ['preset = "bill"  # readings are too coarse for shorter windows']
-    if is_slow(candidate):
-        return ['preset = "day"']
-    return [
-        'preset = "appliance"  # `meteragent check` shows what it hides and costs; others: television, street'
-    ]

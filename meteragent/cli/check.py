@@ -16,25 +16,35 @@ from meteragent.store import read_only, terms
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of the streams; return 78 if one of them must not run."""
+    """Print the promises of the streams; if one must not run, print only the refusals and return 78."""
     settings = config.load(options.config)
+    if admission.refused(options.config, settings, sys.stderr):
+        if not (options.json or options.statement):
+            print(_next_step((), settings, options.config, refused=True))
+        return common.EXIT_CONFIG
     events = (*event.EVENTS, *options.event)
     if options.statement:
         from meteragent.report import markdown  # noqa: PLC0415  only the statement needs it
 
         print(markdown.page(settings, events, _stored_terms(settings.store.path)), end="")
-    else:
-        guarantees = _guarantees(settings, events)
-        if not options.json:
-            return _print_text(guarantees, settings, options.config, is_new=False)
+        return 0
+    guarantees = _guarantees(settings, events)
+    if options.json:
         print(facts.as_json(guarantees))
-    return common.EXIT_CONFIG if admission.refused(options.config, settings, sys.stderr) else 0
+        return 0
+    print(terminal.text(guarantees, settings), end="\n\n")
+    print(_next_step(guarantees, settings, options.config))
+    return 0
 
 
 def print_new(path: Path) -> int:
     """Print the promises of a new configuration and the steps from a rehearsal on; return the exit code."""
     settings = config.load(path)
-    return _print_text(_guarantees(settings, event.EVENTS), settings, path, is_new=True)
+    guarantees = _guarantees(settings, event.EVENTS)
+    print(terminal.text(guarantees, settings), end="\n\n", flush=True)
+    refused = admission.refused(path, settings, sys.stderr)
+    print(_next_step(guarantees, settings, path, refused=refused, is_new=True))
+    return common.EXIT_CONFIG if refused else 0
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
@@ -54,16 +64,18 @@ def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[
     ]
 
 
-def _print_text(
-    guarantees: Sequence[guarantee.Guarantee], settings: config.Config, path: Path, *, is_new: bool
-) -> int:
-    """Print the promises, the refusals and the next steps; return the exit code."""
-    print(terminal.text(guarantees, settings), end="\n\n", flush=True)
-    refused = admission.refused(path, settings, sys.stderr)
+def _next_step(
+    guarantees: Sequence[guarantee.Guarantee],
+    settings: config.Config,
+    path: Path,
+    *,
+    refused: bool = False,
+    is_new: bool = False,
+) -> str:
+    """Return the next steps, with the program as it was called."""
     program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
     quoted = shlex.quote(str(path))
-    print(terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new))
-    return common.EXIT_CONFIG if refused else 0
+    return terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new)
 
 
 def parse_event(text: str) -> event.Event:

@@ -108,6 +108,24 @@ def test_just_beside_it_is_refused(tmp_path: Path, keys: str, wrong: str) -> Non
     assert main(["check", str(write(tmp_path, f"{keys}{wrong}\n"))]) == 78
 
 
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        ([], "Next: correct the errors above, then run this command again.\n"),
+        (["--json"], ""),
+        (["--statement"], ""),
+    ],
+)
+def test_the_promise_of_a_refused_configuration_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str], shown: str
+) -> None:
+    """`check` prints the refusal and nothing that could be read as a promise."""
+    assert main(["check", str(write(tmp_path, SPARSE)), *option]) == 78
+    out, told = capsys.readouterr()
+    assert out == shown
+    assert "privacy.hide: found 110 Wh" in told
+
+
 def test_all_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two streams are two lines, each with its own key."""
     assert main(["check", str(write(tmp_path, BOTH))]) == 78

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from meteragent import __version__
 from meteragent.cli import usage
-from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH
+from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE
 from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError, PageError, StoreError
 
 _SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
@@ -29,7 +29,11 @@ _SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     _open_standard_streams()
-    options = usage.parser(__version__).parse_args(arguments)
+    parser = usage.parser(__version__)
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        parser.exit(EXIT_USAGE)
+    options = parser.parse_args(arguments)
     try:
         code: int = importlib.import_module(f"meteragent.cli.{options.command}").run(options)
         sys.stdout.flush()

@@ -22,9 +22,10 @@ def read_secret(key: str, path: Path) -> bytes:
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            key, f"{_path_text(path)}: {reason(error)}", "a file that the agent can read"
-        ) from None
+        # The operator has just typed an option, so its path is shown as it is.
+        text = f"{path}: {reason(error)}" if key.startswith("--") else None
+        found = f"{_path_text(path)}: {reason(error)}"
+        raise ConfigError(key, found, "a file that the agent can read", text=text) from None
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret

@@ -37,11 +37,14 @@ class ConfigError(MeteragentError):
     """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended. `file` and `line` are None while the position is unknown.
+    `meant` is the value that was probably intended. `text` is the whole text, if it is not to be made of the
+    value found and the value expected. `file` and `line` are None while the position is unknown.
     Whatever the key, the text never repeats an address that contains a password.
     """
 
-    def __init__(self, key: str, value: str, expected: str, *, meant: str | None = None) -> None:
+    def __init__(
+        self, key: str, value: str, expected: str, *, meant: str | None = None, text: str | None = None
+    ) -> None:
         value = "an address" if _WITH_PASSWORD.search(value) else value
         value = value if len(value) <= _FOUND_MAX else f"{value[:_FOUND_MAX]} .."
         if meant is None:
@@ -49,7 +52,9 @@ class ConfigError(MeteragentError):
         else:
             advice = f"did you mean {meant}?" + ("" if meant == expected else f" Expected {expected}")
         name = "an address" if _WITH_PASSWORD.search(key) else key
-        self.text = f"{name}: found {value}; {advice}".removeprefix(": ")
+        self.text = (f"{name}: found {value}; {advice}" if text is None else f"{name}: {text}").removeprefix(
+            ": "
+        )
         super().__init__(self.text)
         self.key = key
         self.found = value

@@ -90,7 +90,9 @@ def text_of_file(path: Path) -> str:
         refusal.line = error.object.count(b"\n", 0, error.start) + 1
         raise refusal from None
     except (OSError, ValueError) as error:
-        raise ConfigError("", reason(error), "a TOML file that can be read") from None
+        is_folder = isinstance(error, IsADirectoryError)
+        text = "expected a TOML file, found a directory" if is_folder else reason(error)
+        raise ConfigError("", reason(error), "a TOML file that can be read", text=text) from None
 
 
 def reason(error: Exception) -> str:

@@ -139,10 +139,12 @@ def test_both_hide_and_radius_are_refused(
 def test_a_configuration_that_is_not_there_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A missing file and one that is not TOML end with 78 too."""
+    """A missing file, a folder and a file that is not TOML end with 78 too."""
     assert main(["run", str(tmp_path / "none.toml")]) == EXIT_CONFIG
-    told = f"{tmp_path}/none.toml: found no such file or directory; expected a TOML file that can be read\n"
+    told = f"{tmp_path}/none.toml: no such file or directory\n"
     assert capsys.readouterr().err == told
+    assert main(["check", str(tmp_path)]) == EXIT_CONFIG
+    assert capsys.readouterr().err == f"{tmp_path}: expected a TOML file, found a directory\n"
     (tmp_path / "some.toml").write_text("= 3")
     assert main(["run", str(tmp_path / "some.toml")]) == EXIT_CONFIG
     assert "expected TOML" in capsys.readouterr().err

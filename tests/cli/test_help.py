@@ -144,3 +144,15 @@ def test_choices_are_those_of_the_commands() -> None:
 
     assert choices("sanitise", "--engine") == set(_ENGINES)
     assert choices("key new", "--every") == set(EPOCHS)
+
+
+def test_without_a_command_the_commands_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bare program prints its help, and ends as for a wrong command line."""
+    monkeypatch.setattr(sys, "argv", ["meteragent"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    listed = section(capsys.readouterr().err, "commands")
+    assert [line.split()[0] for line in listed if re.match(r"  (?:  )?[a-z]", line)] == [*usage.COMMANDS]

@@ -6,6 +6,7 @@ import pytest
 
 from meteragent import config
 from meteragent.config.model import Broker
+from meteragent.domain.errors import ConfigError
 from tests.support.configurations import refused, written
 
 SECRET = "open-sesame"
@@ -14,9 +15,13 @@ SECRET = "open-sesame"
 def test_what_is_no_file_or_no_toml_is_refused(tmp_path: Path) -> None:
     """A missing file, a folder, one that is not UTF-8 and one that is not TOML say what they are."""
     path = tmp_path / "meteragent.toml"
-    assert refused(lambda: config.load(path)).found == "no such file or directory"
-    assert refused(lambda: config.load(tmp_path)).found == "is a directory"
-    assert str(refused(lambda: config.load(tmp_path / "no"))).count("no:") == 1
+    for missing, text in (
+        (path, "no such file or directory"),
+        (tmp_path, "expected a TOML file, found a directory"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            config.load(missing)
+        assert str(caught.value) == f"{missing}: {text}"
     path.write_bytes(b"# \xc3\xa4\n\xff")
     error = refused(lambda: config.load(path))
     assert str(error) == f"{path}:2: found a byte that is not UTF-8; expected a text in UTF-8"

@@ -255,7 +255,13 @@ def test_private_streams_are_left_out(form: Form) -> None:
     ]
     assert not candidates(listened(*sent))
     assert candidates(listened(sent[2]))
-    assert "2 topics are private streams of meteragent" in said(*sent)
+    assert "Left out: 2 topics of private streams of meteragent." in said(*sent)
+
+
+@pytest.mark.parametrize(("times", "text"), [(1, "1 message on 1 topic in"), (2, "2 messages on 1 topic in")])
+def test_one_is_singular(times: int, text: str) -> None:
+    """One topic is not called topics, and one message is not called messages."""
+    assert text in said(PLUG, times=times)
 
 
 # What is not sure

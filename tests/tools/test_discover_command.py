@@ -80,4 +80,12 @@ async def test_progress_is_written_for_a_person(
     endpoint = mqtt.Endpoint.parse("mqtt://127.0.0.1")
     await discover._listen(endpoint, options, listener)
     told = capsys.readouterr().err
-    assert ("2 messages on 2 topics so far, 1 of which are live" in told) is is_terminal
+    assert ("2 messages on 2 topics so far, 1 of them live" in told) is is_terminal
+
+
+def test_a_password_file_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The operator has just typed the option, so the error repeats its path."""
+    arguments = ["--url", "mqtt://127.0.0.1", "--username", "u", "--password-file", "none-here"]
+    assert main(["discover", *arguments]) == 1
+    told = capsys.readouterr().err
+    assert told == "meteragent: --password-file: none-here: no such file or directory\n"

@@ -23,11 +23,11 @@ def report(
     """Return the report: the messages, each candidate with its configuration, and the next steps."""
     outcome = search(listener, profiles)
     meters = outcome.candidates
-    lines = [f"Heard {listener.messages:,} messages on {len(listener.topics):,} topics in {seconds} s."]
+    lines = [f"Heard {_heard_count(listener)} in {seconds} s."]
     if listener.shed:
         lines.append(f"{listener.shed:,} of them came on further topics and were only counted: use --topic.")
     if outcome.ours:
-        lines.append(f"{len(outcome.ours):,} topics are private streams of meteragent and were left out.")
+        lines.append(f"Left out: {_count(len(outcome.ours), 'topic')} of private streams of meteragent.")
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
@@ -55,10 +55,17 @@ def progress(listener: Listener, seconds: int) -> str:
     if not listener.messages:
         return f"{seconds} s: nothing yet"
     live = sum(1 for log in listener.topics.values() if log.times_ms)
-    return (
-        f"{seconds} s: {listener.messages:,} messages on {len(listener.topics):,} topics so far, {live:,} of"
-        " which are live"
-    )
+    return f"{seconds} s: {_heard_count(listener)} so far, {live:,} of them live"
+
+
+def _heard_count(listener: Listener) -> str:
+    """Return the numbers of messages and of topics as text."""
+    return f"{_count(listener.messages, 'message')} on {_count(len(listener.topics), 'topic')}"
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number of things as text."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _next(outcome: Search) -> Iterator[str]:
@@ -129,7 +136,10 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
         if len(outcome.unplaced) > _UNPLACED_SHOWN:
             yield f"  and {len(outcome.unplaced) - _UNPLACED_SHOWN:,} more: use --topic"
     if outcome.quiet:
-        yield from ("", f"Heard, and nothing in it names power or energy: {len(outcome.quiet):,} topics")
+        yield from (
+            "",
+            f"Heard, and nothing in it names power or energy: {_count(len(outcome.quiet), 'topic')}",
+        )
         yield from (f"  {topic}" for topic in sorted(outcome.quiet)[:_SHOWN])
         if len(outcome.quiet) > _SHOWN:
             yield f"  and {len(outcome.quiet) - _SHOWN:,} more"
@@ -161,7 +171,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _heard_text(candidate: Candidate) -> str:
     every_ms = cadence_ms(candidate.topics)
-    text = f"{candidate.count:,} messages"
+    text = _count(candidate.count, "message")
     if candidate.retained:
         text += f", {candidate.retained:,} of them retained"
     return text + (f"; about one every {rough(every_ms)}" if every_ms is not None else "")

@@ -1,6 +1,7 @@
 """The command `profile`: show what a profile reads, drops and refuses in recorded payloads."""
 
 import argparse
+import difflib
 import json
 import sys
 from collections import Counter
@@ -17,7 +18,7 @@ from meteragent.decode import PayloadNumber
 from meteragent.decode.profile import Profile, Quantity
 from meteragent.decode.profiles import PROFILES
 from meteragent.domain.counters import COUNTERS
-from meteragent.domain.errors import PayloadError
+from meteragent.domain.errors import ConfigError, PayloadError
 from meteragent.domain.figures import exact
 from meteragent.domain.units import Kind
 
@@ -37,8 +38,7 @@ class _Outcome:
 
 def run(options: argparse.Namespace) -> int:
     """Test a profile; return the exit code. Raises ConfigError if the profile is refused."""
-    name = str(options.config)
-    profile = PROFILES[name] if name in PROFILES else profiles.read(options.config)
+    profile = _profile(options.config)
     print(f"{profile.name}: {profile.title}")
     read_count = 0
     for file in options.payloads:
@@ -53,6 +53,16 @@ def run(options: argparse.Namespace) -> int:
     if not read_count:
         print("\nNo quantity was read: compare `value` and `match` with the payload.", file=sys.stderr)
     return 0 if read_count else 1
+
+
+def _profile(path: Path) -> Profile:
+    """Return a built-in profile or the one in a file; raises ConfigError if there is neither."""
+    name = str(path)
+    close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
+    if close:
+        text = f"no such file, and no built-in profile has this name; did you mean {close[0]}?"
+        raise ConfigError("", "no such file", "a file or a built-in profile", meant=close[0], text=text)
+    return PROFILES[name] if name in PROFILES else profiles.read(path)
 
 
 def _read(name: str) -> bytes:

@@ -124,3 +124,21 @@ def test_the_page_has_every_key() -> None:
     fields = set(ProfileTable.model_fields) - {"source", "quantity"} | {"[[source]]"}
     assert named == fields | set(QuantityTable.model_fields)
     assert all(f"`{name}`" in PAGE for name in SourceTable.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "shelly-gen2em",
+            "no such file, and no built-in profile has this name; did you mean shelly-gen2-em?",
+        ),
+        ("nothing-alike.toml", "no such file or directory"),
+    ],
+)
+def test_a_name_that_is_nearly_a_built_in_one_is_answered_with_that(
+    name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong name ends with 78, and with the nearest name if one is near."""
+    assert main(["profile", "test", name, "payloads.txt"]) == 78
+    assert capsys.readouterr().err == f"{name}: {text}\n"

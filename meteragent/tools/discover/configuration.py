@@ -19,6 +19,7 @@ _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
 _PRESET = "appliance"
 _OTHER_PRESETS = ("television", "street")
 """The other presets of half hours, which are named beside the proposed one if they are accepted."""
+_USUAL_PERIODS_S = (5, 10, 15, 20, 30, 60)
 _USUAL_INTERVALS_MIN = (1, 5, 10, 15, 30, 60)
 
 
@@ -55,7 +56,24 @@ def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
 def _monthly(candidate: Candidate, access: Access, name: str) -> str:
     """Return a configuration of months, for readings that are too coarse for shorter windows."""
     lines = ['preset = "bill"  # readings are too coarse for shorter windows']
+    every = _usual_period(candidate)
+    if every is not None:
+        finer = _toml(candidate, access, name, [f'preset = "{_PRESET}"'], every=every)
+        if _is_accepted(candidate, finer):
+            lines += [
+                f'# if the device always sends at least every {every}, set source.every = "{every}",',
+                f'# choose "{_PRESET}" and remove window.timezone',
+            ]
     return _toml(candidate, access, name, lines, zoned=True)
+
+
+def _usual_period(candidate: Candidate) -> str | None:
+    """Return a usual time between reports that is longer than the observed one; None for energy."""
+    every_ms = cadence_ms(candidate.topics)
+    if candidate.kind is not Kind.POWER or every_ms is None:
+        return None
+    periods = (seconds for seconds in _USUAL_PERIODS_S if 2 * seconds * 1000 >= 3 * every_ms)
+    return next((f"{seconds}s" for seconds in periods), None)
 
 
 def _is_accepted(candidate: Candidate, text: str) -> bool:
@@ -64,10 +82,21 @@ def _is_accepted(candidate: Candidate, text: str) -> bool:
     return config.accepted(text, {} if device is None else {device.name: device}) is not None
 
 
-def _toml(candidate: Candidate, access: Access, name: str, privacy: list[str], *, zoned: bool = False) -> str:
-    """Return a configuration with these lines of [privacy], and with a time zone if `zoned` or slow."""
+def _toml(
+    candidate: Candidate,
+    access: Access,
+    name: str,
+    privacy: list[str],
+    *,
+    zoned: bool = False,
+    every: str | None = None,
+) -> str:
+    """Return a configuration with these lines of [privacy], and with a time zone if `zoned` or slow.
+
+    If `every` is not None, it is the longest time between readings.
+    """
     has_many = len(candidate.meters) > 1
-    keys = dict(source_keys(candidate))
+    keys = dict(source_keys(candidate)) | ({} if every is None else {"every": every})
     if not has_many:
         keys = {"topic": keys.pop("topic"), "meter": name, **keys}
     source = {"url": access.url, **dict(access.keys), **keys}

@@ -32,8 +32,6 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
         yield f"{name}: hides {energy(terms.hides_wh)} {_where(terms)}"
         yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield f"{name}: {_first_number(schedule, now_ms)}"
-    if settings.page is not None:
-        yield f"page: http://{settings.page.listen}"
 
 
 def _where(terms: Terms) -> str:

@@ -88,13 +88,6 @@ def test_each_stream_has_its_lines() -> None:
     assert [line.split(":")[0] for line in lines[1:]] == ["stream one"] * 4 + ["stream two"] * 4
 
 
-def test_the_address_of_the_page_is_logged() -> None:
-    """A browser on this machine opens it as it stands."""
-    for keys, address in (("", "127.0.0.1:8321"), ("listen = 'localhost:9000'", "localhost:9000")):
-        lines = list(banner.lines(config.parse(f"{written()}[page]\n{keys}\n"), NOW))
-        assert lines[-1] == f"page: http://{address}"
-
-
 async def test_it_is_logged_once_before_anything_is_connected(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

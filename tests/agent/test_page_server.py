@@ -253,14 +253,27 @@ async def test_a_stop_ends_open_pages(world: PageWorld, port: int) -> None:
         assert b"news" not in await opened.reader.read()
 
 
-async def test_a_taken_port_is_named(world: PageWorld, port: int) -> None:
-    """A port that is taken, and a name that is not an address, are reported with their key."""
+@pytest.mark.parametrize(("host", "shown"), [("localhost", "localhost"), ("::1", "[::1]")])
+async def test_the_address_of_the_page_is_logged(
+    world: PageWorld, port: int, host: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A browser on this machine opens it as it stands."""
+    with caplog.at_level(logging.INFO, "meteragent"):
+        async with world.serving(host=host, port=port):
+            assert f"page: http://{shown}:{port}" in caplog.messages
+
+
+async def test_a_taken_port_is_named(world: PageWorld, port: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A port that is taken, and a name that is not an address, are reported with their key, not logged."""
     async with world.serving(port=port):
+        caplog.set_level(logging.INFO, "meteragent")
+        caplog.clear()
         with pytest.raises(PageError, match=rf"page\.listen: 127\.0\.0\.1:{port}: address already in use"):
             await page.serve(page.Settings(port=port), world.view, world.viewers)
     for host in ("no.such.invalid", "192.0.2.1"):
         with pytest.raises(ConfigError, match=rf"page\.listen: found {host}; expected an address"):
             await page.serve(page.Settings(host=host, token=b"x" * 16), world.view, world.viewers)
+    assert not caplog.messages
 
 
 async def test_connections_are_bounded(world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ from meteragent.agent.page.view import Route, Settings, View
 from meteragent.agent.page.viewers import Viewers
 from meteragent.domain.errors import ConfigError, PageError
 
+_log = logging.getLogger(__name__)
+
 CONNECTIONS = 64
 """The largest number of connections at once; a browser opens six."""
 PATIENCE_S = 20
@@ -46,7 +48,10 @@ async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    await _Server(config, viewers).serve([_listen(settings)])
+    listener = _listen(settings)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    _log.info("page: http://%s:%s", host, settings.port)
+    await _Server(config, viewers).serve([listener])
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -24,8 +24,8 @@ def read_secret(key: str, path: Path) -> bytes:
     except (OSError, ValueError) as error:
         # The operator has just typed an option, so its path is shown as it is.
         text = f"{path}: {reason(error)}" if key.startswith("--") else None
-        found = f"{_path_text(path)}: {reason(error)}"
-        raise ConfigError(key, found, "a file that the agent can read", text=text) from None
+        value = f"{_path_text(path)}: {reason(error)}"
+        raise ConfigError(key, value, "a file that the agent can read", text=text) from None
     if not secret:
         raise ConfigError(key, f"{path}: empty", "a file that holds the secret")
     return secret

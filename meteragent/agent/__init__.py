@@ -3,8 +3,7 @@
 Each stream has three tasks: the source's connection, the sink's connection, and a runner between them. Any
 exception ends the process with exit code 1: the core's memory may then be ahead of the store, and only a
 restart is safe. Cancellation is the only stop signal. The runners end first, so no further slot closes; then
-the sinks send the messages that are due, for at most DRAIN_S. A second cancellation ends the wait.
-A sink that has never been connected is not waited for: its messages leave at the next start.
+the sinks send the messages that are due, for at most DRAIN_S.
 """
 
 import asyncio
@@ -72,28 +71,6 @@ async def _compare(clock: SteadyClock) -> None:
     while True:
         clock.check()
         await asyncio.sleep(LOOK_S)
-
-
-async def _drain(units: list[Unit]) -> None:
-    """Let the sinks send the messages that are due, for at most DRAIN_S, and mark delivered rows."""
-    for unit in units:
-        unit.runner.sink.finish()
-    due_units = [unit for unit in units if await unit.watch.has_due(unit.runner.store)]
-    reached_units = [unit for unit in due_units if unit.watch.was_up["sink"]]
-    if len(reached_units) < len(due_units):
-        _log.info("stopping: a broker was never reached: its messages stay in the store for the next start")
-    if reached_units:
-        _log.info(
-            "stopping: waiting for brokers to confirm what is due, for at most %g s;"
-            " press Ctrl-C again to end now",
-            DRAIN_S,
-        )
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_S):
-            for unit in reached_units:
-                await unit.runner.sink.idle.wait()
-    for unit in units:
-        await unit.runner.flush()
 
 
 class Agent:
@@ -284,11 +261,23 @@ class Agent:
                         intake.create_task(service)
             except asyncio.CancelledError:
                 if not any(task.done() for task in sink_tasks):
-                    await _drain(units)
+                    await self._drain(units)
                 raise
             finally:
                 for task in sink_tasks:
                     task.cancel()
+
+    async def _drain(self, units: list[Unit]) -> None:
+        """Let the sinks send the messages that are due, for at most DRAIN_S, and mark delivered rows."""
+        for unit in units:
+            unit.runner.sink.finish()
+        _log.info("stopping: waiting for brokers to confirm what is due, for at most %g s", DRAIN_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                for unit in units:
+                    await unit.runner.sink.idle.wait()
+        for unit in units:
+            await unit.runner.flush()
 
     async def _keep_source(self, unit: Unit) -> None:
         source = unit.runner.source

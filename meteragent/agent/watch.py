@@ -64,7 +64,6 @@ class StreamWatch:
         self.shard = None if stream.source.shard is None else str(stream.source.shard)
         self.heartbeat_s = _now_s()
         self.up = {"source": False, "sink": False}
-        self.was_up = {"source": False, "sink": False}
         self._pipeline = pipeline
         self._sink = sink
         self._intake_health = intake_health
@@ -94,16 +93,10 @@ class StreamWatch:
 
         async def serve_and_note(session: Session) -> None:
             """Record the connection, then serve it."""
-            self.up[side] = self.was_up[side] = True
+            self.up[side] = True
             await serve(session)
 
         return serve_and_note
-
-    async def has_due(self, thread: StoreThread) -> bool:
-        """Return whether a message waits that is due and not confirmed; reads the store."""
-        _, first_ms = await thread.call(_waiting, thread, self.name, self._sink.unmarked_ids)
-        now_ms = self._clock.now_ms()
-        return first_ms is not None and (now_ms is None or first_ms <= now_ms)
 
     async def vitals(self, thread: StoreThread, now_ms: int | None) -> StreamVitals:
         """Return the vitals of the stream; reads the store."""

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -179,17 +178,6 @@ def test_check_says_the_promise_and_what_it_costs(
         assert part in told
     assert "\nDoes NOT hide:\n" in told
     assert told.rstrip().rpartition("\n\n")[2].startswith("Next: meteragent run ")
-
-
-def test_check_prints_the_program_as_it_was_called(
-    write: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The next command can be copied where `meteragent` is not on the path."""
-    path = write()
-    monkeypatch.setattr(sys, "argv", ["bin/meteragent", "check", path])
-    monkeypatch.setenv("PATH", "")
-    assert main(["check", path]) == 0
-    assert f"\nNext: bin/meteragent run {shlex.quote(path)}\n" in capsys.readouterr().out
 
 
 def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,13 @@
 """What several commands share: the words that start this program."""
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
-from meteragent.cli import common
+from meteragent.cli import common, main
+from tests.support.not_run import ROOT
 
 
 @pytest.mark.parametrize(
@@ -31,3 +34,14 @@ def test_a_link_on_the_path_starts_the_program_it_points_to(tmp_path: Path) -> N
     script.write_text("")
     link.symlink_to(script)
     assert common.program(str(script), "python", str(link)) == "meteragent"
+
+
+def test_check_prints_the_program_as_it_was_called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next command can be copied where `meteragent` is not on the path."""
+    path = str(ROOT / "deploy/try.toml")
+    monkeypatch.setattr(sys, "argv", ["bin/meteragent", "check", path])
+    monkeypatch.setenv("PATH", "")
+    assert main(["check", path]) == 0
+    assert f"\nNext: bin/meteragent run {shlex.quote(path)}\n" in capsys.readouterr().out

@@ -57,9 +57,8 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 
     `serve` is cancelled when its connection is lost. If `serve` returns, the connection stays open. If it
     raises LinkError, the connection is closed and another one is made. Any other exception from `serve` or a
-    callback is raised here. A cancelled connection ends with a DISCONNECT, except over MQTT 3.1.1 with a
-    `will`. The broker keeps its side of the session for `session_expiry_s` (0: no session), and publishes the
-    `will` after every connection.
+    callback is raised here. A cancelled connection ends with a DISCONNECT (not over 3.1.1 with a `will`).
+    The broker keeps the session for `session_expiry_s` (0: none), and publishes `will` after each connection.
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), and
     `timeout_s` limits each wait for an answer. `on_refused` is called for each publication that the broker

@@ -217,7 +217,7 @@ def test_it_says_what_it_has_heard_while_it_listens(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     listener = Listener(lambda: 0)
     asyncio.run(init._listen(mqtt.Endpoint.parse(URL), 0.1, listener))
-    assert ("1 messages on 1 topics so far" in capsys.readouterr().err) is is_terminal
+    assert ("1 message on 1 topic so far" in capsys.readouterr().err) is is_terminal
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])

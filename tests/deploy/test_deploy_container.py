@@ -335,7 +335,7 @@ def test_the_agent_s_configuration_fits() -> None:
     """It is accepted, says that it is for looking at, and its brokers and topics are those of the others."""
     text = (COMPOSE_FOLDER / "meteragent.toml").read_text()
     (stream,) = config.parse(text).stream
-    assert "not for sharing" in text
+    assert "not to share" in text
     assert (stream.source.url, config.sink_url(stream)) == ("mqtt://house:1883", "mqtt://utility:1883")
     command = shlex.split(" ".join(SERVICES["simulator"]["command"]))
     first = (

@@ -14,13 +14,15 @@ CORE := $(addprefix tests/,domain wire decode core store mqtt config)
 COVERED := $(addprefix tests/,domain core wire store)
 # Logs of long runs, by revision: a run goes on in its log, and a log of other code is refused.
 LOGS ?= faults-logs/$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
-# They watch the clock, or count what a slow machine does otherwise: nothing runs beside them.
-ALONE := $(patsubst %,tests/integration/test_%.py,faults links load outages store_faults wall_clock)
+# They watch the clock, and mostly wait: only one other of them runs beside each.
+CLOCKED := $(patsubst %,tests/integration/test_%.py,faults links outages store_faults wall_clock)
+# It counts what a slow machine does otherwise: nothing runs beside it.
+ALONE := tests/integration/test_load.py
 BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types parts unit real faults brokers deb image mutants bench clean
+.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs parts unit real faults brokers deb boot image release homeassistant mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -29,11 +31,13 @@ demo: $(DEMO_STAMP) ## the main job by itself, with simulated homes and a broker
 	@$(BIN)/python -m simulators demo
 
 test: export HYPOTHESIS_PROFILE ?= ci
-test: lint types parts ## everything: style, types, import contracts, all tests
+test: $(STAMP) ## everything: style, types, import contracts, all tests
+	$(MAKE) --jobs=2 --output-sync=target lint types parts docs
 	$(MAKE) --jobs=2 --output-sync=target fast-tests system-tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration $(CLOCKED)
 	$(BIN)/python -m pytest -m integration $(ALONE)
-	@echo "make test ran: ruff check, ruff format, import contracts, language, spelling, mypy --strict, and the tests"
-	@echo "of units, statistics, integration and Spark; what was NOT RUN is listed above."
+	@echo "make test ran: ruff check, ruff format, import contracts, language, spelling, mypy --strict, the documentation,"
+	@echo "and the tests of units, statistics, integration and Spark; what was NOT RUN is listed above."
 
 # Both at once: tests with brokers mostly wait, and the fast ones take what they leave of the processors.
 system-tests: broker-tests
@@ -46,7 +50,8 @@ covered-tests: # fails where a branch of domain, core, wire or store is not reac
 	nice -n 10 $(BIN)/python -m pytest -n auto --dist worksteal -m covered --cov --cov-report=term $(COVERED)
 
 broker-tests:
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m integration tests/integration $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m integration tests/integration \
+	  $(CLOCKED:%=--ignore=%) $(ALONE:%=--ignore=%)
 
 lint: $(STAMP) ## style, import contracts, language and spelling
 	$(BIN)/ruff check
@@ -58,8 +63,11 @@ lint: $(STAMP) ## style, import contracts, language and spelling
 types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
+docs: $(STAMP) ## the documentation site, in build/docs; a warning is an error
+	nice -n 10 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+
 parts: $(STAMP)
-	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java
+	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres
 
 quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute)
 	$(BIN)/ruff check
@@ -72,21 +80,31 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
-faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, and of collect and PostgreSQL, 50 each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
 	$(BIN)/python -m tests.commands.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
+	$(BIN)/python -m tests.commands.collect_rounds --rounds 50 --log $(LOGS)/collect_rounds.jsonl
 	$(BIN)/python -m tests.commands.law --windows 50000 --log $(LOGS)/law.jsonl
 	$(BIN)/python -m tests.commands.load --meters 100
 	$(BIN)/python -m tests.commands.load --meters 10000
 	$(BIN)/python -m simulators simtest --seeds 100000 --log $(LOGS)/simtest.jsonl
 
-brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one)
-	$(BIN)/python -m tests.commands.brokers $(BROKER)
+brokers: $(STAMP) ## the MQTT client and kill -9 with mosquitto, RabbitMQ, NATS, aedes and amqtt (8 minutes; BROKER=NAME for one; KILLS=30; goes on where it was stopped)
+	$(BIN)/python -m tests.commands.brokers $(BROKER) $(if $(KILLS),--kills $(KILLS)) --log $(LOGS)/brokers.jsonl
 
 deb: $(STAMP) ## the Debian package, built twice, installed and run on 64 and 32 bits (as root; 3 minutes; ARCH="i386" for one)
 	nice -n 10 $(BIN)/python -m tests.commands.deb $(ARCH)
 
+boot: $(STAMP) ## systems that boot: the unit, a fleet, the Debian package, a user's service and podman under systemd (as root; 4 minutes; PART="unit" for one)
+	nice -n 10 $(BIN)/python -m tests.commands.boot $(PART)
+
 image: $(STAMP) ## all container images, built twice and run, and the chain of deploy/compose (as root; 5 minutes)
-	nice -n 10 $(BIN)/python -m tests.commands.image
+	nice -n 10 $(BIN)/python -m tests.commands.image $(if $(BASE),--base $(BASE))
+
+release: $(STAMP) ## sdists, wheels, .deb, images, bills of materials and checksums of the last commit, each tried (as root; 7 minutes)
+	nice -n 10 $(BIN)/python -m tests.commands.release $(if $(BASE),--base $(BASE))
+
+homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version and a current one, with the agent's devices and statistics (8 minutes)
+	nice -n 10 $(BIN)/python -m tests.commands.homeassistant $(VERSION)
 
 mutants: $(STAMP) ## a mistake in each result of the papers, one by one, that its test must find (7 minutes)
 	$(BIN)/python -m tests.commands.paper_mutants
@@ -97,10 +115,10 @@ bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with th
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code
 
 clean: ## back to a fresh clone
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* build dist demo-out faults-logs
+	rm -rf .venv docs/api .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* build dist demo-out faults-logs
 
 $(STAMP): $(PROJECTS) | .venv/made
-	$(BIN)/python -m pip install --quiet --editable '.[page,spark]' --editable './simulators[sim,demo]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[page,crowd,spark]' --editable './simulators[sim,demo]' --group dev --group docs
 	@touch $@ $(DEMO_STAMP)
 
 $(DEMO_STAMP): $(PROJECTS) | .venv/made

@@ -3,13 +3,13 @@
 `python -m benchmarks.agent [--out FILE]`. Each contestant runs alone between the topics of a mosquitto
 broker, with 20 meters and one reading per slot. Throughput is measured with 1,000 readings in flight, latency
 at 500 readings a second. For every reading, the agent decodes, draws exact noise, charges the ledger, commits
-to disk with fsync, acknowledges and sends a record; the others forward the payload. At QoS 0 readings arrive
-and are forwarded at QoS 0, but the agent's records leave at QoS 1. Rates are records a second at the
-receiver; CPU time and memory are those of the contestant.
+to disk with fsync, acknowledges and sends a record; the others forward the payload. In the QoS 0 rows, the
+contestants receive and forward at QoS 0, but the agent still publishes at QoS 1. Rates are records a second
+at the receiver; CPU time and memory are those of the contestant.
 
 This is the worst case. The ordinary case is 100 meters with a reading every 10 s and windows of half an hour:
-one of 180 readings opens a window, and the others, which are measured here, are decoded, counted and
-committed. The time comes from the payloads, so that the benchmark can run faster than real time.
+one reading in 180 opens a window, and the other 179 are only decoded, counted and committed; they are
+measured here too. Times come from the payloads, so the benchmark can run faster than real time.
 """
 
 import asyncio

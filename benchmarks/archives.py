@@ -61,7 +61,7 @@ key_file = "{folder}/archive.key"
 
 
 def wide(path: Path, windows: int) -> None:
-    """Write days of 96 quarter-hours, ordered by home, as Gamma-distributed watts in int32."""
+    """Write a row per home and day: 96 quarter-hours of Gamma-distributed watts as int32, by home."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
     rng = np.random.default_rng(0)
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -77,7 +77,7 @@ def wide(path: Path, windows: int) -> None:
 
 
 def long(path: Path, readings: int) -> None:
-    """Write a reading for each quarter-hour, ordered by home, as doubles."""
+    """Write a row per reading, every quarter-hour, as doubles, ordered by home."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
     rng, per_home = np.random.default_rng(0), DAYS * N
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:

@@ -50,7 +50,7 @@ path = "{folder}/db"
 class RunningContestant:
     """A running contestant: the ports of its readings and records, its process, and its start times.
 
-    The record of a reading leaves when `behind` further readings of its meter have arrived.
+    A reading's record leaves once `behind` further readings of its meter have arrived.
     """
 
     source_port: int
@@ -97,8 +97,8 @@ Contestant = Callable[[int], AbstractContextManager[RunningContestant]]
 def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
     """Run a process during the block and yield its id.
 
-    The process finds cached bytecode, as installed programs do. Its output goes to `log`; if it has ended by
-    itself, the end of the output is printed.
+    The process uses cached bytecode, as an installed program does. Its output goes to `log`; if the process
+    ends by itself, the last lines of the output are printed.
     """
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -216,7 +216,7 @@ def in_c() -> Contestant | None:
 def build(program: Path) -> Path | None:
     """Compile `forward.c` with the packages present, or else installed, or else unpacked; return the program.
 
-    The steps are those of `tests.commands.system_parts`; each succeeds if the compiler does.
+    The steps are those of `tests.commands.system_parts`; a step succeeds if the program then compiles.
     """
     if _compiled(program):
         return program

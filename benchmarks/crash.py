@@ -1,9 +1,9 @@
 """A store whose process is killed during a commit, and the next process that opens the store.
 
 `python -m benchmarks.crash PATH METERS COMMITS` is the program of both processes: it opens the store,
-releases a batch, prints a line, and continues until it has made COMMITS commits. The first process is stopped
-at intervals until SQLite's log has content, which the next start must replay, and is then killed. The next
-start reads from the system's cache, as after a crash of the agent alone.
+releases a batch, prints a line, and continues until it has made COMMITS commits. The first process is paused
+repeatedly until SQLite's log has content that the next start must replay, and is then killed. The next start
+reads from the system's cache, as after a crash of the agent alone.
 """
 
 import os

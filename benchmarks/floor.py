@@ -1,6 +1,6 @@
 """The cost of a release in SQLite alone: the statements of a run, replayed on a copy of its store.
 
-It is a lower bound for any program that keeps the same promises in this store.
+This cost is a lower bound for any program that keeps the same promises with this store.
 """
 
 import shutil
@@ -67,7 +67,7 @@ def replay_s(path: Path, statements: list[tuple[str, Any]]) -> float:
 
 
 def floor(folder: Path, small: int, large: int) -> Result:
-    """Compare the cost of a release in SQLite alone for `large` and for `small` numbers of meters."""
+    """Compare the cost of a release in SQLite alone for `large` and `small` numbers of meters."""
     statements = {meters: record_statements(folder / f"floor{meters}", meters) for meters in (large, small)}
     costs_us = []
     for _ in range(ROUNDS):

@@ -71,7 +71,7 @@ def forget_libraries() -> None:
 
     A file that has just been installed is cached in large pieces, so that unused parts would be mapped too.
     """
-    for path in Path(sys.prefix).rglob("*.so*"):
+    for path in Path(sys.prefix, "lib").rglob("*.so*"):
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

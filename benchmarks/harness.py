@@ -3,7 +3,7 @@
 Times alone mean little on a shared machine. Therefore every round runs every contestant once, and the rounds
 begin with different contestants. A ratio is taken within a round, where all contestants meet the same
 conditions. The median over the rounds is reported with the smallest and the largest ratio. A higher ratio is
-better: for memory, added latency and growth, a ratio is limit / measured, and its goal is 1.
+always better: for memory, added latency and growth, the ratio is limit / measured, and its goal is 1.
 """
 
 import argparse
@@ -37,8 +37,8 @@ _missing_peers: list[str] = []
 class Row:
     """Two calls that do the same work: their names, and the goal for the ratio of their rates.
 
-    `theirs` may be the CPU seconds that `ours` may take. `work` is the number of `unit`s that each call
-    processes; a slow peer may process fewer.
+    `theirs` may be a limit instead of a call: the CPU seconds that `ours` may take. `work` is the number of
+    `unit`s that each call processes; a slow peer may process fewer.
     """
 
     name: str
@@ -118,7 +118,7 @@ def slice_s(call: Callable[[], object] | float, times: int) -> float:
 
 
 def run(rows: Sequence[Row]) -> list[Result]:
-    """Measure all rows, interleaved; ours and theirs take turns to begin."""
+    """Measure all rows, interleaved; ours and theirs take turns to go first."""
     calls = [(row.ours, row.theirs) for row in rows]
     times = [tuple(calls_per_slice(call) if callable(call) else 1 for call in pair) for pair in calls]
     row_times_s: list[list[tuple[float, float]]] = [[] for _ in rows]

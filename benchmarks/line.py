@@ -58,8 +58,7 @@ def open_store(path: Path) -> Store:
 class Line:
     """One stream on an open store: `meters` meters with a reading every `step_ms` each (by default a slot).
 
-    Committed rows are delivered at once; with a `backlog`, the rows that have waited longest are delivered
-    instead.
+    Committed rows are delivered at once; if there is a `backlog`, its oldest rows are delivered instead.
     """
 
     store: Store

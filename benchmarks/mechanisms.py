@@ -2,14 +2,14 @@
 
 `python -m benchmarks.mechanisms [--out FILE]`. Ratios are of readings per CPU-second, ours over theirs. Ours
 uses the bits that the agent draws, numpy its own generator, and the peers their defaults. The level is that
-of the default preset: 1 at 220 quanta. No peer has the l_inf law. For comparison with its windows, they draw
-independent noise of the same scale for the same number of readings, which is n times less private. A peer's
-time is linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
+of the default preset: 1 at 220 quanta. No peer implements the l_inf law. Where our mechanism releases a
+window, the peers add independent noise of the same scale to as many readings, which is n times less private.
+A peer's time is linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
 
-Random bytes: the bytes drawn for a reading, compared with the entropy of the law, a lower bound for every
-sampler. Time and the secret: one call on windows of zeros, compared with one on windows at the end of the
-range. A ratio of about 1 means that a call's CPU time is the same. It does not cover caches or later steps
-(a record has as many digits as its noisy value), which `tests/commands/timing.py` tests.
+Random bytes: the bytes drawn per reading, compared with the law's entropy, a lower bound for every sampler.
+Time and the secret: a call on windows of zeros, compared with a call on windows at the top of the range. A
+ratio of about 1 means that a call's CPU time is the same. It does not cover caches or later steps (a record
+has as many digits as its noisy value), which `tests/commands/timing.py` tests.
 """
 
 import math

@@ -1,9 +1,9 @@
 """Draw the rows of `results.json` that have a goal as `results.png`: `python -m benchmarks.picture`.
 
-Each row shows its ratio over its goal on a log scale; to the right of the line the goal is met. A filled
-circle is a goal met, an open square a goal missed, in two colours of the Okabe-Ito palette that colour-blind
-readers can distinguish; the bar spans the rounds. The picture is as wide as a phone held upright, and dark on
-white for print.
+Each row shows ratio / goal on a log scale; the goal is met to the right of the line. A filled circle is a
+goal met, and an open square a goal missed, in two colours of the Okabe-Ito palette that colour-blind readers
+can distinguish; the bar spans the rounds. The picture fits a phone held upright, and is dark on white for
+print.
 """
 
 from collections.abc import Sequence

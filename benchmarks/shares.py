@@ -1,8 +1,8 @@
-"""Divide the CPU time of a record among the parts of the program: `python -m benchmarks.shares`.
+"""Break a record's CPU time down by part of the program: `python -m benchmarks.shares`.
 
 The agent runs without its connections (`line`), with one reading per slot from each of 20 meters, and 500
-readings per commit. The profiler attributes the CPU time to functions. The time of a library or a built-in
-function is attributed to our part that called it, in proportion to the calls' times.
+readings per commit. The profiler attributes the CPU time to functions. The time of a library function or a
+built-in is attributed to the parts of the program that call it, in proportion to the time of their calls.
 """
 
 import cProfile

@@ -1,13 +1,13 @@
 """Simulated homes, compared with RAMP and the Richardson model.
 
 `python -m benchmarks.simulators [--out FILE]`. The rate is home-days per CPU-second, with the same number of
-homes, days and steps on both sides; the creation of the homes is not counted. Our homes have all appliances,
-the television's content and the table of events, which the peers do not provide. RAMP simulates users of five
-appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the values.
-richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only single
-homes and whole years. A single home is the slowest case of our simulator, which works on many homes at a
-time, so richardsonpy is also compared with a street that has the same number of home-days. Rates depend on
-the machine and its load.
+homes, days and steps on both sides; the creation of the homes is not counted. Our homes include all
+appliances, television content and a table of events, which the peers do not provide. RAMP simulates users of
+five appliances. Its finest step is a minute, so in the comparison at 1 s it produces a sixtieth of the
+values. richardsonpy simulates the occupancy, light and appliances of a household of three. It supports only
+single homes and whole years. A single home is the slowest case for our simulator, which processes many homes
+at a time, so richardsonpy is also compared with a street of as many home-days. Rates depend on the machine
+and its load.
 """
 
 import warnings
@@ -157,7 +157,7 @@ def richardson() -> Callable[[], object] | None:
 
 
 def compare_with_richardson() -> list[Row]:
-    """Return rows that compare one home for a year, and a street of as many home-days."""
+    """Return rows that compare one home for a year, and a street of as many home-days, with richardsonpy."""
     theirs, baseline, home_days = richardson(), "richardsonpy at 60 s", (YEAR, YEAR)
     if theirs is None:
         return []

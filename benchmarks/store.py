@@ -56,7 +56,7 @@ def commits(path: Path, per_commit: int) -> Result:
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
-    """Compare the cost of a release after much history with that after little, in commits of `per_commit`."""
+    """Compare a release's cost after long and after short history, in commits of `per_commit`."""
     costs_s = []
     for line in (small, large):
         line.warm()
@@ -90,7 +90,7 @@ def ordinary(path: Path) -> Result:
 
 
 def size(path: Path) -> Result:
-    """Compare the disk space of a released reading with the size of its record and topic."""
+    """Compare the disk space that a released reading takes with the size of its record and topic."""
     bytes_each = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / MANY
     sent_bytes = len(RECORD) + len("private/m10/power")
     note = (

@@ -1,8 +1,8 @@
 """Write the rows of `results.json` as tables into this folder's README.md: `python -m benchmarks.table`.
 
 Each block between `<!-- bench: NAME -->` and `<!-- bench end -->` is generated from the rows: `goals` from
-the rows with a goal; `others` from the rows without one, those of one name in one line; `machine` from the
-conditions of the run.
+the rows with a goal; `others` from the rows without one, one line per name; `machine` from the conditions of
+the run.
 """
 
 import json
@@ -47,8 +47,8 @@ def _between(row: dict[str, Any]) -> str:
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    head, *rest = rows
-    lines = [head, ["---"] * len(head), *rest]
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
@@ -106,7 +106,7 @@ def renew(text: str, rows: Rows) -> str:
 
 
 def main() -> None:
-    """Write the blocks into the page."""
+    """Write the blocks into README.md."""
     PAGE.write_text(renew(PAGE.read_text(), published_rows()))
 
 

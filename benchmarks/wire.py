@@ -1,7 +1,7 @@
 """A load on a broker: readings in, records out, in a closed loop or at a fixed rate, at little cost.
 
-The cost of this client must not influence the measurement. Therefore it implements only the part of MQTT
-3.1.1 that publishes and receives (QoS 0 and 1), writes many packets at once, and keeps no state per message.
+The client must not distort the measurement. It therefore implements only the part of MQTT 3.1.1 that
+publishes and receives (QoS 0 and 1), writes many packets at once, and keeps no state per message.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class Client(asyncio.Protocol):
 
 
 def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
-    """Return the kind of the packet at an offset, and its body's start and end; None if it is incomplete."""
+    """Return the type of the packet at an offset and its body's start and end; None if it is incomplete."""
     length = shift = 0
     place = offset + 1
     while place < len(buffer):
@@ -121,7 +121,7 @@ def split(buffer: bytearray, offset: int) -> tuple[int, int, int] | None:
 class Load:
     """`meters` meters whose readings pass through a contestant between two topics.
 
-    The first reading of each meter has the time `first_s`, each further one is `step_s` later.
+    Each meter's first reading has the time `first_s`, and each further one is `step_s` later.
     """
 
     def __init__(self, meters: int, qos: int, first_s: int = FIRST_S, step_s: int = 1) -> None:
@@ -144,7 +144,7 @@ class Load:
         self.arrived(topic)
 
     def arrived(self, topic: bytes) -> None:
-        """Handle the arrival of a record of this topic."""
+        """Handle the arrival of a record on this topic."""
 
     def send(self) -> None:
         """Send the next meter's reading; after the last meter, the time advances by a step."""
@@ -211,9 +211,9 @@ class Paced(Load):
 
     def arrived(self, topic: bytes) -> None:
         """Record the latency of a record; a duplicate is ignored."""
-        waiting = self._sent_s[topic.partition(b"/")[2]]
-        if waiting:
-            self.latencies_s.append(time.perf_counter() - waiting.popleft())
+        sent_s = self._sent_s[topic.partition(b"/")[2]]
+        if sent_s:
+            self.latencies_s.append(time.perf_counter() - sent_s.popleft())
 
     async def run(self, per_s: int, seconds: float) -> None:
         """Send for `seconds`, then wait half a second for the last records."""

@@ -1,8 +1,8 @@
 """Optional parts: the modules that an extra installs, and the command that installs the extra.
 
 Until a version is on a package index, its extras are installed from a clone: `pip install '.[page]'`. After
-that they are installed by name: `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. The
-origin of this installation determines which command applies. If meteragent was installed as a Debian package,
+that they are installed by name: `pip install 'meteragent[page]'` or `'meteragent-simulators[sim]'`. Which
+command applies depends on where this installation came from. If meteragent was installed as a Debian package,
 its extras are Debian packages too, where these exist.
 """
 
@@ -15,7 +15,9 @@ from meteragent import __version__
 MODULES = {
     "analysis": ("scipy", "matplotlib"),
     "page": ("starlette", "uvicorn"),
+    "collect": ("psycopg",),
     "archive": ("pyarrow", "cryptography", "tqdm"),
+    "crowd": ("cryptography",),
     "spark": ("pyspark",),
 }
 """The modules that each extra installs and that are imported by name."""
@@ -42,12 +44,12 @@ def hint(extra: str, distribution: str = "meteragent") -> str:
 
 
 def is_debian() -> bool:
-    """Return whether this is Debian's package, which is installed in a folder of its own."""
+    """Return whether this is the Debian package, which is installed in its own folder."""
     return Path(__file__).is_relative_to("/usr/lib/python3/dist-packages")
 
 
 def is_published() -> bool:
-    """Return whether this came from a package index, so that no address is recorded (PEP 610)."""
+    """Return whether this was installed from a package index: then no address is recorded (PEP 610)."""
     try:
         record = importlib.metadata.distribution("meteragent").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:  # used from a clone without an installation

@@ -13,6 +13,7 @@ COMMANDS = {
     "demo": ("demo", "show the whole chain in a minute: homes, broker, agent, receiver"),
     "generate": ("sim", "simulate homes; write or send their load and their events"),
     "compare": ("sim", "compare simulated homes with real traces, in a table"),
+    "crowd": ("crowd", "compare the errors of crowd totals with those promised, and time the protocol"),
     "world": ("sim", "run homes, faults, the agent's core and a store in virtual time, and check"),
     "simtest": ("sim", "run the agent under seeded crashes and faults in virtual time, and check"),
     "replay": ("sim", "replay a trace file as MQTT meters"),
@@ -41,22 +42,22 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=[*COMMANDS, *_FORMER], metavar="COMMAND")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="…")
-    parsed = parser.parse_args(arguments)
-    name = _FORMER.get(parsed.command, parsed.command)
+    parser.add_argument("options", nargs=argparse.REMAINDER, metavar="…")
+    request = parser.parse_args(arguments)
+    name = _FORMER.get(request.command, request.command)
     extra, _ = COMMANDS[name]
     command = argparse.ArgumentParser(f"python -m simulators {name}")
     try:
         if name in DECLARATIONS:
             command.description = _docstring(name)
             DECLARATIONS[name](command)
-            options = command.parse_args(parsed.rest)
+            options = command.parse_args(request.options)
             module = import_module(f"simulators.{name}")
         else:
             module = import_module(f"simulators.{name}")
             command.description = getattr(module, "DESCRIPTION", module.__doc__)
             module.add_arguments(command)
-            options = command.parse_args(parsed.rest)
+            options = command.parse_args(request.options)
     except ModuleNotFoundError as error:
         print(f"{name}: {lacking(error, extra)}", file=sys.stderr)
         return 1

@@ -3,7 +3,7 @@
 The energy of a slot is computed from the readings as the meters stamped them, before any fault, by one
 cumulative sum and independently of the agent. Noise and dither are what an accumulator contains when its slot
 opens, before any reading. If no fault can have touched a slot, its record must be the sum of noise, dither
-and energy, rounded down to the quantum. When in doubt, a slot counts as touched.
+and energy, rounded down to the quantum. A slot whose case is unclear counts as touched.
 """
 
 from collections import Counter

@@ -33,8 +33,8 @@ indices of their random numbers distinct."""
 class Runs:
     """The runs of one appliance that start on one day, r of them with k steps each.
 
-    `row` is that of the home, shape (r,); `start_s` counts from midnight; `ends_s` are the rising end times
-    of the steps, counted from the start, and `levels_mw` their powers, both of shape (r, k).
+    `row` is the home's row, shape (r,); `start_s` counts from midnight; `ends_s` are the rising end times of
+    the steps, counted from the start, and `levels_mw` are their powers, both of shape (r, k).
     """
 
     row: Integers
@@ -44,7 +44,7 @@ class Runs:
 
     @property
     def stop_s(self) -> Integers:
-        """The end of each run, from the midnight of the day on which it starts."""
+        """The end of each run, counted from midnight of the day on which it starts."""
         return np.asarray(self.start_s + self.ends_s[:, -1])
 
     @property
@@ -66,7 +66,7 @@ class Load(Protocol):
         """The name in tables of events."""
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Return the runs that start on a day."""
+        """Return the runs that start on the given day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Appliance:
     """An appliance that people start at `hours`, on average `starts_per_day` times in homes that have one.
 
     `hours` are (from, to, weight); `owners` is the share of homes that have one; `spread` is the standard
-    deviation of the logarithm of a run's length, around that of the home. An attended appliance is not
-    started while nobody is home; such runs are left out, not moved. An appliance that is not `overlapping`
-    does not start before its previous run of that day has ended.
+    deviation of the logarithm of a run's length, around the home's mean. Nobody starts an attended appliance
+    while everybody is out; such runs are dropped, not moved. An appliance that is not `overlapping` does not
+    start before its previous run of that day has ended.
 
     Raises ValueError if a run could last longer than a day.
     """
@@ -95,7 +95,7 @@ class Appliance:
             raise ValueError(f"{self.name}: a run must be shorter than {DAY_S // STRETCH_MAX} s")
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Draw the runs of each home that start on a day."""
+        """Draw each home's runs that start on the given day."""
         row, number, start_s, chance = self._draw_starts(people, activity, day)
         make = Makes.of(people, self.name)
         stretch = make.length[row] * np.exp(self.spread * normal(chance[2], chance[3]))
@@ -147,7 +147,7 @@ class Appliance:
 
 @dataclass(frozen=True, slots=True)
 class Thermostat:
-    """An appliance that switches itself on day and night: run k starts about k periods after its phase.
+    """An appliance that switches itself on around the clock: run k starts about k periods after its phase.
 
     `period_s` and `duty` (the share of time on) are (smallest, largest) over all homes.
     """
@@ -159,7 +159,7 @@ class Thermostat:
     owners: float = 1.0
 
     def runs(self, people: Households, absences: Absences, activity: Floats, day: int) -> Runs:
-        """Draw the runs that start on a day; they are a pure function of time, independent of the people."""
+        """Draw the runs that start on the given day: a pure function of time, independent of the people."""
         del absences, activity
         trait = uniforms(people.seed, f"{self.name}: trait", people.homes)
         period = self.period_s[0] + (self.period_s[1] - self.period_s[0]) * trait[0]

@@ -149,6 +149,14 @@ def tariff(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print all figures as JSON")
 
 
+def crowd(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `python -m simulators crowd`."""
+    add = parser.add_argument
+    add("--slots", type=option.positive, default=2000, help="totals of each row (default %(default)s)")
+    add("--seed", type=option.seed, default=0, help="seed of homes and pads (default %(default)s)")
+    add("--json", action="store_true", help="print all figures as JSON")
+
+
 def utility(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators utility`."""
     add = parser.add_argument
@@ -171,6 +179,7 @@ def utility(parser: argparse.ArgumentParser) -> None:
 
 DECLARATIONS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "attack": attack,
+    "crowd": crowd,
     "frontier": frontier,
     "paper": paper,
     "pictures": pictures,

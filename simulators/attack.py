@@ -1,4 +1,4 @@
-"""Attack raw and private numbers: the success rate of the worst attacker, and the bound on all attackers.
+"""Attack raw and private numbers; print the worst attacker's success rate and the bound on all attackers.
 
 `programmes`: which of N television programmes was on? `presence`: did an event happen in a half hour of a
 home whose load is unknown? `check`: do the attackers refute the figures of `meteragent check`?

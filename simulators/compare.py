@@ -1,9 +1,9 @@
-"""Compare simulated homes with real traces: for each statistic, the real values and the simulated ones.
+"""Compare simulated homes with real traces, statistic by statistic.
 
 A statistic fits if every real value is between the 5th and the 95th percentile of the simulated ones. The
-real ones come from two homes and 47 days of appliances, read from the folder that --data names. An appliance
-runs while it draws more than a threshold; pauses shorter than a minute (an hour for programmes of machines)
-do not end a run. The table is Markdown; --into FILE inserts it between the marks in that file.
+real values come from two homes and 47 days of appliances, in the folder that --data names. An appliance runs
+while it draws more than a threshold; pauses shorter than a minute (an hour for washing and similar
+programmes) do not end a run. The table is Markdown; --into FILE inserts it between the marks in that file.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def _hours(watts: Floats, begin: int, end: int) -> float:
 
 
 def _peaks(watts: Floats) -> float:
-    """Return the number of times a day that the load rises by more than 1 kW within a minute."""
+    """Return how many times a day the load rises by more than 1 kW within a minute."""
     return float((np.diff(watts) > 1000).sum() / (np.isfinite(watts).sum() * STEP_S / DAY_S))
 
 
@@ -333,8 +333,8 @@ class _Place(NamedTuple):
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
         """Find the table's place in a file; raises ValueError if the file has no marks."""
-        head, begin, rest = path.read_text().partition(BEGIN)
-        _, end, tail = rest.partition(END)
+        head, begin, text = path.read_text().partition(BEGIN)
+        _, end, tail = text.partition(END)
         if not (begin and end):
             raise ValueError(f"{path} has no {BEGIN} with {END} after it")
         return cls(head, tail)

@@ -6,6 +6,7 @@ PACKAGES = {
     "demo": {"aiomqtt", "amqtt", "matplotlib", "tqdm"},
     "sim": {"aiomqtt", "pyarrow", "tqdm"},
     "analysis": {"matplotlib", "scipy"},
+    "crowd": {"cryptography"},
     "spark": {"pyspark"},
 }
 """The packages that each extra of pyproject.toml installs."""

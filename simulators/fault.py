@@ -2,8 +2,8 @@
 
 Each reading may be dropped, sent twice, overtaken by the next or late. In addition, a home has episodes, at
 most one of each kind a day: its clock runs at a wrong rate (skew) or shows a wrong time (jump) until it is
-set, readings are delayed and then arrive all at once (burst), or no reading is sent (silence). A fault is a
-pure function of the seed, the home and the reading's true time, so neither batches nor order change it.
+set, readings are delayed and then arrive all at once (burst), or no reading is sent (silence). Faults are a
+pure function of the seed, the home and the reading's true time, so batching and order do not change them.
 
 Each fault is a row of the ground truth: home, true time of the reading, name of the fault. A reading that was
 never sent has one row, which names its cause, so the number of messages that arrive is readings - dropped -
@@ -111,7 +111,7 @@ class Faults:
         )
         drop = ~silence.inside & (chance[0] < self.drop)
         leaves = ~silence.inside & ~drop
-        struck = {
+        flags_by_fault = {
             "silence": silence.inside,
             "drop": drop,
             "duplicate": leaves & (chance[1] < self.duplicate),
@@ -122,8 +122,8 @@ class Faults:
             "jump": leaves & jump.inside,
         }
         stamps_ms = readings.times_ms + _skew_error_ms(skew, sent_ms) + _jump_error_ms(jump)
-        first_ms, second_ms = _arrival_ms(seed, home, sent_ms, struck, burst)
-        copies = np.flatnonzero(leaves), np.flatnonzero(struck["duplicate"])
+        first_ms, second_ms = _arrival_ms(seed, home, sent_ms, flags_by_fault, burst)
+        copies = np.flatnonzero(leaves), np.flatnonzero(flags_by_fault["duplicate"])
         index = np.concatenate(copies)
         arrived_ms = np.concatenate([first_ms[copies[0]], second_ms[copies[1]]])
         order = np.lexsort((index, arrived_ms))
@@ -131,7 +131,7 @@ class Faults:
         arrivals = Arrivals(
             index, sent_ms[index], arrived_ms[order], stamps_ms[index], readings.values[index]
         )
-        return arrivals, _make_rows(home, sent_ms, stamps_ms, struck)
+        return arrivals, _make_rows(home, sent_ms, stamps_ms, flags_by_fault)
 
     def _draw_episode(self, seed: int, name: str, home: int, sent_ms: Integers) -> _Episode:
         """Draw the episode of each time's day, or of the day before if that episode lasts past midnight."""
@@ -176,22 +176,24 @@ def _jump_error_ms(jump: _Episode) -> Integers:
 
 
 def _arrival_ms(
-    seed: int, home: int, sent_ms: Integers, struck: dict[str, Flags], burst: _Episode
+    seed: int, home: int, sent_ms: Integers, flags_by_fault: dict[str, Flags], burst: _Episode
 ) -> tuple[Integers, Integers]:
     """Return the times at which each reading's first and second copies arrive."""
     network, copy, lateness, _ = _draw_per_reading(seed, "fault delay", home, sent_ms)
     shortest_ms, longest_ms = _LATE_MS
-    leaves_ms = np.where(struck["burst"], burst.end_ms, sent_ms)
-    delay_ms = network * NETWORK_MS + OVERTAKEN_MS * struck["reorder"]
-    delay_ms += (shortest_ms + lateness * (longest_ms - shortest_ms)) * struck["late"]
+    leaves_ms = np.where(flags_by_fault["burst"], burst.end_ms, sent_ms)
+    delay_ms = network * NETWORK_MS + OVERTAKEN_MS * flags_by_fault["reorder"]
+    delay_ms += (shortest_ms + lateness * (longest_ms - shortest_ms)) * flags_by_fault["late"]
     first_ms = leaves_ms + delay_ms.astype(np.int64)
     return first_ms, first_ms + (copy * _COPY_MS).astype(np.int64)
 
 
-def _make_rows(home: int, sent_ms: Integers, stamps_ms: Integers, struck: dict[str, Flags]) -> list[Row]:
+def _make_rows(
+    home: int, sent_ms: Integers, stamps_ms: Integers, flags_by_fault: dict[str, Flags]
+) -> list[Row]:
     """Return the rows of the ground truth, sorted by true time, then by name."""
     return sorted(
         Row(home, int(sent_ms[index]), name, int(stamps_ms[index]))
-        for name, flags in struck.items()
+        for name, flags in flags_by_fault.items()
         for index in np.flatnonzero(flags)
     )

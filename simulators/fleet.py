@@ -2,9 +2,9 @@
 
 Every run consists of a few edges: (home, second, change in milliwatts). All edges of a day go into one sparse
 array of differences, which is summed once. An edge inside a step counts for the rest of that step, so a value
-is the exact mean power over its step, and coarse series are the means of fine ones. Energies are whole
-milliwatt-seconds below 2⁵³, so their sums are exact in any order: a home's day has the same bits in any
-batch, after any other day, and in any process.
+is the exact mean power over its step, and the values of a coarse series are means of the values of a fine
+one. Energies are whole milliwatt-seconds below 2⁵³, so their sums are exact in any order: a home's day has
+the same bits in any batch, after any other day, and in any process.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ TELEVISION, AWAY = "television", "nobody home"
 class Events:
     """The ground truth: a row for each event, by home, then name as in `names`, then start.
 
-    `home` is its number, `appliance` an index into `names`; `start_s` and `end_s` count from the midnight
+    `home` is its number, `appliance` an index into `names`; `start_s` and `end_s` count from midnight
     of day 0; `watts` is the mean power, `channel` the channel of a television, or -1.
     """
 
@@ -66,7 +66,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Starts:
-    """Everything that starts on a day."""
+    """Everything that starts on one day."""
 
     runs: Sequence[Runs]
     viewings: Viewings
@@ -185,7 +185,7 @@ _Edges = tuple[Integers, Integers, Integers]
 
 
 def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
-    """Yield the edges of all runs that start on a day, in seconds of a day that begins `shift_s` earlier.
+    """Yield the edges of the given day's runs, in seconds of a day that begins `shift_s` earlier.
 
     Runs that end before that day are left out.
     """

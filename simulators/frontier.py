@@ -1,4 +1,4 @@
-"""Compare error with leakage: the worst attacker on each mechanism at equal error, with the certificate.
+"""Compare error with leakage: the worst attacker and the certificate for each mechanism, at equal error.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
 gets `epsilon`. Each of our mechanisms that adds noise is given the error of linf at that level. ATTACKER is

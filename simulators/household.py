@@ -1,10 +1,10 @@
 """The people in the homes: habits that stay the same from day to day, and times when nobody is home.
 
-Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everybody
-goes to work on weekdays. In any week, the people may go on a journey of 1 to 14 days. While nobody is home,
-no attended appliance is started. Sizes and habits are assumptions, scaled so that homes use about 8 kWh a day
-(330 W) on average; this folder's README compares them with real ones. Weather, seasons and public holidays
-are left out. Day 0 is a Monday.
+Homes differ in standby power, in how busy they are, in how late they do everything, and in whether everyone
+goes to work on weekdays. In any week, a household may leave on a journey of 1 to 14 days. While nobody is
+home, no attended appliance starts. Sizes and habits are assumptions, scaled so that the mean home uses about
+8 kWh a day (330 W); this folder's README compares simulated homes with real ones. Weather, seasons and public
+holidays are left out. Day 0 is a Monday.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ JOURNEY_MAX_DAYS = 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Absences:
-    """Times when nobody is home on a day: [begin_s, end_s) after midnight, shape (homes,).
+    """The absences of one day: nobody is home in [begin_s, end_s) after midnight, shape (homes,).
 
-    The two are equal where somebody is home all day. There is at most one absence a day: at work, or all day
-    on a journey.
+    Begin and end are equal where somebody is home all day. A home has at most one absence a day: at work, or
+    all day on a journey.
     """
 
     begin_s: Integers
@@ -73,12 +73,12 @@ class Households:
         )
 
     def activity(self, day: int) -> Floats:
-        """Return each home's factor on all its rates of starts on a day."""
+        """Return each home's factor on all its start rates on the given day."""
         chance = uniforms(self.seed, "day", self.homes, day)
         return self.busy * lognormal(chance[0], chance[1], _DAY_SPREAD)
 
     def absences(self, day: int) -> Absences:
-        """Return the times when nobody is home on a day."""
+        """Return the times when nobody is home on the given day."""
         chance = uniforms(self.seed, "absence", self.homes, day)
         begin, end = _interpolate(_LEAVING_S, chance[0]), _interpolate(_RETURNING_S, chance[1])
         working = self.commutes & (day % 7 < 5)

@@ -1,8 +1,8 @@
 """The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
 The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
-is on disk before the next part begins. A line that a crash cut short is dropped. A log that a different
-version of the code wrote is refused, because its totals would mix two programs.
+is on disk before the next part begins. A line that a crash cut short is dropped. A log from another version
+of the code is refused, because its totals would mix two programs.
 """
 
 import fcntl
@@ -140,15 +140,33 @@ def stoppable() -> Iterator[None]:
         yield
 
 
+def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
+    """Work until a signal stops it or it is done; print the report, and return the exit code.
+
+    `report` prints what has been done so far, and returns whether it is right.
+    """
+    is_stopped = False
+    try:
+        with stoppable():
+            work()
+    except Stopped:
+        is_stopped = True
+    is_right = report()
+    if is_stopped:
+        print("stopped: the same command continues here")
+        return EXIT_STOPPED
+    return 0 if is_right else 1
+
+
 @contextmanager
 def _delay_signals() -> Iterator[None]:
     """Delay the signals in STOP_SIGNALS; a mask would not suffice, because other threads can receive them."""
-    waiting: list[int] = []
+    signals: list[int] = []
     try:
-        with _handle_signals(lambda number, _: waiting.append(number)):
+        with _handle_signals(lambda number, _: signals.append(number)):
             yield
     finally:
-        for number in waiting[:1]:
+        for number in signals[:1]:
             signal.raise_signal(number)
 
 

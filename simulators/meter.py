@@ -1,8 +1,8 @@
 """Meters: how a meter measures the power of a home, and when it reports.
 
 A meter has a resolution, a constant relative error, a clock that drifts, and a register of energy that rolls
-over. It reports on a grid, or when the power has changed by more than a dead band, so that the last report is
-always within that band around the present power. Faults are in `fault`; these meters work.
+over. It reports on a grid, or whenever the power has left a dead band around the last report, so that the
+last report is always within that band of the present power. These meters have no faults; `fault` adds them.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Meter:
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return the times that the meter's clock shows at true times; the first true time is the start."""
+        """Return the meter's clock at true times; the drift begins at the first of them."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64
@@ -84,8 +84,8 @@ class Meter:
     ) -> Readings:
         """Return the readings that differ from the last one sent by more than the dead band.
 
-        The first reading is also sent, and then at least one reading every `longest_s`. Raises ValueError for
-        a negative dead band, or a `longest_s` shorter than a step.
+        The first reading is always sent, and from then on at least one every `longest_s`. Raises ValueError
+        for a negative dead band, or a `longest_s` shorter than a step.
         """
         if dead_band_w < 0 or longest_s < step_s:
             raise ValueError("a dead band must be at least 0 W, and the longest silence at least a step")

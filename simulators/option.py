@@ -20,7 +20,7 @@ def positive(text: str) -> int:
 
 
 def levels(text: str) -> list[Fraction]:
-    """Parse lo:hi:k and return k levels from lo to hi in constant ratio, rounded to three digits.
+    """Parse lo:hi:k; return k levels from lo to hi in constant ratio, rounded to three digits.
 
     Raises ValueError for any other text.
     """

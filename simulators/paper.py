@@ -5,8 +5,8 @@ ITEM all tables are printed. With --out DIR the pictures of the items are writte
 (`cabp-figure-3`, also `cabp-example-1`; `cabp-figure-4`, also `cabp-example-2`), with their numbers as CSV.
 
 With --out and no ITEM, both figures are redrawn, and a report states how often attackers identify the
-programme at Fig. 4's levels. The captions state the sizes that are not the paper's, and the meaning of
-epsilon: for a load signature it is the epsilon of one reading, not of the whole signature. The exit code is 1
+programme at Fig. 4's levels. The captions name the sizes that differ from the paper's, and say what epsilon
+means: for a load signature it is the epsilon of one reading, not of the whole signature. The exit code is 1
 if a number differs from the verified one.
 """
 

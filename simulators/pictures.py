@@ -30,16 +30,16 @@ def street(seed: int, homes: int) -> Outcome:
     """Simulate a day of a street as its receiver sees it, with the demo's promise and seeded noise."""
     with tempfile.TemporaryDirectory() as folder:
         (stream,) = config.load(configuration(Path(folder))).stream
-    shared, simulated_street = describe(config.terms(stream)), Street.simulated(seed, homes, 1)
-    noise = dithered(shared.terms.mechanism)
-    windows = quanta(simulated_street.means_w(shared.terms.step_ms), noise.step)
+    descriptor, simulated_street = describe(config.terms(stream)), Street.simulated(seed, homes, 1)
+    noise = dithered(descriptor.terms.mechanism)
+    windows = quanta(simulated_street.means_w(descriptor.terms.step_ms), noise.step)
     noisy = noise.release(windows[..., np.newaxis], bits=SeededBits(seed))[..., 0]
     messages = []
     for meter, row in zip(simulated_street.meters, noisy.tolist(), strict=True):
-        messages.append(shared.message(meter, START_MS))
-        starts_ms = range(START_MS, START_MS + len(row) * shared.terms.step_ms, shared.terms.step_ms)
+        messages.append(descriptor.message(meter, START_MS))
+        starts_ms = range(START_MS, START_MS + len(row) * descriptor.terms.step_ms, descriptor.terms.step_ms)
         messages += [
-            RecordFormat.of(shared).record(meter, start_ms, 0, z)
+            RecordFormat.of(descriptor).record(meter, start_ms, 0, z)
             for start_ms, z in zip(starts_ms, row, strict=True)
         ]
     return Outcome.of(simulated_street, messages)

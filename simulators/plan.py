@@ -120,6 +120,7 @@ class Plan:
         readings = self.homes * (self.days * DAY_S // self.step_s + 1)
 
         async def messages() -> AsyncIterator[tuple[str, bytes]]:
+            """Yield the messages in turn."""
             for message in self.messages(topic):
                 yield message
 

@@ -1,10 +1,10 @@
 """Replay a load trace as MQTT meters (in real time, faster or slower, or at full speed), or to a file.
 
 Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>}`` at QoS 1, from every meter
-(they all replay the same trace), in order, with a limit on unacknowledged messages. A reading is due at the
-start + (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up.
-In a loop, a lap begins a nominal step after the last reading of the previous lap. A final reading repeats the
-last value a nominal step after the end of the trace; it is omitted when writing to a file.
+(they all replay the same trace), in order, with a limit on unacknowledged messages. A reading is due at start
++ (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up. In a
+loop, each lap begins a nominal step after the last reading of the lap before. A final reading repeats the
+last value a nominal step after the end of the trace; files do not get it.
 """
 
 import argparse
@@ -50,9 +50,9 @@ async def replay(
 ) -> int:
     """Publish a trace as meters m1 .. m<meters>, `speed` times as fast as it was measured.
 
-    `{meter}` in the topic stands for the meter's name; `loops` is the same as in `Trace.laps`. Returns the
-    number of readings once the broker has acknowledged all of them. An endless replay (`loops` 0) returns
-    when its task is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
+    `{meter}` in the topic stands for the meter's name; for `loops` see `Trace.laps`. Returns the number of
+    readings once the broker has acknowledged all of them. An endless replay (`loops` 0) returns when its task
+    is cancelled. Raises MqttError if the broker cannot be reached or does not acknowledge.
     """
     acknowledged = 0
     topics = [topic.replace("{meter}", f"m{number}") for number in range(1, meters + 1)]

@@ -1,4 +1,4 @@
-"""The demo's text: the uses of private numbers, what they hide, and a test of the promises."""
+"""The demo's text: what private numbers are good for, what they hide, and a test of the promises."""
 
 import math
 from collections.abc import Iterator

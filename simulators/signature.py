@@ -2,8 +2,9 @@
 
 Hart (1992, Nonintrusive appliance load monitoring) distinguishes appliances that are on or off, that go
 through states, and that vary continuously; Reinhardt (2015, AMBAL) adds power that decays or grows after the
-start. Here they are all one type: steps of (watts, seconds), with a swing by which each step's watts vary
-from run to run. An exponential becomes a ladder of steps whose lengths double, each with its exact energy.
+start. Here all classes share one type: steps of (watts, seconds), with a swing by which each step's watts
+vary from run to run. An exponential becomes a ladder of steps whose lengths double, each with its exact
+energy.
 """
 
 import math

@@ -69,8 +69,8 @@ def configuration(folder: Path, url: str = "mqtt://127.0.0.1") -> Path:
 async def play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
     """Send all readings of a street through the agent; return the messages received, without repetitions.
 
-    Every slot of every home must yield a record; `progress` is called for each record. The agent's files
-    and the processes' standard error stay in `folder`. Raises DemoError.
+    Every slot of every home must yield a record; `progress` is called for each one. The agent's files and the
+    standard error of all processes stay in `folder`. Raises DemoError.
     """
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(SILENCE_S) as silence:
@@ -167,9 +167,9 @@ class _Program:
     async def wait_for(self, word: str) -> str:
         """Wait for a line on standard output that begins with a word; return the rest of it."""
         async for line in self.lines:
-            line_word, _, rest = line.decode().strip().partition(" ")
+            line_word, _, text = line.decode().strip().partition(" ")
             if line_word == word:
-                return rest
+                return text
         raise await self.end()
 
     async def end(self) -> DemoError:

@@ -64,7 +64,7 @@ class Street:
         return np.asarray(self.watts.reshape(self.homes, -1, slot_ms // READING_MS).mean(axis=2))
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all readings in order of time, as (home, JSON payload).
+        """Yield all readings in time order, as (home, JSON payload).
 
         Each home ends with a repetition of its last value, which states how long that value lasted.
         """

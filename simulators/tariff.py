@@ -1,9 +1,9 @@
-"""Reproduce the theory's figures on tariffs, and simulate how often the cheapest of four is identified.
+"""Reproduce the theory's figures on tariffs, and simulate how often releases identify the cheapest of four.
 
 It first prints the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of
-errors. It then prints, for simulated homes and (with --data) real ones, how often the cheapest of four
-example tariffs is identified, the average loss from wrong choices, and how often a sureness of 95 % is
-stated, for any choice and for a wrong one. The tariffs are invented, and these shares depend on the
+errors. It then prints, for simulated homes and (with --data) real ones, how often releases identify the
+cheapest of four example tariffs, the mean loss from wrong choices, and how often a sureness of 95 % is
+stated, for all choices and for wrong ones. The tariffs are invented, and the results depend on the
 differences between them. The exit code is 1 if a figure differs from the one in print, and 2 without traces.
 """
 
@@ -64,7 +64,7 @@ class Months:
 
 @dataclass(frozen=True)
 class Result:
-    """How often one release identifies the cheapest of the four tariffs, over the months of some homes.
+    """How often one release identifies the cheapest of the four tariffs, over the months of all homes.
 
     `right` is the share of months in which it does; `loss_eur` is the mean loss in a month from wrong
     choices. `sure` is the share of months with a sureness of at least 95 %, and `sure_and_wrong` the share in
@@ -114,7 +114,7 @@ def real(folder: Path) -> Iterator[Months]:
 
 
 def results(name: str, months: Months, draws: int, seed: int) -> Iterator[Result]:
-    """Yield how often the cheapest tariff is identified in `draws` releases of each month."""
+    """Yield the share of `draws` releases of each month that identify the cheapest tariff."""
     repeated = Months(np.repeat(months.energies_wh, draws, axis=0), np.repeat(months.slots, draws, axis=0))
     count, bands = repeated.energies_wh.shape
     bits = SeededBits(seed)

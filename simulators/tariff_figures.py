@@ -43,7 +43,7 @@ class Ratio(NamedTuple):
 
     @property
     def computed(self) -> float:
-        """The factor by which the error of the bill's own query is smaller."""
+        """The factor by which the bill's own query reduces the error."""
         return self.half_hours_eur / self.own_eur
 
     @property
@@ -53,7 +53,7 @@ class Ratio(NamedTuple):
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the error of a single energy that hides this much with a share of the promise."""
+    """Return the standard deviation of a single energy that hides `hide` with a share of the promise."""
     return math.sqrt(2) * hidden_kwh / share
 
 

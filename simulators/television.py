@@ -45,7 +45,7 @@ _VIEWING = Appliance(
 
 @lru_cache(maxsize=4 * CHANNELS)
 def brightness_sums(seed: int, channel: int, day: int) -> Integers:
-    """Sum a channel's brightness up to each second of a day, in 256ths: shape (86401,), from 0."""
+    """Sum a channel's brightness up to each second of a day, in 256ths, from 0: shape (86401,)."""
     scene = uniforms(seed, "scene", channel, day, np.arange(int(1.3 * DAY_S / _SCENE_S)))
     scene_s = np.cumsum(1 + np.floor(-_SCENE_S * np.log(scene[0])))
     style = uniforms(seed, "style", channel, day)
@@ -99,7 +99,7 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Viewings:
-    """All viewings that start on a day: arrays of shape (viewings,).
+    """All viewings that start on one day: arrays of shape (viewings,).
 
     A set draws `base_mw`, plus `gain_mw` for each 256th of its `channel`'s brightness; times are as in
     `Runs`.
@@ -129,7 +129,7 @@ class Viewings:
 
 
 def viewings(people: Households, absences: Absences, activity: Floats, day: int) -> Viewings:
-    """Draw the viewings of homes that start on a day."""
+    """Draw the homes' viewings that start on the given day."""
     runs = _VIEWING.runs(people, absences, activity, day)
     sets = Sets.of(people)
     # Channels differ in popularity: u² gives two fifths of the audience to the first of six.

@@ -1,8 +1,8 @@
 """Measure the utility of private numbers: their errors, promised and measured, on simulated homes.
 
 The rows are one number, a day and a month of one home; the mean of a feeder's homes in a slot; and the
-largest such mean of a day, as `meteragent.consume.peak` estimates it. The homes are those of `generate`, and
-the noise is a preset's. The exit code is 2 for a bad preset, number of homes or days, or plot.
+largest such mean of a day, as `meteragent.consume.peak` estimates it. Homes are simulated as by `generate`,
+with a preset's noise. The exit code is 2 for a bad preset, number of homes or days, or plot.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """A world in virtual time: homes, faults, the agent's core and a store. A seed always gives the same files.
 
 Meters report every minute, and faults affect the readings on the way. The core processes the messages, and a
-store on disk keeps its results, in the agent's order: one transaction, then the acknowledgements, then the
-records that are due. Virtual time advances a minute at a time until every meter has been forgotten and all
-records have left. The noise comes from seeded bits, so it hides nothing, although the descriptors look like
-the agent's. No configuration of the agent can select such noise. At the end everything is checked (see
+store on disk keeps the results, in the agent's order: one transaction, then the acknowledgements, then the
+due records. Virtual time advances a minute at a time until every meter has been forgotten and all records
+have left. The noise comes from seeded bits, so it hides nothing, although the descriptors look like the
+agent's. No configuration of the agent can select such noise. At the end everything is checked (see
 `account`).
 
 DIR gets releases.jsonl (the releases, in order), ledger.csv, and the ground truth: events.parquet, faults.csv
@@ -88,7 +88,7 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory, if the system has one: 
 
 @dataclass(slots=True)
 class Observations:
-    """Observations of a world: initial accumulators by slot, sent rows with times, acknowledged tokens."""
+    """A world's observations: initial accumulators by slot, sent rows with times, acknowledged tokens."""
 
     initial: dict[Slot, int] = field(default_factory=dict)
     rows: list[tuple[int, outbox.WaitingRow]] = field(default_factory=list)

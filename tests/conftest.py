@@ -7,10 +7,12 @@ import pytest
 
 import tests.support.hypothesis_profiles  # noqa: F401 -- it sets them
 from tests.support.broker import Broker, Certificates, mosquitto_program
+from tests.support.collecting import empty_database
 from tests.support.not_run import not_run
+from tests.support.postgres import Postgres, server_programs
 
 MakeBroker = Callable[..., Broker]
-PARTS = {"mosquitto", "broker", "certificates"}
+PARTS = {"mosquitto", "broker", "certificates", "postgres", "table_url"}
 """Fixtures that start programs of the system."""
 COVERED = {"domain", "core", "wire", "store"}
 """Rooms whose branches their own tests must reach: `make test` measures it, but not by slow tests."""
@@ -52,6 +54,27 @@ def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority, a server and a client."""
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running PostgreSQL server of this worker; each test makes a database of its own."""
+    with make_postgres() as server:
+        yield server
+
+
+def make_postgres() -> Postgres:
+    """Return a PostgreSQL server that has not started."""
+    programs = server_programs()
+    if programs is None:
+        not_run("postgres", "PostgreSQL 15 or later is not on the path, in Debian's folder, or installable")
+    return Postgres(programs)
+
+
+@pytest.fixture
+def table_url(postgres: Postgres) -> str:
+    """The address of an empty database."""
+    return empty_database(postgres)
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,7 @@ def main(settings: str, servers: str, source: str, target: str, checkpoint: str)
     meta.options(**kafka).option("topic", f"{target}.privacy").save()
 
     def sink(releases: DataFrame, _batch: int) -> None:
+        """Write the releases of a batch to the target topic."""
         messages(releases).write.format("kafka").options(**kafka).option("topic", target).save()
 
     raw_messages = spark.readStream.format("kafka").options(**kafka).option("subscribe", source)

@@ -14,20 +14,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from meteragent import config as settings
-from meteragent.agent import banner, page, parts
-from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock
+from meteragent.agent import banner, page, parts, receivers
+from meteragent.agent.clock import LOOK_S, CatchUp, ClockJumped, SteadyClock, run_until
 from meteragent.agent.environment import Environment
 from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.intake_health import IntakeHealth, silence_ms
-from meteragent.agent.other_agent import Listener
+from meteragent.agent.outlets import Outlet, OutletMaker
 from meteragent.agent.page_data import PageData, WatchedStream, page_settings, routes
-from meteragent.agent.refused_topics import Refusals
 from meteragent.agent.runner import POLL_S, FlushPolicy, Runner, StoreThread
-from meteragent.agent.sink import Sink
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.core.charges import Spending
 from meteragent.core.stream import Stream
-from meteragent.domain import grid
+from meteragent.domain import grid, identity
 from meteragent.domain.counters import Counts
 from meteragent.domain.problem import Alarms
 from meteragent.domain.terms import Clock
@@ -35,16 +33,17 @@ from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import keep_connected
 from meteragent.mqtt.reconnect import WEEK_S
 from meteragent.privacy.composition import Odometer
-from meteragent.store import Store, ledger, meta, outbox, read_only
+from meteragent.store import Store, grants, meta, read_only
 
 DRAIN_S = 10.0
 """The longest time that a stop waits for the outbox."""
 TOTALS_S = 3600.0
-"""The time between two logs of the public totals; other totals would reveal when a home is busy (law 4)."""
+"""The time between two log lines with public totals; other totals would reveal when a home is busy (law
+4)."""
 ALARM_S = 86_400.0
-"""The time for which `health` reports a clock jump."""
+"""How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period; a longer pause of the clock requires a restart."""
+"""The age at which odometers forget a period; if the clock stops for longer, a restart is required."""
 
 _log = logging.getLogger("meteragent")
 
@@ -56,14 +55,23 @@ class Unit(NamedTuple):
     links: parts.Links
     runner: Runner
     watch: StreamWatch
-    listener: Listener
+    outlets: tuple[Outlet, ...]
     source_id: str
-    sink_id: str
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Log only the type of an exception in the event loop, because the context may hold a payload."""
     _log.error("in the event loop: %s", type(context.get("exception")).__name__)
+
+
+def _page_outlet(unit: Unit) -> tuple[str, str] | None:
+    """Return the queue and the topic of the receiver whose records the page shows; None for a sink."""
+    if not unit.stream.receivers:
+        return None
+    first = next(iter(unit.outlets), None)
+    return (
+        (unit.stream.name, identity.PLACEHOLDER) if first is None else (first.queue, first.stream.sink.topic)
+    )
 
 
 async def _compare(clock: SteadyClock) -> None:
@@ -89,7 +97,7 @@ class Agent:
         Raises StoreError if the store cannot be used, and ConfigError for files that cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
-        links = [parts.Links.of(stream) for stream in self._config.stream]
+        links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
         address = None if self._config.page is None else page_settings(self._config.page)
         for line in banner.lines(self._config, self._environment.wall_ms()):
             _log.info("%s", line)
@@ -98,7 +106,7 @@ class Agent:
         while True:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:
-                # A separate task: when a task group fails, its parent cannot tell who cancelled it.
+                # A separate task: when a task group fails, its parent task cannot tell who cancelled it.
                 await asyncio.create_task(self._run_on_store(clock, links, address))
             except* ClockJumped:
                 pass
@@ -117,7 +125,7 @@ class Agent:
         self.alarms.raise_("clock_jumped", step=step)
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
-            "the clock jumped %s ahead of the time since the machine's start, as after a snapshot is resumed:"
+            "the clock jumped %s ahead of the time since the machine's start, as if a snapshot was resumed:"
             " open windows are dropped, nothing before now is released, charges before now are unknown",
             step,
         )
@@ -130,11 +138,16 @@ class Agent:
             self._environment.restore_store(path, at_ms=at_ms, now_ms=at_ms, take_over=False)
 
     async def _run_on_store(
-        self, clock: SteadyClock, links: list[parts.Links], address: page.Settings | None
+        self, clock: SteadyClock, links: dict[str, parts.Links], address: page.Settings | None
     ) -> None:
-        """Run on one open store; raises ClockJumped, perhaps in an exception group, if the clock jumped."""
+        """Run on one open store, until a receiver begins or ends.
+
+        Raises ClockJumped, perhaps in an exception group, if the clock jumped.
+        """
         store = self._open(await self._synchronised_ms(clock))
-        names = {stream.name for stream in self._config.stream}
+        now_ms = max(clock.newest_ms, store.clock_ms)
+        streams = [stream for stream in self._config.stream if receivers.runs(stream, now_ms)]
+        names = {stream.name for stream in streams}
         max_bytes = self._config.store.max_mb * 2**20
         keep_ms = self._config.store.keep
         thread = self._environment.store_thread(store, keep_ms, max_bytes, names, self.counts)
@@ -146,16 +159,19 @@ class Agent:
                 _log.error(
                     "the open windows in the store that was set aside could not be erased: delete that file"
                 )
-            for stream in self._config.stream:
+            receivers.settle(self._config, store, now_ms)
+            leaving = grants.withdrawing(store.connection)
+            names.update(grant.queue for grant in (*grants.active(store.connection), *leaving))
+            for stream in streams:
                 wall = stream.window.clock is Clock.WALL
                 store.claim(stream.name, settings.fleet_share(stream.source), follows_wall_clock=wall)
-            self.counts.add("retired", store.retire(names))
+            self.counts.add("retired", store.retire([stream.name for stream in streams]))
             clock.not_before(store.clock_ms)
             odometers = parts.odometers(self._config, store)
             units = [
-                self._assemble(stream, link, thread, clock, odometers)
-                for stream, link in zip(self._config.stream, links, strict=True)
+                self._assemble(stream, links[stream.name], thread, clock, odometers) for stream in streams
             ]
+            outlet_maker = self._outlet_maker(thread, clock)
             watch = Watch(self.counts, clock, thread, self._environment.notify, self.alarms)
             watch.streams += [unit.watch for unit in units]
             service_tasks = [
@@ -163,16 +179,18 @@ class Agent:
                 watch.tell(),
                 _compare(clock),
                 self._keep_totals(odometers, clock),
+                *(outlet_maker.withdraw(grant) for grant in leaving),
             ]
             if address is not None:
                 service_tasks.append(self._keep_page(address, units, thread, clock, watch))
-            await self._serve(units, service_tasks)
+            end_ms = receivers.next_ms(self._config, now_ms)
+            await run_until(end_ms, clock, self._serve(units, service_tasks))
         finally:
             _log.info("totals: %s", self.counts.text())
             await thread.close()
 
     async def _synchronised_ms(self, clock: SteadyClock) -> int:
-        """Wait for a synchronised clock and return its time, as of which a lost store is replaced."""
+        """Wait for a synchronised clock; return its time, which replacing a lost store requires."""
         while True:
             clock.check()
             now_ms = clock.now_ms()
@@ -184,7 +202,7 @@ class Agent:
         """Open and return the store; replace a lost one.
 
         In a new store no window opens before the current window of every stream and the current period of
-        every budget have ended, because the lost store may have held windows and charges of that time.
+        every budget have ended, because the lost store may have held windows and charges from that time.
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):
@@ -195,10 +213,22 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
-        """Return a stream's core settings; a replay (event clock) does not listen for other agents."""
+        """Return a stream's core settings; with the event clock, it does not listen for other agents."""
         others_per_day = settings.others_per_day(self._config, stream)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key)
         return replace(core, listens=self._environment.listen_s > 0 and stream.window.clock is Clock.WALL)
+
+    def _outlet_maker(self, thread: StoreThread, clock: SteadyClock) -> OutletMaker:
+        environment = self._environment
+        return OutletMaker(
+            thread,
+            clock,
+            self.counts,
+            self.alarms,
+            environment.listen_s,
+            environment.entropy,
+            self._config.page,
+        )
 
     def _assemble(
         self,
@@ -212,27 +242,26 @@ class Agent:
         core = self._core(stream, links, store)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         snapshot = store.snapshot(name)
+        floor_ms = max(snapshot.floor_ms, receivers.first_ms(stream, store, clock.newest_ms))
+        snapshot = replace(snapshot, floor_ms=floor_ms)
         counts = self.counts.part()
         pipeline = self._environment.pipeline(core, snapshot, spending, self._environment.bits, counts)
-        pipeline.leave_after(outbox.last_due_ms(store.connection, name, store.clock_ms))
         source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)
-        presence = parts.presence(stream, store.secret)
-        refusals = Refusals(sink_topic_segments=stream.sink.topic.count("/") + 1)
-        sink = Sink(thread.outbox_reader(name), clock.now_ms, self.counts, presence, refusals)
+        outlets = self._outlet_maker(thread, clock).of(stream, links)
+        pipeline.leave_after(outlets.last_due_ms(store))
         # At the stop, the stream's clock was before its first deadline. The store's clock may be later: other
         # streams advance it, and so does a run that stops before the end of its catch_up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         intake_health = IntakeHealth(counts, silence_ms(stream), clock.newest_ms)
         first_minutes = FirstMinutes(stream, counts, clock.newest_ms)
-        watch = StreamWatch(stream, pipeline, sink, intake_health, clock, first_minutes)
-        taken_over_ms = ledger.taken_over_ms(store.connection)
-        listen_s = self._environment.listen_s
-        listener = Listener(name, store.claim_key, taken_over_ms, listen_s, self.counts, self.alarms)
+        watch = StreamWatch(
+            stream, pipeline, outlets.sink, intake_health, clock, first_minutes, queues=outlets.queues
+        )
         runner = Runner(
             pipeline=pipeline,
             source=source,
-            sink=sink,
+            sink=outlets.sink,
             store=thread,
             clock=clock,
             catch_up=CatchUp(resume_ms, stream.window.catch_up, waits=due_ms is not None),
@@ -243,15 +272,17 @@ class Agent:
             on_commit=first_minutes.on_commit,
             flush_policy=FlushPolicy(self._config.store.flush, core.schedule.first_ms),
             viewers=self._viewers,
-            listener=listener,
+            listener=outlets.listener,
         )
-        source_id, sink_id = parts.client_ids(store, name)
-        return Unit(stream, links, runner, watch, listener, source_id, sink_id)
+        source_id, _ = parts.client_ids(store, name)
+        return Unit(stream, links, runner, watch, outlets.all, source_id)
 
     async def _serve(self, units: list[Unit], service_tasks: list[Coroutine[Any, Any, None]]) -> None:
         """Run all tasks; when cancelled, end the runners and services, then drain and end the sinks."""
         async with asyncio.TaskGroup() as sinks:
-            sink_tasks = [sinks.create_task(self._keep_sink(unit)) for unit in units]
+            sink_tasks = [
+                sinks.create_task(self._keep_sink(unit, outlet)) for unit in units for outlet in unit.outlets
+            ]
             try:
                 async with asyncio.TaskGroup() as intake:
                     for unit in units:
@@ -268,14 +299,15 @@ class Agent:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
-        """Let the sinks send the messages that are due, for at most DRAIN_S, and mark delivered rows."""
-        for unit in units:
-            unit.runner.sink.finish()
-        _log.info("stopping: waiting for brokers to confirm what is due, for at most %g s", DRAIN_S)
+        """Give the sinks at most DRAIN_S to send the messages that are due, and mark delivered rows."""
+        sinks = [outlet.sink for unit in units for outlet in unit.outlets]
+        for sink in sinks:
+            sink.finish()
+        _log.info("stopping: waiting at most %g s for brokers to confirm due messages", DRAIN_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                for unit in units:
-                    await unit.runner.sink.idle.wait()
+                for sink in sinks:
+                    await sink.idle.wait()
         for unit in units:
             await unit.runner.flush()
 
@@ -284,31 +316,31 @@ class Agent:
         await keep_connected(
             unit.links.source,
             unit.source_id,
-            unit.watch.wrap_serve("source", source.serve),
+            unit.watch.wrap_serve("source", unit.stream.name, source.serve),
             on_message=source.on_message,
             receive_maximum=source.receive_maximum,
             entropy=self._environment.entropy,
             session_expiry_s=WEEK_S if parts.keeps_session(unit.stream) else 0,
-            count=self._count(unit, "source"),
+            count=self._count(unit, "source", unit.stream.name),
             role=parts.role(unit.stream, "source"),
             login_hint=parts.login_hint("source", unit.stream),
         )
 
-    async def _keep_sink(self, unit: Unit) -> None:
-        sink = unit.runner.sink
+    async def _keep_sink(self, unit: Unit, outlet: Outlet) -> None:
+        sink = outlet.sink
         await keep_connected(
-            unit.links.sink,
-            unit.sink_id,
-            unit.watch.wrap_serve("sink", unit.listener.wrap_serve(sink.serve)),
-            on_message=unit.listener.wrap_on_message(sink.on_message),
+            outlet.endpoint,
+            outlet.client_id,
+            unit.watch.wrap_serve("sink", outlet.queue, outlet.listener.wrap_serve(sink.serve)),
+            on_message=outlet.listener.wrap_on_message(sink.on_message),
             on_delivered=sink.on_delivered,
             on_refused=sink.on_refused,
             will=sink.presence.will,
-            inflight=unit.stream.sink.inflight,
+            inflight=outlet.stream.sink.inflight,
             entropy=self._environment.entropy,
-            count=self._count(unit, "sink"),
-            role=parts.role(unit.stream, "sink"),
-            login_hint=parts.login_hint("sink", unit.stream),
+            count=self._count(unit, "sink", outlet.queue),
+            role=outlet.role,
+            login_hint=parts.login_hint("sink", outlet.stream),
         )
 
     async def _keep_page(
@@ -329,25 +361,26 @@ class Agent:
                 unit.watch.up.__getitem__,
                 unit.runner.pipeline.upcoming,
                 settings.tariffs(self._config, unit.stream),
+                _page_outlet(unit),
             )
             for unit in units
         ]
         page_data = PageData(watched_streams, thread, clock, self.counts, watch.problems)
         await page.serve(address, page_data.view, self._viewers, routes(watch))
 
-    def _count(self, unit: Unit, side: str) -> Callable[[str], None]:
+    def _count(self, unit: Unit, side: str, queue: str) -> Callable[[str], None]:
         """Return the function that counts a connection's events; `side` is "source" or "sink"."""
 
         def count(event: str) -> None:
             """Count an event, and note a lost connection."""
             if event == "lost":
-                unit.watch.note_lost(side)
+                unit.watch.note_lost(side, queue)
             self.counts.add(f"{side}_lost" if event == "lost" else event)
 
         return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
-        """Log the totals every TOTALS_S, and let the odometers forget periods that are long past."""
+        """Log the totals every TOTALS_S, and let the odometers forget old periods."""
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text(public=True))

@@ -1,7 +1,7 @@
 """The start banner: the source, the hidden energy, the sink, and the time of the first number.
 
-The lines repeat the configuration and hold nothing from a meter. URLs with a password
-have already been refused.
+The lines repeat the configuration and contain no data from meters. URLs that contain a password were refused
+earlier.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,15 @@ from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Clock, Terms
+from meteragent.report import sharing
 from meteragent.report.format import energy
 
 _IN_SECONDS = 120
-"""Waits shorter than this many seconds are given in seconds, longer waits in minutes."""
+"""Shorter waits are stated in seconds, longer waits in minutes."""
 
 
 def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
-    """Yield the lines that `run` logs at its start."""
+    """Yield the lines that `run` logs when it starts."""
     yield f"meteragent {__version__}; store {settings.store.path.absolute()}"
     for stream in settings.stream:
         schedule = config.schedule(stream, config.others_per_day(settings, stream))
@@ -30,24 +31,26 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
             f" profile {source.profile}"
         )
         yield f"{name}: hides {energy(terms.hides_wh)} {_where(terms)}"
-        yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
+        if not stream.receivers:
+            yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
+        yield from (f"{name}: {row.text}" for row in sharing.rows(settings) if row.stream == stream.name)
         yield f"{name}: {_first_number(schedule, now_ms)}"
 
 
 def _where(terms: Terms) -> str:
     if terms.weights is not None:
-        return "in a window, in total"
+        return "in total within a window"
     if terms.metric is Metric.L1:
-        return "in all bands of a window together"
+        return "in total over all bands of a window"
     return (
         "within any band of a day" if terms.bands else f"within any slot of {format_duration(terms.step_ms)}"
     )
 
 
 def _first_number(schedule: Schedule, now_ms: int) -> str:
-    """Return, as text, the time at which a meter that appears now gets its first number."""
+    """Return a text that says when a meter that appears now gets its first number."""
     if schedule.usual.clock is Clock.EVENT:
-        return "the first number leaves when the times of the readings have passed the end of a slot"
+        return "the first number leaves when the readings' timestamps have passed the end of a slot"
     at_ms = first_number_ms(schedule, now_ms)
     wait_s = -(-(at_ms - now_ms) // 1000)
     wait = f"{wait_s} s" if wait_s < _IN_SECONDS else f"{-(-wait_s // 60)} min"
@@ -58,7 +61,7 @@ def _first_number(schedule: Schedule, now_ms: int) -> str:
 
 
 def first_number_ms(schedule: Schedule, now_ms: int) -> int:
-    """Return the time (end plus lateness) at which a first slot closes if a first reading arrives now."""
+    """Return the time (end plus lateness) at which the first slot closes if the first reading arrives now."""
     start_ms = schedule.first_ms(now_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copy. Three classes turn
-the wall clock into times on which the rest of the agent can rely:
+Windows follow the wall clock, and a wall clock may be wrong, set back, or part of a copied machine. Three
+classes turn the wall clock into times that the rest of the agent can rely on:
 
     SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
                  shown, than the newest time in the store, or than the software itself. While the wall clock
@@ -17,12 +17,14 @@ the wall clock into times on which the rest of the agent can rely:
                  wait in the broker; these slots stay open until `catch_up` has passed since the subscription
                  (law 4).
 
-A jump ends a SteadyClock for good: `check` raises ClockJumped, the store is treated as a copy, and the agent
-starts again with a new clock.
+A jump ends a SteadyClock permanently: `check` raises ClockJumped, the store is treated as a copy, and the
+agent restarts with a new clock.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from meteragent.domain.counters import Counts
 from meteragent.domain.grid import iso_time
@@ -42,7 +44,7 @@ _log = logging.getLogger("meteragent")
 
 
 class ClockJumped(Exception):
-    """The wall clock has jumped forward: this may be a copy whose windows have already been released."""
+    """A forward jump of the wall clock: this may be a copy whose windows have already been released."""
 
 
 class BootClock:
@@ -54,7 +56,7 @@ class BootClock:
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start to compare the clocks; `synchronised` returns None if the system does not say."""
+        """Start comparing the clocks; `synchronised` returns None if this is unknown."""
         self._boot_ms = boot_ms
         self._query = synchronised
         self._synchronised: bool | None = False
@@ -64,7 +66,7 @@ class BootClock:
     def step_ms(self, wall_ms: int) -> int:
         """Return how far the wall clock has jumped forward since the last call, in ms; 0 without a jump.
 
-        `wall_ms` must be read before this call, so that a pause in between looks like a step back, not
+        `wall_ms` must be read before this call, so that a pause between the two looks like a step back, not
         forward.
         """
         boot_ms = self._boot_ms()
@@ -79,7 +81,7 @@ class BootClock:
         return 0
 
     def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Ask whether the clock is synchronised, at most once per LOOK_S, until it is."""
+        """Ask at most once per LOOK_S whether the clock is synchronised, until it is."""
         if self._synchronised:
             return
         if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
@@ -87,7 +89,7 @@ class BootClock:
 
 
 class SteadyClock:
-    """A wall clock that never shows an earlier time than before, or than the newest in the store (law 4).
+    """A wall clock that never runs backwards, or behind the newest time in the store (law 4).
 
     After a jump (`jumped_ms` is not 0) the clock no longer shows any time.
     """
@@ -102,11 +104,11 @@ class SteadyClock:
 
     @property
     def newest_ms(self) -> int:
-        """The newest time shown so far, whether by this process or before it started."""
+        """The newest time shown so far, by this process or an earlier one."""
         return self._newest_ms
 
     def not_before(self, newest_ms: int) -> None:
-        """Show no time before `newest_ms`, the newest time in the store."""
+        """Ensure that no time before `newest_ms`, the newest time in the store, is shown."""
         self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
@@ -131,14 +133,14 @@ class SteadyClock:
         return now_ms
 
     def check(self) -> None:
-        """Raise ClockJumped after a jump, when nothing may be fed to the core."""
+        """Raise ClockJumped after a jump; nothing may be fed to the core then."""
         self.now_ms()
         if self.jumped_ms:
             raise ClockJumped
 
 
 class CatchUp:
-    """The time up to which slots may close, also after a stop or a pause (law 4).
+    """The time up to which slots may close, even after a stop or a pause (law 4).
 
     Slots that fell due while the agent was stopped or the store was full stay open until `catch_up` has
     passed since the subscription was confirmed. Readings that arrive by then count.
@@ -169,3 +171,27 @@ class CatchUp:
         if not self._waits:
             self._closed_ms = now_ms
         return self._closed_ms
+
+
+async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine; at `end_ms` cancel it as a stop does, and return when it has ended."""
+    if end_ms is None:
+        await work
+        return
+    working = asyncio.create_task(work)
+    waiting = asyncio.create_task(_wait_until(clock, end_ms))
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        working.cancel()
+        await asyncio.wait({working, waiting})
+        if not working.cancelled():
+            working.result()
+
+
+async def _wait_until(clock: SteadyClock, time_ms: int) -> None:
+    """Wait until the wall clock has reached a time; the clock may be set meanwhile."""
+    while (now_ms := clock.now_ms()) is None or now_ms < time_ms:
+        left_s = LOOK_S if now_ms is None else (time_ms - now_ms) / 1000
+        await asyncio.sleep(min(left_s, LOOK_S))

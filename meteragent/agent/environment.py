@@ -33,7 +33,7 @@ class OpenStore(Protocol):
 
 
 class RestoreStore(Protocol):
-    """A function that makes a store that may be a copy usable again, such as `store.restore_at`."""
+    """A function that makes a store usable again if it may be a copy, such as `store.restore_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
         """Ensure that no time before `at_ms` is ever released again; raises StoreError."""
@@ -44,7 +44,7 @@ class Environment:
     """The world around one agent.
 
     wall_ms        the wall clock
-    boot           the time since the machine's start; a jump of `wall_ms` against it counts as a restore
+    boot           the time since the machine's start; if `wall_ms` jumps ahead, the store may be a copy
     bits           the random bits from which noise is drawn
     entropy        random bytes for the pauses between connections
     open_store     the function that opens the store

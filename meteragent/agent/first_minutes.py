@@ -1,9 +1,9 @@
-"""The log of a stream's beginning: its first reading, its first number, and the reason if neither comes.
+"""The log of a stream's first minutes: its first reading, its first number, or why there is none.
 
-If the first readings are all outside `window.range`, one line says so: they count only as the range's limit.
+If the first readings are all outside `window.range`, one line says that they count only as the range's limit.
 
-A line contains no value, no count and no meter's name, only that something has begun (law 4). After the first
-reading, `health` reports if nothing arrives.
+A line contains no value, count or meter name; it only says that something has begun (law 4). After the first
+reading, `health` reports missing readings.
 """
 
 import logging
@@ -17,16 +17,17 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
 FIRST_MS = MINUTE_MS
-"""How long a connected stream may lack a usable reading before this is logged; the time then doubles."""
+"""How long a connected stream may lack a usable reading before this is logged; the time doubles after each
+line."""
 LONGEST_MS = HOUR_MS
-"""The longest time between two such lines."""
+"""The longest time between two such log lines."""
 STEP_MS = MINUTE_MS
 """The largest step of the clock that counts as waiting; a longer step means that the clock was set."""
 FEWEST = 5
-"""The smallest number of readings, all of them clamped, that is logged."""
+"""The smallest number of readings after which, if all were clamped, this is logged."""
 
 _CLOCK = {"refused_ahead", "late"}
-"""Reasons that point to a wrong clock."""
+"""Refusal reasons that point to a wrong clock."""
 _NO_READING = (*REFUSALS, "retained", "other", "late", "duplicate", "shed", "oversized")
 """Counters of messages that yield no reading."""
 
@@ -34,7 +35,7 @@ _log = logging.getLogger("meteragent")
 
 
 class FirstMinutes:
-    """The beginning of one stream; `update` is called in every round of its runner."""
+    """The first minutes of one stream; `update` is called in every round of its runner."""
 
     def __init__(self, stream: settings.Stream, counts: Counts, now_ms: int) -> None:
         self._stream = stream
@@ -45,12 +46,12 @@ class FirstMinutes:
         self._row: int | None = None
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Record the rows of a commit: the first one that is not retained is the first number."""
+        """Record the rows of a commit: the first row that is not retained is the first number."""
         if self._row is None:
             self._row = next((row.id for row in rows if not row.retain), None)
 
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log a first number or first reading since the last update, or the reason why no reading comes."""
+        """Log the first number or first reading if it came since the last update, or why no reading comes."""
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
         self._updated_ms = now_ms
         if not self._has_left and self._row in confirmed:
@@ -72,7 +73,7 @@ class FirstMinutes:
                 self._warn()
 
     def _check_range(self) -> None:
-        """Log once that all of the first readings were clamped; a reading within the range ends the check."""
+        """Log once if all of the first readings were clamped; a reading within the range ends the check."""
         accepted_count, clamped_count = self._counts["accepted"], self._counts["clamped"]
         if self._has_range_checked or clamped_count == accepted_count < FEWEST:
             return
@@ -85,23 +86,23 @@ class FirstMinutes:
             )
 
     def _warn(self) -> None:
-        """Log that no reading has arrived, and why; a shard of a fleet may have no meters."""
+        """Log why no reading has arrived; a shard of a fleet may have no meters, so it logs nothing."""
         if reason := why_none(self._stream, self._counts, self._waited_ms // MINUTE_MS * MINUTE_MS):
             _log.warning("stream %s: %s", self._stream.name, reason)
 
 
 def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
-    """Return the reason why a stream has no reading, and a cure; None for a shard that may have no meters."""
-    waited, topic = duration_text(waited_ms), stream.source.topic
+    """Return why a stream has no reading, and a cure; None for a shard, which may have no meters."""
+    wait_text, topic = duration_text(waited_ms), stream.source.topic
     names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])
     if names:
         reasons = "; ".join(f"{COUNTERS[name]} ({name})" for name in names)
-        text = f"messages arrive on {topic}, but none of them was a reading in {waited}: {reasons}."
+        text = f"messages arrive on {topic}, but none in {wait_text} was a reading: {reasons}."
         return f"{text} {_cure(names)}"
     if stream.source.shard is not None:
         return None
     return (
-        f"no message arrived on {topic} in {waited}. Check that the meter is on, source.topic, and that"
+        f"no message arrived on {topic} in {wait_text}. Check that the meter is on, source.topic, and that"
         f" this user may read it: `meteragent discover --url {stream.source.url}` lists what the broker"
         " sends."
     )

@@ -1,4 +1,4 @@
-"""The health of a stream's intake: whether messages become readings that count, and if none do, the reason.
+"""The health of a stream's intake: whether messages become readings that count, and if not, why.
 
 Only counters of the whole stream are compared. No value, meter or time of a message is kept or shown (law 4).
 """
@@ -18,10 +18,10 @@ FEWEST = 5
 ENOUGH = 100
 """The number of messages that always indicates a problem."""
 SOON_MS = 60_000
-"""How long all messages must have been refused, or all readings clamped, before this counts as a problem."""
+"""How long all messages must be refused, or all readings clamped, before this is a problem."""
 STEP_MS = 60_000
-"""The largest step of the clock that counts as silence; a longer step means that the clock was set or the
-machine slept."""
+"""The largest clock step that counts as silence; a longer step means that the clock was set or the machine
+slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
 """Counters of messages that were decoded, which shows that the profile is correct."""
@@ -32,10 +32,10 @@ _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
 def silence_ms(stream: settings.Stream) -> int | None:
-    """Return how long a stream may go without a reading that counts, in ms; None (no limit) in a replay.
+    """Return how long, in ms, a stream may go without a reading that counts; None (no limit) in a replay.
 
-    The limit is an hour, three periods of the readings or a slot, whichever is longest. A device that reports
-    on change is silent while nothing changes: for such a device the limit is at least `window.forget`.
+    The limit is an hour, three reading periods or a slot, whichever is longest. For a device that reports on
+    change, and is silent while nothing changes, the limit is at least `window.forget`.
     """
     if stream.window.clock is Clock.EVENT:
         return None
@@ -86,7 +86,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the current problems: the cause if the counters show one, else the silence."""
+        """Yield the current problems: the cause if the counters show one, or else the silence."""
         cause = self._cause(stream)
         if cause is not None:
             yield cause
@@ -97,7 +97,7 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return the problem that causes every message to be refused; None if the counters show none."""
+        """Return the problem that makes every message be refused; None if the counters show none."""
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._counts_before

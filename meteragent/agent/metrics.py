@@ -1,4 +1,4 @@
-"""The vitals of the agent: as text, as JSON, and for Prometheus.
+"""The agent's vitals as text, as JSON, and for Prometheus.
 
 Vitals hold counts, times and public ids, never values. The times at which messages arrive reveal when a home
 is busy (law 4), so the vitals stay on the device.
@@ -16,14 +16,15 @@ from meteragent.domain.problem import Problem, problem
 LAG_S = 60.0
 """How long a record may be due before this counts as a problem."""
 UNERASED_S = 10.0
-"""How long the log may stay unerased before this is a problem; our commands read it for under a second."""
+"""How long the store's log may stay unerased before this is a problem; our own commands read it for under a
+second."""
 _PAUSED = {
     "no clock": "no_clock",
     "no room in the store": "store_full",
     "the log is not erased": "unerased_stands",
 }
 METERS_MAX = 100
-"""The largest number of meters to export individually; with more, the labels would overload Prometheus."""
+"""The largest number of meters to export individually; more labels would overload Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class StreamVitals:
 class Vitals:
     """The state of the agent.
 
-    stands      the reason why processing is paused; None while it is not
-    raised      problems that parts of the agent have raised; others follow from the figures
+    stands      the reason why processing is paused; None while it runs
+    raised      problems raised by parts of the agent; other problems follow from the figures
     unerased_s  how long another reader has kept old accumulators in the store's log
     """
 
@@ -121,8 +122,8 @@ def _nonzero(vitals: Vitals) -> list[str]:
 def as_json(vitals: Vitals) -> str:
     """Return the vitals as JSON; exact numbers are strings.
 
-    `problems` holds the texts of the problems, `problem_codes` the codes, and `problem_details` the code,
-    stream, cause and cure of each.
+    `problems` holds the problems' texts, `problem_codes` their codes, and `problem_details` the code, stream,
+    cause and cure of each problem.
     """
     problems = vitals.problems
     former = {FORMER_NAMES[name]: count for name, count in vitals.counts.items() if name in FORMER_NAMES}
@@ -160,7 +161,7 @@ def as_metrics(vitals: Vitals) -> str:
 def _counter(name: str, text: str, counts: Mapping[str, int]) -> list[str]:
     lines = []
     former = FORMER_NAMES.get(name)
-    for counter, help_ in ((name, text), (former, f"the former name of {name}, gone in the next version")):
+    for counter, help_ in ((name, text), (former, f"the former name of {name}, removed in the next version")):
         if counter is not None:
             metric = f"meteragent_{counter}_total"
             lines += [
@@ -193,7 +194,7 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     waiting = [({"stream": stream.name}, float(stream.waiting)) for stream in streams]
     yield "waiting_messages", "messages that have not been delivered", waiting
     lag = [({"stream": stream.name}, stream.lag_s) for stream in streams]
-    yield "lag_seconds", "how long the first of them has been due", lag
+    yield "lag_seconds", "how long the first of these messages has been due", lag
     refused = [({"stream": stream.name}, float(stream.refused_topics)) for stream in streams]
     yield "refused_topics", "topics that the sink's broker refuses", refused
     yield (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """The address at which systemd listens, or None, and how often its watchdog expects a message."""
+    """The address at which systemd listens, or None, and the interval of its watchdog."""
 
     address: str | None = None
     watchdog_s: float | None = None
@@ -22,7 +22,7 @@ class Notify:
         return cls(address, int(micros) / 10**6 if has_watchdog else None)
 
     def send(self, *lines: str) -> None:
-        """Send lines; it is not an error if systemd is not listening."""
+        """Send lines; if systemd is not listening, this is not an error."""
         if self.address is None:
             return
         # An address with "@" is in the abstract namespace, whose names begin with a NUL.

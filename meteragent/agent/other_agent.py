@@ -1,8 +1,8 @@
-"""Detection of another agent that releases the same meters, before a meter's first window opens.
+"""Detection, before a meter's first window opens, of another agent that releases the same meter.
 
-An agent publishes a retained descriptor on `<sink topic>/privacy` before its first record, with its store's
-mark. So an agent whose store has never announced a topic listens on that topic before it opens a window,
-because two stores that add noise to the same intervals would reveal more than either promises.
+Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
+topic>/privacy`. An agent whose store has never announced a topic therefore listens on that topic before it
+opens a window: two stores that add noise to the same intervals would reveal more than either promises.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from meteragent.domain.problem import Alarms
 from meteragent.mqtt import Session, SubscriptionRefused, Token
 
 LISTEN_S = 10.0
-"""How long to wait for a descriptor: mosquitto sends retained messages at once, a cluster may take longer."""
+"""How long to wait for a descriptor: mosquitto sends retained messages at once, but a cluster may take
+longer."""
 AT_ONCE = 100
-"""The largest number of subscriptions that are requested at once."""
+"""The largest number of subscriptions to request at once."""
 _SUFFIX = "/privacy"
 
 OnMessage = Callable[[str, bytes, int, bool, Token | None], None]
@@ -37,7 +38,7 @@ def _now_s() -> float:
 
 @dataclass(slots=True)
 class _Question:
-    """A topic to listen on, with the times of the question and of the broker's grant of the subscription."""
+    """A topic to listen on, and the times at which it was asked about and the subscription was granted."""
 
     question_s: float
     grant_s: float | None = None
@@ -45,7 +46,7 @@ class _Question:
 
 
 class Listener:
-    """The listener for descriptors of other stores, for one stream, on the sink's connection."""
+    """One stream's listener for descriptors of other stores, on the sink's connection."""
 
     def __init__(
         self,
@@ -55,15 +56,21 @@ class Listener:
         listen_s: float,
         counts: Counts,
         alarms: Alarms,
+        *,
+        template: str | None = None,
     ) -> None:
-        """Start without topics; descriptors from before `taken_over_ms` come from a predecessor."""
+        """Start without topics; descriptors from before `taken_over_ms` come from a predecessor.
+
+        For one receiver of a shared stream, `template` is that of its topics, and public ids are asked about.
+        """
+        self._template = template
         self._stream = stream
         self._claim_key = claim_key
         self._taken_over_ms = taken_over_ms
         self._listen_s = listen_s
         self._counts = counts
         self._alarms = alarms
-        alarms.clear("other_agent", stream)  # raised by the listener of an earlier run
+        alarms.clear("other_agent", stream)  # an earlier run's listener may have raised it
         self._questions: dict[str, _Question] = {}
         self._clear_topics: list[str] = []
         self._foreign_topics: set[str] = set()
@@ -76,11 +83,11 @@ class Listener:
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics that, since the last call, have proved to belong to no other store.
+        """Return the topics found since the last call to belong to no other store.
 
-        A topic is clear if no descriptor arrived for `listen_s` after the broker granted the subscription. It
-        is also clear, with a warning, if the broker refused the subscription or did not grant it within that
-        time.
+        A topic is clear if no descriptor arrives within `listen_s` after the broker granted the subscription.
+        It is also clear, with a warning, if the broker refuses the subscription or does not grant it within
+        that time.
         """
         now_s = _now_s()
         for name, question in list(self._questions.items()):
@@ -99,9 +106,13 @@ class Listener:
         return sink_topics
 
     def hear(self, topic: str, payload: bytes) -> None:
-        """Process a message from the sink's connection: a descriptor shows which store owns its topic."""
+        """Process a message from the sink's connection: a descriptor shows which store owns the topic."""
         name = topic.removesuffix(_SUFFIX)
-        if name == topic or name not in self._questions:
+        if name == topic:
+            return
+        if self._template is not None and name.count("/") == self._template.count("/"):
+            name = identity.public_id(self._template, name)
+        if name not in self._questions:
             return
         is_foreign = self._is_foreign(name, payload)
         if is_foreign is None:
@@ -133,7 +144,7 @@ class Listener:
         return serve_and_listen
 
     def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
-        """Return an `on_message` that hands each message to this listener first."""
+        """Return an `on_message` that passes each message to this listener first."""
 
         def pass_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
             """Pass a message to the listener, then to `on_message`."""
@@ -160,7 +171,7 @@ class Listener:
 
     async def _subscribe(self, session: Session, name: str, question: _Question) -> None:
         try:
-            await session.subscribe(name + _SUFFIX)
+            await session.subscribe(self._topic(name))
         except SubscriptionRefused:
             question.is_refused = True
         except LinkError:
@@ -173,12 +184,17 @@ class Listener:
         question = self._questions.pop(name)
         if self._session is not None and question.grant_s is not None:
             with suppress(LinkError):
-                self._session.unsubscribe(name + _SUFFIX)
+                self._session.unsubscribe(self._topic(name))
+
+    def _topic(self, name: str) -> str:
+        """Return the topic of the descriptors of a sink topic or, with a template, of a public id."""
+        return (name if self._template is None else identity.render(self._template, name)) + _SUFFIX
 
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
-        """Return whether a descriptor is another store's; None if the payload is not a descriptor.
+        """Return whether a descriptor comes from another store; None if the payload is not a descriptor.
 
-        A descriptor without a mark comes from an agent of an earlier version, and counts as another store's.
+        A descriptor without a mark comes from an older version of the agent, and counts as from another
+        store.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

@@ -40,11 +40,12 @@ from meteragent.wire import descriptor
 
 _EVER_MS = 2**62
 _RECORDS = 4000
-"""The largest number of records that the history uses: 30 days of half hours are 1,440."""
+"""The largest number of records used for the history: 30 days of half hours make 1,440."""
 _OVERLAP_MS = 60_000
-"""How far back deliveries are read again: a delivery has the time of its commit, which follows later."""
+"""How far back deliveries are read again: a delivery's time is that of its commit, which becomes visible
+later."""
 _EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
-"""The presets for which the page draws examples: it draws means, not peaks."""
+"""The presets for which the page draws examples: those that release means, not peaks."""
 
 
 def page_settings(page: settings.Page) -> Settings:
@@ -60,7 +61,7 @@ class WatchedStream:
     """The parts of a running stream that the page shows: its meters, their next slots, its connections.
 
     `others_per_day` is the charge of the configuration's other streams per day, as epsilon in 1/W.
-    `tariffs` price the bands.
+    `tariffs` price the bands. `outlet` is the queue and the topic of a shared stream's first receiver.
     """
 
     stream: settings.Stream
@@ -70,10 +71,18 @@ class WatchedStream:
     connected: Callable[[str], bool]
     upcoming: Callable[[str], Upcoming | None]
     tariffs: tuple[Tariff, ...] = ()
+    outlet: tuple[str, str] | None = None
+
+    def place(self, topic: str) -> tuple[str, str]:
+        """Return the queue and the topic of what the core sends on a topic; of receivers, the first one's."""
+        if self.outlet is None:
+            return self.stream.name, topic
+        queue, template = self.outlet
+        return queue, identity.render(template, topic)
 
 
 class PageData:
-    """The source of the page's data; the store is read on the store's thread."""
+    """The page's data source; the store is read on the store's thread."""
 
     def __init__(
         self,
@@ -128,7 +137,12 @@ class PageData:
         newest_ms = self._clock.newest_ms
         since_ms, cached_row = self._last_rows.get(name, (0, None))
         epsilons, newest_row, waiting_count, due_ms = await self._thread.call(
-            _read_state, self._thread.store.connection, name, meter, newest_ms, since_ms
+            _read_state,
+            self._thread.store.connection,
+            watched_stream.place("")[0],
+            meter,
+            newest_ms,
+            since_ms,
         )
         allowance = await self._allowance(watched_stream.stream, meter, newest_ms)
         row = newest_row or cached_row
@@ -162,10 +176,10 @@ class PageData:
         from meteragent.agent import page_history  # noqa: PLC0415  only an open page needs the receiving side
 
         watched_stream, connection = self._streams[name], self._thread.store.connection
-        topic = _topic(watched_stream, meter)
-        records = await self._thread.call(outbox.latest, connection, name, topic, _RECORDS)
+        queue, topic = watched_stream.place(_topic(watched_stream, meter))
+        records = await self._thread.call(outbox.latest, connection, queue, topic, _RECORDS)
         privacy_topic, _ = descriptor.topics(topic, "")
-        descriptors = await self._thread.call(outbox.descriptors_of, connection, name, topic, privacy_topic)
+        descriptors = await self._thread.call(outbox.descriptors_of, connection, queue, topic, privacy_topic)
         schedule = settings.schedule(watched_stream.stream, watched_stream.others_per_day)
         topic_records = page_history.TopicRecords(records, descriptors, schedule)
         return await asyncio.to_thread(
@@ -173,7 +187,8 @@ class PageData:
         )
 
     async def _payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
-        return await self._thread.call(outbox.latest, self._thread.store.connection, name, topic, limit)
+        place = self._streams[name].place(topic)
+        return await self._thread.call(outbox.latest, self._thread.store.connection, *place, limit)
 
 
 def routes(watch: Watch) -> tuple[Route, ...]:
@@ -186,7 +201,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
 
     async def figures() -> tuple[int, str, bytes]:
-        """Return the vitals in the format of Prometheus."""
+        """Return the vitals in Prometheus format."""
         text = metrics.as_metrics(await watch.vitals())
         return 200, "text/plain; version=0.0.4", text.encode()
 
@@ -194,14 +209,16 @@ def routes(watch: Watch) -> tuple[Route, ...]:
 
 
 def _topic(watched_stream: WatchedStream, meter: str) -> str:
-    """Return the topic on which a meter's records are published."""
+    """Return the topic on which the core publishes a meter's records; for receivers, the public id."""
     key = watched_stream.pseudonym_key
     public_id = meter if key is None else identity.pseudonym(key, meter)
+    if watched_stream.stream.receivers:
+        return public_id
     return identity.render(watched_stream.stream.sink.topic, public_id)
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream under an unchanged preset; None if this configuration is refused."""
+    """Return the stream with an unchanged preset; None if this configuration is refused."""
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     slots = {"length": None, "step": None, "blocks": None, "bands": None}
     no_tariff = {"band": (), "rest": None, "holidays": ()}
@@ -217,9 +234,9 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
 def _read_state(
     connection: sqlite3.Connection, stream: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
-    """Return a meter's epsilons, its stream's last delivery since `since_ms`, and the waiting messages.
+    """Return a meter's epsilons, its stream's last delivery since `since_ms`, and its waiting messages.
 
-    The last two results are the number of waiting messages and the time at which the first of them was due.
+    The last two results are the number of waiting messages and the time at which the first of these was due.
     """
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     epsilons = {

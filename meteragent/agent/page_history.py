@@ -1,7 +1,7 @@
-"""The released records of one meter, for the local page: energy by day, closed windows of bands, their costs.
+"""One meter's history for the local page: energy by day, and closed windows of bands with their costs.
 
-Everything is derived from released records and their descriptors, so nothing raw is read. Records whose
-descriptor is not kept, or that contradict the newest ones, are left out.
+Everything is derived from released records and their descriptors; no raw data are read. Records that lack a
+descriptor or contradict the newest records are left out.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,17 +28,17 @@ from meteragent.domain.units import DAY_MS, HOUR_MS
 from meteragent.wire.descriptor import describe
 
 DAYS = 30
-"""The number of days that are shown."""
+"""The number of days to show."""
 WINDOWS = 12
-"""The number of closed windows of bands that are shown."""
+"""The number of closed windows of bands to show."""
 _LONGEST_DAY_MS = 25 * HOUR_MS
 
 
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The outbox drops a descriptor some time after it was sent, which may be before the window closes. So a
-    missing descriptor is rebuilt from the schedule; if the configuration has changed, its id differs.
+    The outbox drops a descriptor some time after it is sent, perhaps before the window closes. A missing
+    descriptor is therefore rebuilt from the schedule; if the configuration has changed, its id differs.
     """
 
     records: Sequence[bytes]
@@ -47,7 +47,7 @@ class TopicRecords(NamedTuple):
 
 
 def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
-    """Return a meter's history from the records and descriptors of its topic.
+    """Return a meter's history from the records and descriptors on its topic.
 
     A period is a local day, or a window whose slots are longer than a day. Days and windows with a missing
     record are left out. `tariffs` price the windows of bands.
@@ -60,7 +60,7 @@ def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ())
 
 
 def _series(topic_records: TopicRecords) -> Series | None:
-    """Return the series of the newest records that agree with each other; None if there are none."""
+    """Return the series of the newest records that agree with each other; None if there are no records."""
     records = [Record.parse(load(payload)) for payload in topic_records.records]
     by_id = _descriptors(topic_records, records)
     known_records = [record for record in records if record.descriptor in by_id]
@@ -81,7 +81,7 @@ def _series(topic_records: TopicRecords) -> Series | None:
 
 
 def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict[str, Descriptor]:
-    """Return the descriptors that were released, and those that the schedule gives for the other records."""
+    """Return the released descriptors, and those that the schedule gives for the remaining records."""
     by_id = {descriptor.id: descriptor for descriptor in map(Descriptor.parse, topic_records.descriptors)}
     schedule = topic_records.schedule
     missing_records = {r.descriptor: r for r in records if r.descriptor not in by_id}
@@ -94,11 +94,11 @@ def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict
 
 
 def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
-    """Yield the energies of complete days, or of windows, that end within the last 30 days."""
+    """Yield the energies of complete days, or of windows, that ended in the last 30 days."""
     days = Calendar(zone, "1d")
 
     def period(record: Record) -> tuple[int, int]:
-        """Return the start and end of the period in which a record lies."""
+        """Return the start and end of the period that contains a record."""
         if record.step_ms > _LONGEST_DAY_MS:
             return record.time_ms, record.time_ms + record.step_ms
         start_ms = days.start_ms(record.time_ms)
@@ -123,7 +123,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return the costs of a window; None without tariffs that price all of its bands."""
+    """Return a window's costs; None without tariffs that price all its bands."""
     if not tariffs:
         return None
     try:

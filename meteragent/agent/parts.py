@@ -1,11 +1,11 @@
-"""The parts of a configured stream: its links, its settings for the core, its budget, its client ids."""
+"""The parts of a configured stream: its links, core settings, budget and client ids."""
 
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent import config as settings
-from meteragent.agent.sink import Presence
+from meteragent.agent.presence import Presence
 from meteragent.agent.source import Source
 from meteragent.core.stream import Stream
 from meteragent.domain import identity
@@ -20,24 +20,30 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""The time within which agents answer a start of Home Assistant, each after a different delay."""
+"""The time within which all agents answer when Home Assistant starts, each after a different delay."""
 
 
 class Links(NamedTuple):
-    """The parts of a stream that are read from other files: two brokers and a key."""
+    """The parts of a stream that are read from other files: two brokers and a key.
+
+    A shared stream has no sink of its own: its receivers' brokers are read from their grants.
+    """
 
     source: Endpoint
-    sink: Endpoint
+    sink: Endpoint | None
     pseudonym_key: bytes | None
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read and return the links that a stream names; raises ConfigError with an unreadable file's key."""
+        """Read and return a stream's links; raises ConfigError with the key of an unreadable file."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
-        sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
-        return cls(source, sink, key)
+        if stream.receivers:
+            return cls(source, None, key)
+        return cls(
+            source, settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream)), key
+        )
 
 
 def core(
@@ -47,11 +53,11 @@ def core(
     secret: bytes,
     claim_key: bytes | None = None,
 ) -> Stream:
-    """Return a stream's settings for the core; without `claim_key`, descriptors have no mark."""
+    """Return a stream's core settings; without `claim_key`, descriptors have no mark."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
-        sink_topic=stream.sink.topic,
+        sink_topic=identity.PLACEHOLDER if stream.receivers else stream.sink.topic,
         decode=settings.decoder(stream.source),
         schedule=settings.schedule(stream, others_per_day),
         ahead_ms=stream.window.ahead,
@@ -66,6 +72,7 @@ def core(
         format=stream.sink.format,
         price_topic=price_topic(stream),
         local_times=settings.has_local_times(stream.source),
+        shared=bool(stream.receivers),
     )
 
 
@@ -74,8 +81,8 @@ def source(
 ) -> Source:
     """Return the incoming side of a stream.
 
-    The bound of MQTT 3.1.1 does not apply if `source.inflight` is set, because the operator then knows the
-    broker's limit.
+    The bound for MQTT 3.1.1 does not apply if `source.inflight` is set: then the operator knows the broker's
+    limit.
     """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     is_capped = "inflight" not in stream.source.model_fields_set
@@ -85,17 +92,18 @@ def source(
 
 
 def price_topic(stream: settings.Stream) -> str | None:
-    """Return the topic of the prices; None if weights do not come from a topic."""
+    """Return the topic of prices; None if the weights do not come from a topic."""
     return None if stream.window.weights is None else stream.window.weights.topic
 
 
-def presence(stream: settings.Stream, secret: bytes) -> Presence:
-    """Return the status and the devices that the sink sends in addition to records."""
-    status, prefix = stream.sink.status, stream.sink.home_assistant
-    if status is None or prefix is None:
-        return Presence(status)
+def presence(stream: settings.Stream, secret: bytes, page: settings.Page | None) -> Presence:
+    """Return the status and the Home Assistant devices that the sink sends in addition to records."""
+    sink = stream.sink
+    if sink.status is None or sink.home_assistant is None:
+        return Presence(sink.status, retain=sink.retain)
+    discovery = Discovery(sink.home_assistant, sink.status, sink.total, page.url if page else None)
     delay_ms = 1000 + identity.delay_ms(secret, stream.name, "home assistant", HOME_ASSISTANT_MS)
-    return Presence(status, Discovery(prefix, status, stream.sink.total), delay_ms / 1000)
+    return Presence(sink.status, discovery, delay_ms / 1000, sink.retain)
 
 
 def role(stream: settings.Stream, side: str) -> str:
@@ -104,7 +112,7 @@ def role(stream: settings.Stream, side: str) -> str:
 
 
 def login_hint(side: str, stream: settings.Stream) -> str:
-    """Return the hint that is logged if a broker refuses the user name and password of a source or sink."""
+    """Return the hint to log if a source's or sink's broker refuses the user name and password."""
     broker = stream.source if side == "source" else settings.sink_broker(stream)
     if broker.username is None:
         return f"set {side}.username and {side}.password_file"
@@ -125,7 +133,7 @@ def has_event_clock(config: settings.Config) -> bool:
 
 
 def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
-    """Return the earliest times at which meters may be charged: for a new window, or for an open peak."""
+    """Return the earliest times at which meters may be charged for a new window or an open peak."""
     states = [state for stream in config.stream for state in store.snapshot(stream.name).states.values()]
     return [
         min(state.next_ms, state.integrated_until_ms) if state.windows else state.next_ms for state in states
@@ -133,11 +141,11 @@ def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
 
 
 def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
-    """Return an odometer for each stream with a budget, set to the charges in the store.
+    """Return an odometer, set to the charges in the store, for each stream with a budget.
 
-    Charges are read from the earliest time at which any window may still open. Under the event clock a new
-    stream may begin at any time in the past, and so may each meter for which it has opened no window, even
-    after the stream has changed to the wall clock.
+    Charges are read from the earliest time at which any window may still open. Under the event clock, a new
+    stream may begin at any time in the past. So may each meter without a window, even after its stream has
+    changed to the wall clock.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {
@@ -155,17 +163,23 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 def keeps_session(stream: settings.Stream) -> bool:
     """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
 
-    It should not for a register without timestamps: an old reading would count as the current one, and all
-    use since the old reading would count as the use of a single moment, which no radius hides. No energy is
-    lost, because the next reading includes it.
+    The broker should not do so for a register without timestamps: an old reading would count as the current
+    one, and all energy used since then would count as used in a single moment, which no radius hides. No
+    energy is lost, because the next reading includes it.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
+
+
+def receiver_client_id(store: Store, queue: str) -> str:
+    """Return the client id at a receiver's broker, from which receivers cannot link their streams."""
+    return f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 
 def client_ids(store: Store, name: str) -> tuple[str, str]:
     """Return the client ids for a stream's two brokers, which are the same at every start.
 
-    Each sink has a different client id without the stream's name, so receivers cannot link streams.
+    Each sink's client id is different and does not contain the stream's name, so receivers cannot link
+    streams.
     """
     client_id = store.client_id
     if name == "main":

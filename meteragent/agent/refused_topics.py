@@ -1,15 +1,14 @@
-"""Topics that the sink's broker refuses: their messages wait, and are tried again from time to time.
+"""Topics that the sink's broker refuses: their messages wait and are tried again from time to time.
 
 Rules
 1. A refusal holds back the messages of one sink topic, and so of one meter; all other messages are sent.
 2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial. If the
    broker accepts it, the others follow in order.
 3. A broker may close the connection instead of answering: MQTT 3.1.1 has no other way to refuse. After
-   `ABRUPT` connections that ended right after a publication, messages are sent one by one. If `STRIKES`
-   connections end like this while only a message of one topic is in flight, the topic is held, too. Such a
-   topic is *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused
-   it with a reason code just before it closed the connection; mosquitto 2.0 does this if its queue has no
-   limit.
+   `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
+   connections end like this with only one topic's message in flight, that topic is held, too. Such a topic is
+   *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused it with a
+   reason code just before it closed the connection; mosquitto 2.0 does so if its queue is unlimited.
 4. A message that is confirmed although an earlier message of its topic was refused does not count as
    delivered: it is sent again after the refused one.
 """
@@ -19,20 +18,20 @@ from collections.abc import Collection
 from math import inf
 
 TRY_S = 3600.0
-"""The time between two trials of a refused topic."""
+"""The time between two trials for a refused topic."""
 PROMPT_S = 5.0
-"""The time after a publication within which a broker's closing of the connection is blamed on it."""
+"""If the broker closes a connection within this time after a publication, the publication is blamed."""
 STABLE_S = 30.0
-"""The age of a connection from which its end is no longer blamed on its first messages."""
+"""The age at which a connection's end is no longer blamed on its first messages."""
 ABRUPT = 3
 STRIKES = 2
 
 
 class Refusals:
-    """The sink topics that the broker of one stream refuses, and their trials."""
+    """The sink topics that one stream's broker refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Start without refused topics; a topic with more segments than a sink topic is below one."""
+        """Start without refused topics; a topic with more segments than a sink topic lies below one."""
         self._segments = sink_topic_segments
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
@@ -47,7 +46,7 @@ class Refusals:
         self._strikes: Counter[str] = Counter()
 
     def topic_of(self, topic: str) -> str:
-        """Return the sink topic that equals `topic` or is above it."""
+        """Return the sink topic that equals `topic` or lies above it."""
         return topic if topic.count("/") < self._segments else "/".join(topic.split("/")[: self._segments])
 
     @property
@@ -57,7 +56,7 @@ class Refusals:
 
     @property
     def waiting_bytes(self) -> int:
-        """The size of the due messages that wait for these topics, in bytes as counted by the outbox."""
+        """The total size of the due messages for these topics, in bytes as counted by the outbox."""
         return sum(self._held_bytes.values())
 
     @property
@@ -66,7 +65,7 @@ class Refusals:
         return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
 
     def may_send(self, topic: str, row: int, size_bytes: int) -> bool:
-        """Return whether a message may be sent: its topic is not held, or it is the message of a trial."""
+        """Return whether a message may be sent: either its topic is not held, or the message is a trial."""
         if topic not in self._held_bytes:
             return True
         if topic in self._due_trials:
@@ -99,7 +98,7 @@ class Refusals:
     def update(self, now_s: float) -> bool:
         """Free the topics whose trial succeeded, and start the trials that are due.
 
-        Return whether the outbox must be read from the beginning, which also recounts waiting messages.
+        Return whether the outbox must be read from the beginning, which also recounts the waiting messages.
         """
         from_start = bool(self._accepted_trials) or self._recount
         for topic in self._accepted_trials:

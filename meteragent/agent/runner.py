@@ -1,15 +1,15 @@
-"""The loop of one stream: it takes messages through the core into the store, commit by commit.
+"""The loop of one stream, which takes messages through the core into the store, commit by commit.
 
     wait for messages or a deadline -> feed the core -> one transaction -> hand to the sink -> acknowledge
 
 Theory of operation
 -------------------
-A runner takes these steps in turn, with at most one commit in progress. So a record can leave, and a message
-can be acknowledged, only after its transaction (law 2). While a transaction is written and its part of the
-log is erased, the next batch grows, so commits grow with the load. The store has one thread, so an fsync
+A runner takes these steps in turn, with at most one commit in progress, so a record can leave and a message
+can be acknowledged only after its transaction (law 2). While a transaction is written and its part of the log
+is erased, the next batch grows, so commits grow with the load. The store has its own thread, so an fsync
 blocks nothing else.
 
-These times, all on the wall clock, drive a round of `Runner.run`:
+The following times, all on the wall clock, drive a round of `Runner.run`:
 
     now           windows and slots open up to this time
     closing       slots close up to this time: `now`, except while `catch_up` runs (`CatchUp`)
@@ -17,11 +17,11 @@ These times, all on the wall clock, drive a round of `Runner.run`:
                   `now` and `closing` of the last round; at a start, the stream's time at the stop
 
 If much time has passed since the last round, after an outage or a suspension of the machine, the runner
-catches up window by window, so that no transaction holds a year of records. If messages wait as well, or
-closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only then
-slots close: a reading must not find its slot closed because the agent was late (law 4).
+catches up window by window, so that no transaction contains a year of records. If messages are also waiting,
+or closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only
+then do slots close: a reading must not find its slot closed because the agent was late (law 4).
 
-Processing pauses while there is no clock or no room in the store, and while another reader keeps old
+Processing pauses while there is no clock, while the store is full, and while another reader keeps old
 accumulators in the log (`_time`). Any exception must end the process.
 """
 
@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from meteragent.agent.clock import CatchUp, SteadyClock
 from meteragent.agent.other_agent import Listener
+from meteragent.agent.outlets import SharedListener, SharedSink
 from meteragent.agent.page import Viewers
 from meteragent.agent.sink import OutboxReader, Sink
 from meteragent.agent.source import Source
@@ -49,7 +50,7 @@ POLL_S = 1.0
 """The longest sleep of a runner, because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""Messages for topics that the sink's broker refuses may take up 1 / REFUSED_PART of the store's room."""
+"""Messages for topics that the sink's broker refuses may occupy 1 / REFUSED_PART of the store's space."""
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
@@ -66,7 +67,7 @@ class StoreThread:
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """Take an open store; if it is full, messages of streams that are not listed are dropped."""
+        """Take an open store; if it is full, messages of streams not in `streams` are dropped."""
         self.store = store
         self._streams = streams
         self._counts = counts
@@ -91,7 +92,7 @@ class StoreThread:
     async def persist(
         self, commit: Commit, row_ids: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Write a commit and mark the delivered rows in one transaction, fsynced on return; return new rows.
+        """Write a commit and mark delivered rows in one transaction, fsynced on return; return the new rows.
 
         The thread erases the log directly after the commit, before all other calls (rule 2 of the store).
         """
@@ -114,7 +115,7 @@ class StoreThread:
     async def wait_until_erased(self) -> None:
         """Wait until the accumulators of the last commit are erased from the log; raises StoreError.
 
-        If another reader of the file prevents this, the erasure is tried again and the time is noted
+        If another reader of the file prevents this, the erasure is retried and the time is noted
         (`unerased_s`).
         """
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
@@ -135,7 +136,7 @@ class StoreThread:
         return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     async def has_space(self) -> bool:
-        """Return whether the store has room for more messages; messages that are being written count."""
+        """Return whether the store has room for more messages, counting those that are being written."""
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
         has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
@@ -143,15 +144,15 @@ class StoreThread:
         return has_space
 
     def note_refused(self, stream: str, waiting_bytes: int) -> bool:
-        """Record the size of messages for a stream's refused topics; return whether the total is too high."""
+        """Record the size of a stream's messages for refused topics; return whether the total is too high."""
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
     def outbox_reader(self, stream: str) -> OutboxReader:
-        """Return the functions with which a stream's sink reads the store."""
+        """Return the functions that a stream's sink uses to read the store."""
 
         async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
-            """Return the first undelivered rows that are due by a time, after a position."""
+            """Return the first undelivered rows after a position that are due by a time."""
             return await self.call(outbox.pending, self.store.connection, stream, now_ms, limit, position)
 
         async def descriptors() -> list[Descriptor]:
@@ -182,8 +183,8 @@ class FlushPolicy:
     flush_ms     the longest time, `store.flush`
     boundary_ms  a function that returns the first boundary of the stream's windows at or after a time
 
-    Each commit in a month-long slot writes an accumulator that is overwritten minutes later, which wears out
-    flash memory. Readings that wait are not acknowledged. A slot that is due is never delayed.
+    In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
+    flash memory. Waiting readings are not acknowledged. A slot that is due is never delayed.
     """
 
     flush_ms: int
@@ -206,7 +207,7 @@ class Runner:
 
     pipeline: Pipeline
     source: Source
-    sink: Sink
+    sink: Sink | SharedSink
     store: StoreThread
     clock: SteadyClock
     catch_up: CatchUp
@@ -216,14 +217,14 @@ class Runner:
     heartbeat: Callable[[], None]
     flush_policy: FlushPolicy = WRITE_AT_ONCE
     viewers: Viewers = field(default_factory=Viewers)
-    listener: Listener | None = None
+    listener: Listener | SharedListener | None = None
     on_commit: Callable[[Sequence[outbox.WaitingRow]], None] = lambda _: None
 
     async def run(self) -> None:
         """Run until cancelled; any exception must end the process."""
         last_now_ms = last_closing_ms = self.resume_ms
         while True:
-            # Read this before the time, so that catch_up never starts too early.
+            # Read this before the time, so that the catch-up never starts too early.
             subscribed = self.source.subscribed.is_set()
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
@@ -242,9 +243,9 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether waiting messages may wait for more: at most `flush_ms`, and until nothing is due.
+        """Return whether messages may wait for more: for at most `flush_ms`, and only while nothing is due.
 
-        The messages may include a new meter, whose first window opens at the next boundary, so this boundary
+        The messages may include a new meter, whose first window opens at the next boundary, so that boundary
         counts as a deadline, too. While a page is open, no message waits.
         """
         if (
@@ -284,7 +285,7 @@ class Runner:
         self.source.acknowledge(effects.acknowledge)
 
     def _has_too_many_refused(self) -> bool:
-        """Return whether the messages for refused topics of all streams take more than their share."""
+        """Return whether the messages for all streams' refused topics take up more than their share."""
         return self.store.note_refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
 
     async def _commit(self, effects: Effects) -> None:
@@ -318,7 +319,7 @@ class Runner:
             await asyncio.sleep(POLL_S)
 
     async def flush(self) -> None:
-        """Mark delivered rows without a commit of the core: at a stop, or to make room."""
+        """Mark delivered rows without a core commit, at a stop or to make room."""
         row_ids = sorted(self.sink.unmarked_ids)
         if row_ids:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), row_ids, None)

@@ -1,4 +1,4 @@
-"""The outgoing side: rows of the outbox are sent, in order, until the broker confirms them.
+"""The outgoing side, which sends the outbox's rows in order until the broker confirms them.
 
 Theory of operation
 -------------------
@@ -10,20 +10,20 @@ A row goes through these stages:
     in flight   published, not yet answered; at most the broker's Receive Maximum
     confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
 
-After a crash or on a new connection, all rows that are not marked are sent again from the outbox. So a record
-may be sent twice but is never lost, and its bytes are always the same. `idle` is set when all rows that are
-due have been confirmed; a stop waits for it.
+After a crash or on a new connection, all unmarked rows are sent again from the outbox. A record may therefore
+be sent twice but is never lost, and its bytes are always the same. `idle` is set when all rows that are due
+have been confirmed; a stop waits for it.
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
    has just written it, with the same rows and bytes in the same order.
 2. No record is sent before it is due, and no message at all without a clock.
 3. On every new connection the descriptors are sent first, then all rows that are not confirmed, from the
-   beginning. Records of a meter are never out of order, though some may arrive twice. A record that the
-   broker refuses is never discarded: its meter waits and `health` reports it, while the other meters, the
-   other streams and the source continue (`refused_topics`).
+   beginning. A meter's records are never out of order, though some may arrive twice. A record that the broker
+   refuses is never discarded: its meter waits and `health` reports it, while the other meters, the other
+   streams and the source continue (`refused_topics`).
 4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   Home Assistant's starts, never on what a meter does (law 4). Among the messages that arrive on this
+   Home Assistant's starts, never on a meter's behaviour (law 4). Among the messages that arrive on this
    connection, only Home Assistant's start message has an effect.
 """
 
@@ -36,20 +36,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from meteragent.agent.presence import Presence
 from meteragent.agent.refused_topics import Refusals
 from meteragent.domain.commit import Descriptor
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import LinkError
-from meteragent.mqtt import Session, Token, Will
+from meteragent.mqtt import Session, Token
 from meteragent.store.outbox import WaitingRow
 from meteragent.wire import status
 from meteragent.wire.descriptor import topics as descriptor_topics
-from meteragent.wire.home_assistant import ONLINE, Discovery
+from meteragent.wire.home_assistant import ONLINE
 
 FETCH = 1000
-"""The largest number of rows that are read from the outbox at once."""
+"""The largest number of rows to read from the outbox at once."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox, because the wall clock may be set. A read includes the
+"""The longest time between two reads of the outbox; the wall clock may be set in between. A read includes the
 rows that fall due within twice this time."""
 
 _log = logging.getLogger("meteragent")
@@ -68,29 +69,13 @@ class OutboxReader(NamedTuple):
     open_topics: Callable[[], Awaitable[set[str]]]
 
 
-class Presence(NamedTuple):
-    """The messages that are sent in addition to records: a status, and devices for Home Assistant.
-
-    The devices are sent again `delay_s` after a start of Home Assistant, because many agents may answer.
-    """
-
-    status: str | None = None
-    discovery: Discovery | None = None
-    delay_s: float = 1.0
-
-    @property
-    def will(self) -> Will | None:
-        """The last will, which the broker publishes when the connection has ended."""
-        return None if self.status is None else Will(self.status, status.OFFLINE)
-
-
 _ORDER = itemgetter(1, 0)
 _BEGINNING, _LAST_ID = (-math.inf, 0.0), math.inf
 _NEVER_MS = 2**63
 
 
 class SendQueue:
-    """The beginning of the outbox in memory, so that new rows need not be read back from the disk.
+    """The beginning of the outbox, kept in memory so that new rows need not be read back from disk.
 
     The queue holds all waiting rows up to the position `end` (due time, id), in order; later rows are only in
     the outbox.
@@ -106,7 +91,7 @@ class SendQueue:
         self._rows = []
 
     def add(self, rows: Iterable[WaitingRow]) -> None:
-        """Add rows that were committed; if there are too many, leave the last ones to the outbox."""
+        """Add committed rows; if there are too many, leave the last ones to the outbox."""
         self._rows += [row for row in rows if _ORDER(row) <= self.end]
         self._rows.sort(key=_ORDER)
         if len(self._rows) > 2 * FETCH:
@@ -114,7 +99,7 @@ class SendQueue:
             self.end = _ORDER(self._rows[-1])
 
     def merge(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
-        """Add the rows that were read from the outbox up to `end`; rows committed during the read stay."""
+        """Add the rows read from the outbox up to `end`; rows committed during the read stay in the queue."""
         by_id = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
         self._rows = sorted(by_id.values(), key=_ORDER)
@@ -133,7 +118,7 @@ class SendQueue:
 
 
 class Flight(NamedTuple):
-    """A message in flight: its row (0 if it is not from the outbox), and the topic that a refusal holds."""
+    """A message in flight: its row (0 if not from the outbox), and the topic that a refusal would hold."""
 
     row: int
     topic: str
@@ -184,7 +169,7 @@ class Sink:
         self.refusals.recount()
 
     def finish(self) -> None:
-        """Send only the rows that are due by now; then `idle` stays set, and all sent rows can be marked."""
+        """Send only rows that are due by now; then `idle` stays set, and all sent rows can be marked."""
         self._last_ms = self._now_ms() or 0
         self.wake()
 
@@ -196,7 +181,7 @@ class Sink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of the rows that are delivered and not yet marked as delivered in the outbox.
+        """The ids of delivered rows that are not yet marked as delivered in the outbox.
 
         Ids stay in this set until `note_marked` is called, because a cancelled commit may not have marked
         their rows. A row may be marked twice.
@@ -204,7 +189,7 @@ class Sink:
         return frozenset(self._unmarked_ids)
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
-        """Forget the ids of rows that are marked in the outbox, which will not be read again."""
+        """Forget the ids of rows that are marked in the outbox and so will not be read again."""
         self._unmarked_ids.difference_update(row_ids)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
@@ -280,7 +265,8 @@ class Sink:
                 topic = self.refusals.topic_of(row.topic)
                 if self.refusals.may_send(topic, row.id, row.size_bytes):
                     await self._introduce_new(session, row)
-                    await self._publish(session, Flight(row.id, topic), row.topic, row.payload, row.retain)
+                    retain = row.retain or self.presence.retain
+                    await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
 
     async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:
         """Publish a retained status or device, unless the broker refuses its topic."""
@@ -290,13 +276,13 @@ class Sink:
     async def _publish(
         self, session: Session, flight: Flight, topic: str, payload: bytes, retain: bool
     ) -> None:
-        """Publish a message as soon as the broker accepts another one."""
+        """Publish a message as soon as the broker accepts one more."""
         await self._wait_for_room(session)
         self._publish_s = _now_s()
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Subscribe to Home Assistant's starts; even if this fails, it still finds retained devices."""
+        """Subscribe to Home Assistant's starts; without them, it still finds retained devices."""
         if self.presence.discovery is not None:
             try:
                 await session.subscribe(self.presence.discovery.birth)
@@ -335,7 +321,7 @@ class Sink:
     async def _due(self) -> list[WaitingRow]:
         """Return the next rows that are due.
 
-        Rows in the queue do not wait for the store, whose busy times reveal when a home is busy.
+        Rows in the queue do not wait for the store, because its busy times reveal when a home is busy.
         """
         now_ms = self._now_ms()
         if now_ms is None:
@@ -349,9 +335,9 @@ class Sink:
         return rows
 
     async def _read_outbox(self, now_ms: int) -> None:
-        """Read rows from the outbox that come after the queue and are due, or will be soon.
+        """Read rows from the outbox that come after the queue and are due now or soon.
 
-        Rows in flight are left out, and so are rows that are confirmed and not yet marked.
+        Rows that are in flight, or confirmed but not yet marked, are left out.
         """
         self._read_s = _now_s()
         until_ms, row_count = now_ms + round(2000 * POLL_S), len(self._in_flight) + len(self._unmarked_ids)
@@ -368,7 +354,7 @@ class Sink:
         self._queue.merge((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
-        """Wait until another message may be in flight, and the clock has not been set back (rule 2)."""
+        """Wait until one more message may be in flight, and the clock is not set back (rule 2)."""
         while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
             self._room.clear()
             with contextlib.suppress(TimeoutError):

@@ -1,31 +1,31 @@
-"""The incoming side: a stream's subscription, and the batches of messages for the core.
+"""The incoming side: a stream's subscription, and batches of messages for the core.
 
 Theory of operation
 -------------------
 A message passes through two sets. It *waits* from its arrival until `batch` hands it to the core. It is
 *held* from then until the core returns its token and `acknowledge` tells the broker. While a message waits or
-is held, the broker keeps it and sends it again after a crash. So open spans survive without being stored.
+is held, the broker keeps it and sends it again after a crash, so open spans survive without being stored.
 
 Each connection is an *epoch*. A token of an earlier epoch acknowledges nothing: the delivery ended with its
 connection, and the broker sends the message again. Such a token is dropped when the core returns it. A
-message of an earlier epoch that still waits is processed like all others, because the core recognises
+message of an earlier epoch that still waits is processed like any other, because the core recognises
 redeliveries.
 
 Brokers limit how many messages may be unacknowledged. A power reading is held until the next one, so every
 meter holds at least one message; with more meters than the limit, the broker would send nothing until a slot
-closes. So the number of held messages is bounded: beyond the bound the oldest messages are acknowledged
-early, and a crash may then lose the end of their spans. The bound is `inflight`, or less if the broker's
-limit is lower (`InflightLimitProbe`).
+closes. The number of held messages is therefore bounded: beyond the bound, the oldest messages are
+acknowledged early, and a crash may then lose the end of their spans. The bound is `inflight`, or less if the
+broker's limit is lower (`InflightLimitProbe`).
 
 Rules
 1. A message is acknowledged when the core returns its token, after the commit that holds its contribution.
-2. The number of held messages is bounded by `inflight`. Over MQTT 3.1.1, in which brokers do not state their
-   limits, the bound is 16 unless the configuration sets another number. Beyond the bound the oldest messages
-   are acknowledged early and counted.
-3. The number of waiting messages is bounded. QoS 0 messages beyond Receive Maximum are shed and counted.
-   QoS 1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
+2. The number of held messages is bounded by `inflight`. Over MQTT 3.1.1, where brokers do not state their
+   limits, the bound is 16 unless the configuration sets another. Beyond the bound, the oldest messages are
+   acknowledged early and counted.
+3. The number of waiting messages is bounded. QoS 0 messages beyond Receive Maximum are shed and counted. QoS
+   1 messages beyond what the protocol allows end the connection, and the broker sends them again; before
    that, reading is paused, because mosquitto 2.0.11 sends a backlog without regard to Receive Maximum. A
-   payload that is too large is cut off just beyond the limit, so that it is still recognised as too large.
+   payload that is too large is truncated just beyond the limit, so that it is still recognised as too large.
 4. A token stands for one delivery and is compared by identity, because brokers reuse packet ids, even while
    the core still holds the token of a message that was acknowledged early.
 """
@@ -46,26 +46,26 @@ from meteragent.mqtt import Token as MqttToken
 BATCH = 1000
 """The largest number of messages in one batch, so that a commit stays short."""
 HELD_MAX_3_1_1 = 16
-"""The largest number of held messages over MQTT 3.1.1; mosquitto stops at 20 unacknowledged by default."""
+"""The largest number of held messages over MQTT 3.1.1; mosquitto's default limit is 20."""
 PACKET_IDS = 65_535
-"""The largest number of unacknowledged messages that any broker can send: each has a 16-bit id."""
+"""The largest number of unacknowledged messages that any broker can send, because packet ids have 16 bits."""
 _MQTT_5 = 5
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""Silences after which the broker may be waiting for an acknowledgement. It is waiting if it answers three
-tests in a row. The silences differ, so that readings at regular intervals are not mistaken for answers."""
+"""Silences after which the broker may be waiting for an acknowledgement. If it answers three tests in a row,
+it was waiting. The silences differ, so that readings at regular intervals are not mistaken for answers."""
 PROMPT_S = 0.5
-"""The time after an acknowledgement within which a broker that waited for it sends the next message."""
+"""How soon after an acknowledgement a broker that was waiting for it sends the next message."""
 SILENCE_MAX_S = 900.0
 """The longest silence before a test: the default of `hold`, beyond which no reading counts."""
 HELD_UNTESTED = 3
-"""A number of unacknowledged messages that every broker allows; homes with few meters are never tested."""
+"""The number of unacknowledged messages that every broker allows; below it, nothing is tested."""
 
 _log = logging.getLogger("meteragent")
 
 
 class _Delivery:
-    """The core's token of a message: the epoch of its delivery, and the session's token."""
+    """The core's token for a message: the epoch of its delivery, and the session's token."""
 
     __slots__ = ("epoch", "token")
 
@@ -75,14 +75,15 @@ class _Delivery:
 
 
 class InflightLimitProbe:
-    """A probe for the number of unacknowledged messages that a connection's broker sends before it waits.
+    """A probe for the number of unacknowledged messages that a broker sends before it waits.
 
     Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
     default 10 to 32) that they do not state; if more readings are held than such a limit allows, nothing
-    arrives until a slot closes. So after a silence the oldest message is acknowledged early (a crash may then
-    lose it), unless twice as many messages have been held at once before. A broker that waits sends the next
-    message at once. Whenever no message follows, the silence before the next test doubles. `limit` is None
-    until the broker's limit is known, and then half of that limit, so that messages keep coming.
+    arrives until a slot closes. After a silence, the oldest message is therefore acknowledged early (a crash
+    may then lose it), unless twice as many messages have been held at once before. A waiting broker then
+    sends the next message at once. Whenever no message follows, the silence before the next test doubles.
+    `limit` is None until the broker's limit is known, and then half of that limit, so that messages keep
+    coming.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class InflightLimitProbe:
         self._held_max = 0
 
     def note_held(self, held_count: int) -> None:
-        """Record the number of messages that were held at once."""
+        """Record how many messages are held at once."""
         self._held_max = max(self._held_max, held_count)
 
     def note_arrival(self, now_s: float) -> None:
@@ -111,7 +112,7 @@ class InflightLimitProbe:
         if len(self._answered_counts) == len(SILENCES_S):
             self.limit = min(self._answered_counts) // 2
             _log.warning(
-                "the source's broker stops at %d unacknowledged messages: the agent holds half as many",
+                "the source's broker stops at %d unacknowledged messages, so the agent holds half as many",
                 min(self._answered_counts),
             )
 
@@ -150,8 +151,8 @@ class Source:
     ) -> None:
         """Prepare to subscribe to one or more topic filters.
 
-        `now_ms` stamps arrivals; it returns None while there is no clock. With `is_capped`, at most
-        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, whatever `inflight` is. The attribute
+        `now_ms` returns the time of arrival, or None while there is no clock. With `is_capped`, at most
+        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, whatever the value of `inflight`. The attribute
         `receive_maximum` is the number of unacknowledged messages that the broker may send: held messages,
         and some waiting ones.
         """
@@ -211,7 +212,7 @@ class Source:
 
     @property
     def backlog(self) -> int:
-        """The number of messages that wait for the core."""
+        """The number of messages waiting for the core."""
         return len(self._backlog)
 
     @property
@@ -221,13 +222,13 @@ class Source:
 
     @property
     def batches(self) -> int:
-        """The number of batches that wait."""
+        """The number of waiting batches."""
         return -(-len(self._backlog) // BATCH)
 
     def batch(self, now_ms: int) -> list[Message]:
         """Return the next messages in order of arrival, and hold them.
 
-        A message that arrived without a clock is stamped with the time of the next message, or `now_ms`.
+        A message that arrived while there was no clock gets the time of the next message, or `now_ms`.
         """
         if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH)):
             self._stamp(now_ms)
@@ -244,10 +245,9 @@ class Source:
         return messages
 
     def _stamp(self, now_ms: int) -> None:
-        """Stamp each waiting message without a time of arrival with that of the next message, or `now_ms`.
+        """Give each waiting message that lacks a time of arrival the time of the next message, or `now_ms`.
 
-        If it were stamped with the current time, an older reading would count as newer than a reading that
-        arrived later.
+        With the current time, it would count as newer than a reading that arrived later.
         """
         messages: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._backlog):
@@ -256,7 +256,7 @@ class Source:
         self._backlog = messages
 
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
-        """Acknowledge the messages whose tokens the core has returned; only after the commit (rule 1).
+        """Acknowledge the messages with these tokens, which the core has returned after a commit (rule 1).
 
         Held messages beyond the bound are acknowledged early, the oldest first (rule 2).
         """

@@ -1,15 +1,15 @@
 """The state of the running agent, for `health`, the page and systemd.
 
 A socket beside the store (`<store>.health`, mode 0600) answers each connection with the vitals as JSON, so
-any user of the store may ask. systemd's watchdog gets messages only while all runners make progress: an agent
-whose event loop responds, but which cannot send a record, does not count as alive.
+the store's user may ask. systemd's watchdog gets messages only while all runners make progress: an agent that
+cannot send a record does not count as alive, even if its event loop responds.
 """
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.intake_health import IntakeHealth
 from meteragent.agent.metrics import StreamVitals, Vitals
 from meteragent.agent.notify import Notify
+from meteragent.agent.outlets import SharedSink
 from meteragent.agent.runner import UNERASED_MAX_S, StoreThread
 from meteragent.agent.sink import Sink
 from meteragent.core.pipeline import Pipeline
@@ -44,7 +45,7 @@ def _now_s() -> float:
 
 
 def socket_path(store: Path) -> Path:
-    """Return the path of the socket at which the agent of a store answers."""
+    """Return the path of the socket on which a store's agent answers."""
     return store.with_name(store.name + ".health")
 
 
@@ -55,15 +56,20 @@ class StreamWatch:
         self,
         stream: settings.Stream,
         pipeline: Pipeline,
-        sink: Sink,
+        sink: Sink | SharedSink,
         intake_health: IntakeHealth,
         clock: SteadyClock,
         first_minutes: FirstMinutes,
+        *,
+        queues: Collection[str] | None = None,
     ) -> None:
+        """Watch a stream; `queues` are those of its receivers, if it is shared."""
         self.name = stream.name
         self.shard = None if stream.source.shard is None else str(stream.source.shard)
         self.heartbeat_s = _now_s()
-        self.up = {"source": False, "sink": False}
+        self._queues = (stream.name,) if queues is None else tuple(queues)
+        self._down = {"source": {stream.name}, "sink": set(self._queues)}
+        self.up = {side: not links for side, links in self._down.items()}
         self._pipeline = pipeline
         self._sink = sink
         self._intake_health = intake_health
@@ -78,31 +84,33 @@ class StreamWatch:
         self._first_minutes.update(now_ms, self._sink.unmarked_ids, connected=connected)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of the stream's intake; a shard of a fleet without meters has none."""
+        """Yield the stream's intake problems; a shard without meters has none."""
         if self.up["source"] and not (self.shard is not None and not self._pipeline.meters()):
             yield from self._intake_health.problems(self.name)
 
-    def note_lost(self, side: str) -> None:
-        """Record that a connection is lost."""
+    def note_lost(self, side: str, queue: str) -> None:
+        """Record that a connection is lost; the sink is up if all of its queues are connected."""
+        self._down[side].add(queue)
         self.up[side] = False
 
     def wrap_serve(
-        self, side: str, serve: Callable[[Session], Awaitable[None]]
+        self, side: str, queue: str, serve: Callable[[Session], Awaitable[None]]
     ) -> Callable[[Session], Awaitable[None]]:
-        """Return a `serve` that also notes that a connection has begun."""
+        """Return a `serve` that also records the new connection."""
 
         async def serve_and_note(session: Session) -> None:
             """Record the connection, then serve it."""
-            self.up[side] = True
+            self._down[side].discard(queue)
+            self.up[side] = not self._down[side]
             await serve(session)
 
         return serve_and_note
 
     async def vitals(self, thread: StoreThread, now_ms: int | None) -> StreamVitals:
-        """Return the vitals of the stream; reads the store."""
+        """Return the stream's vitals, which requires reading the store."""
         public_ids = self._pipeline.public_ids()
         unmarked_ids = self._sink.unmarked_ids
-        waiting_count, first_ms = await thread.call(_waiting, thread, self.name, unmarked_ids)
+        waiting_count, first_ms = await thread.call(_waiting, thread, self._queues, unmarked_ids)
         lag_s = max(now_ms - first_ms, 0) / 1000 if now_ms is not None and first_ms is not None else 0.0
         epsilons: dict[str, Fraction] = {}
         if len(public_ids) <= metrics.METERS_MAX and now_ms is not None:
@@ -115,12 +123,16 @@ class StreamWatch:
         )
 
 
-def _waiting(thread: StoreThread, stream: str, unmarked_ids: frozenset[int]) -> tuple[int, int | None]:
+def _waiting(
+    thread: StoreThread, queues: Collection[str], unmarked_ids: frozenset[int]
+) -> tuple[int, int | None]:
     """Return the number of waiting messages and the time the first was due; confirmed ones do not count."""
-    connection = thread.store.connection
-    rows = outbox.pending(connection, stream, 2**62, len(unmarked_ids) + 1)
-    first_ms = next((row.due_ms for row in rows if row.id not in unmarked_ids), None)
-    return max(outbox.depth(connection, stream) - len(unmarked_ids), 0), first_ms
+    connection, firsts_ms = thread.store.connection, list[int]()
+    for queue in queues:
+        rows = outbox.pending(connection, queue, 2**62, len(unmarked_ids) + 1)
+        firsts_ms += [row.due_ms for row in rows if row.id not in unmarked_ids][:1]
+    waiting_count = sum(outbox.depth(connection, queue) for queue in queues)
+    return max(waiting_count - len(unmarked_ids), 0), min(firsts_ms, default=None)
 
 
 def _spent(thread: StoreThread, public_ids: dict[str, str], day_ms: int) -> dict[str, Fraction]:
@@ -166,7 +178,7 @@ class Watch:
         )
 
     async def problems(self) -> tuple[Problem, ...]:
-        """Return the problems that need a person's attention."""
+        """Return the problems that require human attention."""
         return (await self.vitals()).problems
 
     async def answer(self) -> None:
@@ -189,7 +201,7 @@ class Watch:
         writer.close()
 
     async def tell(self) -> None:
-        """Tell systemd that the agent is ready, its status and, while runners progress, that it is alive."""
+        """Tell systemd the agent's status, that it is ready and, while runners progress, that it is alive."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = STATUS_S if watchdog_s is None else min(STATUS_S, watchdog_s / 4)
@@ -209,10 +221,10 @@ class Watch:
 def _bind_socket(path: Path) -> socket.socket:
     """Return a socket bound to a path of any length.
 
-    An address has at most 108 bytes, so it names the folder by its descriptor. Raises StoreError.
+    A socket address has at most 108 bytes, so it refers to the folder by file descriptor. Raises StoreError.
     """
     if not _DESCRIPTORS.exists():
-        raise StoreError(f"{path}: the agent cannot listen there, because /proc is not mounted: mount it")
+        raise StoreError(f"{path}: the agent cannot listen there, because /proc is not mounted; mount it")
     server_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -223,7 +235,7 @@ def _bind_socket(path: Path) -> socket.socket:
 
 
 def ask(store: Path) -> str | None:
-    """Ask the agent of a store for its vitals; return JSON, or None if no agent answers."""
+    """Ask a store's agent for its vitals; return JSON, or None if no agent answers."""
     path = socket_path(store)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))

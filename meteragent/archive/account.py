@@ -1,9 +1,9 @@
 """The first pass of a run: find the windows, decide which may be released, and prepare their debit.
 
-Meters and times alone determine the windows; values are read only to check that they are readable. A
-window that overlaps anything that another run has released is refused and counted. A window without a key is
-an error, which is raised before anything is released. In the wide layout, so is a window that appears twice,
-and a row that is off the grid or whose numbers do not fit.
+Meters and times alone determine the windows; values are read only to check that they are readable. A window
+that overlaps anything another run has released is refused and counted. Some inputs end the run before
+anything is released: a window without a key and, in the wide layout, a window that appears twice, a row off
+the grid, or a row whose numbers do not fit.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 
 @dataclass(slots=True)
 class Account:
-    """The result of a run's first pass: the numbers of released and refused windows. All of it is public.
+    """The result of a run's first pass: how many windows it releases and refuses. All of it is public.
 
     `descriptors` has the start of the first window released under each descriptor, by its id; `keys` has the
     keys' ids.
@@ -96,7 +96,7 @@ def find_windows(source: Source, job: Job, names: dict[str, int], progress: Prog
 def check_rows(source: Source, progress: ProgressCallback) -> None:
     """Check that all numbers can be read, and in the wide layout that rows are on the grid and numbers fit.
 
-    A row that failed only later would be debited but never released.
+    If a row failed later, it would be debited but never released.
 
     Raises an ArchiveError that says how many rows do not fit, or which file cannot be read.
     """
@@ -133,7 +133,7 @@ def duplicates(count: int, meter: str, start_ms: int) -> ArchiveError:
 
 
 def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, account: Account) -> pa.Table:
-    """Return rows of the ledger: a row for consecutive windows under the same terms and key."""
+    """Return ledger rows: one for each stretch of consecutive windows under the same terms and key."""
     if not windows.meter.size:
         return SCHEMA.empty_table()
     ends_ms, epochs = policy.ends(windows.start_ms), key.epochs(windows.start_ms)
@@ -162,6 +162,6 @@ def _rows(windows: Windows, names: dict[str, int], policy: Policy, key: Key, acc
 
 
 def _breaks(windows: Windows, ends_ms: Integers, epochs: Integers, terms_index: Integers) -> Flags:
-    """Return whether a row of the ledger ends between each window and the next."""
+    """Return whether a ledger row ends between each window and the next."""
     separate = (windows.meter[1:] != windows.meter[:-1]) | (windows.start_ms[1:] != ends_ms[:-1])
     return np.asarray(separate | (epochs[1:] != epochs[:-1]) | (terms_index[1:] != terms_index[:-1]))

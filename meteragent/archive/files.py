@@ -20,8 +20,8 @@ _PART = ".part"
 def attempt(path: Path, call: Callable[[], T]) -> T:
     """Call a function on a Parquet file; replace an error from Arrow with one that omits its text.
 
-    Raises ArchiveError outside the handler, so that it does not carry Arrow's error, whose text may quote a
-    value.
+    ArchiveError is raised outside the handler, so that it does not carry Arrow's error, whose text may quote
+    a value.
     """
     reason = "not a Parquet file that can be read"
     try:

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-1. A job consists of the windows that start in a stretch of time, of the meters in a range of names and in one
-   part of a stable hash of the public name. Each window is in exactly one job. In the long layout two jobs
-   may both read a reading near a cut, but its window opens in only one of them.
-2. Most archives are sorted by time or by meter. Then the statistics of the row groups show which few of them
-   a job needs, and each is read about once. If an archive is unsorted, every job reads all of it.
+1. A job consists of the windows that start in a stretch of time, for the meters in a range of names and in
+   one part of a stable hash of the public name. Each window is in exactly one job. In the long layout, two
+   jobs may read the same reading near a cut, but its window opens in only one of them.
+2. Most archives are sorted by time or by meter. The statistics of the row groups then show which few groups
+   a job needs, and each group is read about once. If an archive is unsorted, every job reads all of it.
 3. Where meters are published under pseudonyms, jobs are not cut by ranges of names: a pseudonym's place in
    the output would reveal something about the meter's own name.
 4. This module writes nothing. The cuts follow from the input's content, the policy and `manifest.CUT`, and an
@@ -59,7 +59,7 @@ class Job:
 
 
 def jobs(source: Source, limit: int) -> list[Job]:
-    """Return jobs of at most about `limit` rows, cut in the way that requires the least reading."""
+    """Return jobs of at most about `limit` rows, cut so that the least has to be read."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)
@@ -117,7 +117,7 @@ def _by_meter(groups: Sequence[Group], limit: int) -> list[Job]:
 def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
     """Return, in order, the first time or name after every `limit` / 2 rows.
 
-    Half the limit is used because both jobs read the rows near a cut.
+    The factor 1/2 allows for rows near a cut, which both jobs read.
     """
     cuts, rows = list[T](), limit
     for index in sorted(range(len(groups)), key=firsts.__getitem__):
@@ -129,7 +129,7 @@ def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
 
 
 class Rows(NamedTuple):
-    """Rows of a job: their numbers in the input, their meters' numbers, times in ms; values if requested."""
+    """A job's rows: their numbers in the input, their meters' numbers, times in ms; values if requested."""
 
     row: Integers
     meter: Integers

@@ -1,8 +1,8 @@
 """The pure kernel: it turns a record batch of windows into one of releases, by adding exact noise.
 
-It does not touch files, engines or ledgers, and releases every window that it is given. The noise of a row is
-a function of the key and of that row alone (`prf_input`). So an engine may cut and order its batches in any
-way, and repeat a batch: the bytes of a row stay the same.
+It does not touch files, engines or ledgers, and releases every window it receives. The noise of a row is a
+function of the key and that row alone (`prf_input`). So an engine may split and order its batches in any way,
+and repeat a batch: the bytes of a row stay the same.
 
     WINDOWS             meter, start, quanta (the slots' whole quanta, after fill, clamp and rounding)
     release_schema(..)  meter (its pseudonym, if the policy says so), start, end, values (exact, in the unit),
@@ -149,7 +149,7 @@ def values_of(quanta: Integers, policy: Policy) -> pa.Array:
     if not digits:
         return pa.array(integers)
     words = np.empty((integers.size, 2), "<i8")
-    # A decimal128 is a little-endian integer of 128 bits: the low word, then the word of the sign.
+    # A decimal128 is a little-endian integer of 128 bits: the low word, then the sign word.
     words[:, 0], words[:, 1] = integers, integers >> 63
     return pa.Array.from_buffers(value_type(policy), integers.size, [None, pa.py_buffer(words)])
 

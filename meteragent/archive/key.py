@@ -1,8 +1,8 @@
 """The key of an archive: a chain of epochs whose past can be forgotten.
 
-An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, regardless of
-the clock. Epoch e has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the parts below, each
-preceded by its length)
+An epoch is a calendar month or day in UTC. A window belongs to the epoch in which it starts, whatever the
+clock shows at its release. Epoch e has a secret C_e, and with HKDF-SHA-256 (RFC 5869; salt: none; info: the
+parts below, each preceded by its length)
 
     C_(e+1) = HKDF(C_e, "meteragent archive 1", "next")
     tag key, noise key, run key = HKDF(C_e, "meteragent archive 1", "noise 2", tenant, month or day, e)
@@ -248,7 +248,7 @@ def create(
 
 
 def forget(path: Path, before_ms: int) -> Key:
-    """Erase from a file the keys of all epochs before the one that contains `before_ms`; return the rest.
+    """Erase the keys of all epochs before that of `before_ms` from a file; return the remaining key.
 
     A new file with the same owner and mode replaces the old one, whose bytes are then overwritten. Backups,
     and file systems that keep old blocks (snapshots, flash, copy on write), may still hold them.

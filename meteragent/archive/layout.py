@@ -34,8 +34,8 @@ Layout = Literal["wide", "long"]
 class Counts:
     """Counts of the input's numbers.
 
-    They stay local and are never published with a release, since they reveal something about readings. `gap`
-    of the `numbers` are missing or not finite, and `clamped` are outside the range.
+    They stay local and are never published with a release, since they reveal something about readings. Of the
+    `numbers`, `gap` are missing or not finite, and `clamped` are outside the range.
     """
 
     numbers: int = 0

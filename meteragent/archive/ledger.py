@@ -7,8 +7,8 @@ path, is never released again. It is a folder of Parquet files,
 
 in which each row covers consecutive windows under the same terms and key; `_parts` beside them holds the
 number of files. A run's folder is written under another name and renamed once all of it is on disk. So a run
-is in the ledger in full or not at all, and none of its windows is released before it is there. The same run
-may be repeated: it releases the same bytes, so its own rows do not cause its windows to be refused.
+is in the ledger in full or not at all, and none of its windows is released before the run is in the ledger.
+The same run may be repeated: it releases the same bytes, so its own rows do not block its windows.
 
 The ledger holds meters' names but no readings. A key whose ledger is lost must not be used again.
 """
@@ -71,8 +71,8 @@ class Intervals:
     def contains(self, windows: Windows, ends_ms: Integers) -> Flags:
         """Return which windows are among the windows that make up one of their meter's intervals.
 
-        All windows of an interval have the same length. A window that merely overlaps an interval is not one
-        of them: after a time zone's rules have changed, its days have different boundaries.
+        All windows of an interval have the same length. A window that merely overlaps an interval does not
+        belong to it: after a change of a time zone's rules, its days have different boundaries.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)
@@ -140,7 +140,7 @@ class Ledger:
             fcntl.flock(lock, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ArchiveInUse(
-                f"{self.folder}: another run uses this ledger: try again when it has ended"
+                f"{self.folder}: another run is using this ledger: try again when it has finished"
             ) from None
 
     def path(self, run: str) -> Path:
@@ -168,7 +168,7 @@ class Ledger:
     def add(self, run: str, tables: Iterable[pa.Table], facts: Callable[[], bytes]) -> None:
         """Add a run to the ledger; all of it is on disk on return.
 
-        `facts` is called after the last table, and its result is kept beside the tables.
+        `facts` is called after the last table; its result is stored beside the tables.
 
         Raises ArchiveError if the run cannot be written; the ledger is then unchanged.
         """
@@ -189,7 +189,7 @@ class Ledger:
             shutil.rmtree(partial_folder, ignore_errors=True)
 
     def facts(self, run: str) -> bytes:
-        """Return the facts that are kept beside a run's rows."""
+        """Return the facts stored beside a run's rows."""
         path = self.path(run) / "_run.json"
         return attempt(path, path.read_bytes)
 

@@ -1,11 +1,11 @@
 """A run's id, and the manifest beside its output.
 
-The id is a keyed hash (HMAC-SHA-256 under the run key of its first epoch, 16 hex digits) of the policy and of
-the input's content: the same input under the same configuration is the same run. It is keyed because it is
-public: a plain hash would confirm a guess of the readings.
+The id is a keyed hash (HMAC-SHA-256 under the run key of its first epoch, 16 hex digits) of the policy and
+the input's content: the same input under the same configuration is the same run. The hash is keyed because
+the id is public: a plain hash would confirm a guess of the readings.
 
-`_manifest.json` in the output is public. It holds the descriptors, so that the output can be read on its own.
-It counts windows, never readings: receivers must not learn how many readings were missing or clamped.
+`_manifest.parquet` in the output is public. It holds the descriptors, so that the output can be read on its
+own. It counts windows, never readings: receivers must not learn how many readings were missing or clamped.
 """
 
 import hashlib
@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from meteragent.archive.account import Account
 from meteragent.archive.files import attempt, is_part, write
 from meteragent.archive.key import EpochKey
 from meteragent.archive.policy import Policy
 from meteragent.archive.source import Source
+from meteragent.consume.archive import FORMER_MANIFEST, MANIFEST, manifest_text, write_manifest
 from meteragent.domain.errors import ArchiveError
 from meteragent.wire.descriptor import canonical
-
-NAME = "_manifest.json"
 
 VALUES = 1 << 21
 """The approximate number of values in a row group of the wide layout; a quarter of that in the long one."""
@@ -54,7 +55,7 @@ def run_id(policy: Policy, digests: Sequence[str], key: EpochKey) -> str:
 
 
 def run_facts(source: Source, digests: Sequence[str], account: Account) -> bytes:
-    """Return the facts that the ledger keeps beside a run's rows; they are as private as the ledger."""
+    """Return the facts that the ledger stores beside a run's rows; they are as private as the ledger."""
     files = [
         {"name": path.name, "bytes": stamp[1], "sha256": digest}
         for (path, stamp), digest in zip(source.stamps, digests, strict=True)
@@ -77,7 +78,7 @@ def account_of(content: bytes, path: Path) -> Account:
 
 
 def build(source: Source, account: Account, cut: list[Any], *, complete: bool) -> dict[str, Any]:
-    """Return the content of `_manifest.json`; `cut` decides where parts end."""
+    """Return the facts of the manifest; `cut` decides where parts end."""
     return {
         "v": 1,
         "run": account.run,
@@ -92,15 +93,21 @@ def build(source: Source, account: Account, cut: list[Any], *, complete: bool) -
 
 
 def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
-    """Return the descriptor of the terms of the window that starts at `start_ms`, valid from then on."""
+    """Return the descriptor for the window that starts at `start_ms`, valid from then on."""
     _, (terms,) = policy.terms(np.array([start_ms], np.int64))
     descriptor: dict[str, Any] = json.loads(policy.descriptor(terms).message("", start_ms))
     return descriptor
 
 
 def save(out: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest of an output; raises ArchiveError if it cannot be written."""
-    write(out / NAME, lambda file: file.write(_json(facts)))
+    """Write the manifest of an output; raises ArchiveError if it cannot be written.
+
+    It has the columns of the parts, and replaces the manifest of an earlier version.
+    """
+    part = next(iter(sorted(out.glob("part-*.parquet"))), None)
+    schema = pa.schema([]) if part is None else attempt(part, lambda: pq.read_schema(part))
+    write(out / MANIFEST, lambda file: write_manifest(file, _json(facts), schema))
+    (out / FORMER_MANIFEST).unlink(missing_ok=True)
 
 
 def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
@@ -108,13 +115,14 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
 
     Raises ArchiveError for an output of another run, or for a folder of other files.
     """
-    path = out / NAME
+    path = out / MANIFEST
     is_unfinished = out.is_dir() and all(is_part(entry) for entry in out.iterdir())
     if is_unfinished or not out.exists():
         return None
-    if not path.exists():
+    text = manifest_text(out)
+    if text is None:
         raise ArchiveError(f"{out}: exists and is not an output: choose a path that does not exist yet")
-    facts = _load(attempt(path, path.read_bytes), path)
+    facts = _load(text, path)
     if facts["run"] != run:
         raise ArchiveError(
             f"{out}: belongs to another run: the input, the configuration or the key has changed. Restore"

@@ -2,8 +2,7 @@
 
 Integers and decimals are read exactly. A float becomes floor(x * 10^6 + 1/2), computed in double precision:
 if x is halfway between two millionths, to within a rounding error, either may result. Null, NaN and infinity
-are not values. Values are then clamped to the range, so no number is too large. No error message contains a
-value.
+are not values. Values are then clamped to the range, so none is too large. No error message contains a value.
 """
 
 from typing import Any, NamedTuple
@@ -132,7 +131,7 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
 
 
 def _range(each_u: int, usual: Terms) -> tuple[int, int]:
-    """Return the smallest and the largest number, in units of `each_u` millionths, within the range."""
+    """Return the smallest and the largest number within the range, in units of `each_u` millionths."""
     return -(-usual.low_u // each_u), usual.high_u // each_u
 
 

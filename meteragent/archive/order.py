@@ -12,8 +12,8 @@ Theory of operation
    them to a file in a folder beside the output, by row group. When all batches are there, `row_groups`
    collects the pieces of each row group from these files and sorts them.
 4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
-   continues after the last one, and then writes the parts that are missing. A batch that is repeated gets the
-   same noise, since noise is a function of the key and of each window.
+   continues after the last file, and then writes the missing parts. A repeated batch gets the same noise,
+   since noise is a function of the key and the window.
 
 No raw value is written: only releases wait in these files. The files reveal the order of the input, so they
 stay private, and the run removes them.

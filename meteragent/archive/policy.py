@@ -1,8 +1,8 @@
-"""The policy of an archive, which comes from the same kind of file as the agent's configuration.
+"""The policy of an archive, read from the same kind of file as the agent's configuration.
 
-Windows, terms and presets mean the same as in the agent's stream. Settings that concern only a stream of
-messages (topics, lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys,
-never a key, so it may be sent to other processes.
+Windows, terms and presets mean the same as in an agent's stream. Settings that concern messages only (topics,
+lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a key, so it may
+be sent to other processes.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ class Policy:
 
     @property
     def scale(self) -> Fraction:
-        """The factor from the input's numbers to millionths of the unit."""
+        """The factor that converts the input's numbers to millionths of the unit."""
         return (self.stream.source.scale or Fraction(1)) * MICRO
 
     @property
@@ -164,7 +164,7 @@ class Policy:
     def public_id(self, meter: str) -> str:
         """Return the name under which a meter is published: its own, or a keyed pseudonym.
 
-        Raises ConfigError if the pseudonyms' key cannot be read.
+        Raises ConfigError if the pseudonym key cannot be read.
         """
         path = self.stream.sink.pseudonym_key_file
         return meter if path is None else pseudonym(_pseudonym_key(path.absolute()), meter)
@@ -188,7 +188,7 @@ class Policy:
 
     @property
     def secret(self) -> bytes:
-        """The pseudonyms' key, which also affects what is released; for keyed digests only."""
+        """The pseudonym key, which also affects what is released; for keyed digests only."""
         path = self.stream.sink.pseudonym_key_file
         return b"" if path is None else _pseudonym_key(path.absolute())
 
@@ -229,7 +229,7 @@ def _schedule(stream: Stream) -> Schedule:
 
 @lru_cache(maxsize=1024)
 def _descriptor(terms: Terms) -> TermsDescriptor:
-    """Return the descriptor of terms."""
+    """Return the descriptor of the terms."""
     return describe(terms, archive=True)
 
 
@@ -242,7 +242,7 @@ def _decimal(quantum_u: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _pseudonym_key(path: Path) -> bytes:
-    """Read the pseudonyms' key."""
+    """Read the pseudonym key."""
     return config.read_secret("sink.pseudonym_key_file", path)
 
 

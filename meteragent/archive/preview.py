@@ -1,8 +1,8 @@
 """`sanitise --dry-run`: determine what a run would do, without writing anything.
 
-The preview reads all of the input and accounts for it as the run would, against the same ledger; anything
-that a run would refuse before its debit is refused here too. It creates no ledger, and locks one only if it
-exists. Its counts of numbers are private: show them only to people who may see the readings.
+The preview reads the whole input and accounts for it as the run would, against the same ledger; it refuses
+whatever a run would refuse before its debit. It creates no ledger, and locks one only if it exists. Its
+counts of numbers are private: show them only to people who may see the readings.
 """
 
 from dataclasses import dataclass

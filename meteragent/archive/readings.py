@@ -1,4 +1,4 @@
-"""Find the windows that the readings of many meters open, and the readings that count in each one.
+"""Find the windows that the readings of many meters open, and the readings that count in each window.
 
 Columns are numpy arrays, and a meter is represented by its number in a list of names. Windows are in order of
 meter and start, regardless of the order of the readings.

@@ -1,20 +1,19 @@
-"""A run on one machine: accounting, then release, in parts that exist in full or not at all.
+"""A run on one machine: it accounts, then releases, in parts that exist in full or not at all.
 
 Theory of operation
 -------------------
 1. The ledger is locked and the input's files are hashed. Policy, content and key determine the run's id.
 2. Account (`account`): the windows that the run may release go into the ledger, all at once, and are on disk
-   before any of them is released. From then on all other runs refuse them.
-3. `_manifest.json` is written, with `complete` false.
+   before any of them is released. From then on all other runs refuse these windows.
+3. `_manifest.parquet` is written, with `complete` false.
 4. Release: each part of the output is written under another name, synced and renamed. A part is a stretch of
    windows in the order of `order` (wide) or a job (long). Windows of the wide layout wait beside the output,
    with their noise, until they are in order.
-5. The run's rows of the ledger are written beside the output, then `_manifest.json` with `complete` true.
+5. The run's rows of the ledger are written beside the output, then `_manifest.parquet` with `complete` true.
 
 A resumed run has the same id, since input, policy and key are the same. If the ledger has that id, its rows
-say which windows are released, and cause none of them to be refused; otherwise the run starts from the
-beginning. Parts that exist are kept, and the others are written. An output with a different id or different
-cuts is refused.
+say which windows are released, and block none of them; otherwise the run starts from the beginning. Existing
+parts are kept, and missing parts are written. An output with a different id or different cuts is refused.
 
 No window gets a second, different noise, since noise is a function of the key and of the window with its data
 and terms (`prf_input`): a part that is written again has the same bytes. Different data or terms make a
@@ -214,6 +213,7 @@ class _Release:
         """Write a part; raise ArchiveError if the input has changed by the time it is complete."""
 
         def fill(file: Any) -> None:
+            """Write the batches as Parquet, then check that the input is unchanged."""
             schema = release_schema(self.policy)
             if self.source.layout == "long":
                 schema = slot_schema(schema, self.policy)
@@ -251,7 +251,7 @@ class _Release:
         self.source.check_unchanged()
 
     def _windows(self, batches: list[pa.RecordBatch], flags: Flags | None) -> pa.RecordBatch:
-        """Convert rows of the wide layout to windows: all rows, or those that are allowed."""
+        """Convert rows of the wide layout to windows: all rows, or the allowed ones."""
         parts, row = [], 0
         for batch in batches:  # one by one: types may differ from file to file
             rows = batch if flags is None else batch.filter(pa.array(flags[row : row + batch.num_rows]))
@@ -263,16 +263,13 @@ class _Release:
 
     def _wide_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
         """Return the parts of the wide layout: for each, its number of rows and a function that makes it."""
-        groups = self._order.groups
-
-        def part(first: int) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
-            return lambda progress: self._row_groups(
-                range(first, min(first + PART_BATCHES, groups)), progress
-            )
-
-        count = -(-groups // PART_BATCHES)
+        groups = range(self._order.groups)
+        count = -(-len(groups) // PART_BATCHES)
         rows = np.diff(np.arange(count + 1) * self.account.released_windows // count).tolist()
-        return [(rows[index], part(index * PART_BATCHES)) for index in range(count)]
+        return [
+            (rows[index], partial(self._row_groups, groups[index * PART_BATCHES :][:PART_BATCHES]))
+            for index in range(count)
+        ]
 
     def _row_groups(self, groups: range, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield row groups of the wide layout."""
@@ -294,13 +291,11 @@ class _Release:
 
     def _long_parts(self) -> list[tuple[int, Callable[[ProgressCallback], Iterator[pa.RecordBatch]]]]:
         """Return the parts of the long layout: for each job, its row count and a function that makes it."""
-
-        def part(job: Job) -> Callable[[ProgressCallback], Iterator[pa.RecordBatch]]:
-            return lambda progress: self._release_long(job, progress)
-
         groups = self.source.groups
         rows = [sum(groups[index].rows for index in job.groups) // job.parts for job in self._jobs]
-        return [(count, part(job)) for count, job in zip(rows, self._jobs, strict=True)]
+        return [
+            (count, partial(self._release_long, job)) for count, job in zip(rows, self._jobs, strict=True)
+        ]
 
     def _release_long(self, job: Job, progress: ProgressCallback) -> Iterator[pa.RecordBatch]:
         """Yield the releases of a job of the long layout, by their meter's public name and by time."""
@@ -338,8 +333,8 @@ class _Release:
 def encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the columns' encodings: numbers by differences, the others compressed, strings by a dictionary.
 
-    Numbers are mostly noise: packed in as few bits as they need, they take 2 to 3 % more space than
-    compressed, and a quarter less time. They get no statistics, since the extremes of noise are useless.
+    Numbers are mostly noise: bit packing takes 2 to 3 % more space than compression, and a quarter less time.
+    They get no statistics, since the extremes of noise are useless.
     """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     number = "values.list.element" if "values" in schema.names else "value"

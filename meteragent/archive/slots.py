@@ -1,12 +1,13 @@
 """Integrate readings into the slots of many windows at once, as the agent's `core.window` does one by one.
 
-A power reading holds until the next one, for at most `hold`; an energy covers the interval that ends at its
-time, except for any part that an earlier one covers; the rest is gap. A slot's value is rounded, floor(x/q +
-1/2). Of several readings at the same time the smallest counts, so that their order does not matter.
+A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
+its time, except for any part that an earlier energy covers. The rest is gap. A slot's value is rounded,
+floor(x/q + 1/2). Of several readings at the same time the smallest counts, so that their order does not
+matter.
 
-The agent differs in three ways, because it receives readings one after another: of two at the same time the
-first counts; readings that arrive later than `lateness` are refused; a meter's first window begins after its
-first reading.
+The agent differs in three ways, because it receives readings one after another: of two readings at the same
+time the first counts; readings that arrive later than `lateness` are refused; a meter's first window begins
+after its first reading.
 
 Windows are independent: each gets every reading whose span may touch it, even one that begins before it. All
 arithmetic is in integers: sums of millionths times milliseconds, in two halves where 64 bits might overflow.
@@ -127,7 +128,7 @@ def _quanta(terms: Terms, count: int, spans: Spans) -> Integers:
 
 
 def _sums(terms: Terms, count: int, cell: Integers, amount: Integers, overlap_ms: Integers) -> Integers:
-    """Sum the values beyond the gap over spans, by slot; in Python's integers if 64 bits might overflow."""
+    """Sum values less the gap value over spans, by slot; in Python's integers if 64 bits might overflow."""
     if _fits(terms):
         sums = np.zeros(count * terms.n, np.int64)
         np.add.at(sums, cell, amount * overlap_ms)
@@ -167,7 +168,7 @@ def _durations_ms(terms: Terms) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _segments(terms: Terms) -> tuple[Integers, Integers]:
-    """Return the edges at which slots begin or end, and the slot between each adjacent pair, or -1."""
+    """Return the edges at which slots begin or end, and the slot between adjacent edges, or -1."""
     if not terms.bands:
         return np.arange(terms.n + 1, dtype=np.int64) * terms.step_ms, np.arange(terms.n, dtype=np.int64)
     stretches = sorted((*part, slot) for slot in range(terms.n) for part in terms.stretches(slot))

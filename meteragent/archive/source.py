@@ -1,7 +1,7 @@
 """The input of an archive: a list of files, and their content in pieces. Parquet is the only format so far.
 
 An input is one file or a folder of files (those whose names begin with a dot or an underscore are ignored).
-It must not change while it is being read; this is checked. Errors name files and columns but repeat none of
+It must not change while it is being read; this is checked. Errors name files and columns but quote none of
 their content: Arrow's own messages about a file are never passed on.
 """
 
@@ -173,7 +173,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 @contextmanager
 def _with_path(path: Path) -> Iterator[None]:
-    """Turn an error from the system into one that names the file."""
+    """Turn a system error into an ArchiveError that names the file."""
     try:
         yield
     except OSError as error:

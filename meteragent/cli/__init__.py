@@ -1,4 +1,4 @@
-"""The command line: parse the arguments, run the command, exit with its code (DESIGN 5).
+"""The command line: parse the arguments, run the command, and exit with its code (DESIGN 5).
 
 0   done, or stopped by SIGTERM        3   a guarantee is violated (audit)
 1   crash; store in use or restored   78   bad configuration (EX_CONFIG)
@@ -20,10 +20,17 @@ from collections.abc import Sequence
 from meteragent import __version__
 from meteragent.cli import usage
 from meteragent.cli.common import EXIT_CONFIG, EXIT_CRASH, EXIT_USAGE
-from meteragent.domain.errors import ConfigError, KeyRefused, MeteragentError, PageError, StoreError
+from meteragent.domain.errors import (
+    ConfigError,
+    DatabaseError,
+    KeyRefused,
+    MeteragentError,
+    PageError,
+    StoreError,
+)
 
 _SAFE_TO_SHOW = (MeteragentError, OSError, sqlite3.Error)
-"""Exceptions whose text cannot hold a reading; for all others, only the type and place are shown."""
+"""Exceptions whose text cannot contain a reading; for all others, only the type and location are shown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,21 +59,21 @@ def _failed(error: BaseException, options: argparse.Namespace) -> int:
     if isinstance(error, ConfigError):
         print(importlib.import_module("meteragent.config").locate(error, options.config), file=sys.stderr)
         return EXIT_CONFIG
-    if isinstance(error, (KeyRefused, PageError, StoreError)):
+    if isinstance(error, (DatabaseError, KeyRefused, PageError, StoreError)):
         print(f"meteragent: {error}", file=sys.stderr)
         return EXIT_CONFIG if isinstance(error, KeyRefused) else EXIT_CRASH
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-    # The text of an unknown exception might hold a payload.
+    # The text of an unknown exception might contain a payload.
     text = str(error) if isinstance(error, _SAFE_TO_SHOW) else ""
     print(f"meteragent: crash: {type(error).__name__} {text}".rstrip(), file=sys.stderr)
     return EXIT_CRASH
 
 
 def _open_standard_streams() -> None:
-    """Open the null device in place of standard streams that are closed, for example by `>&-`.
+    """Open the null device for each standard stream that is closed, for example by `>&-`.
 
-    Otherwise the next file or socket would get the stream's descriptor, and receive the printed text.
+    Otherwise, the next file or socket would get the stream's descriptor and receive the printed text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

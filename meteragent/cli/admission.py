@@ -1,9 +1,9 @@
-"""Decide which streams may run: those whose promise holds for loads, accepted ones, and those that have run.
+"""Decide which streams may run: those that keep their promise for loads, are accepted, or have run before.
 
-All files that the configuration names must be readable.
+All files named in the configuration must be readable.
 
-A stream that is in the store continues with a warning, so that neither an update nor a damaged store can
-stop it.
+A stream that is already in the store continues with a warning, so that neither an update nor a damaged store
+can stop it.
 """
 
 import os
@@ -25,7 +25,7 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return the refusals, and those that are only warnings because their stream has run before."""
+    """Return the refusals, and those that become warnings because their stream has run before."""
     missing = [*config.missing_extras(settings), *config.unreadable(settings)]
     if not config.refusals(settings):
         return missing, []
@@ -49,7 +49,7 @@ def refused(path: Path, settings: config.Config, out: TextIO) -> bool:
 
 
 def _running(settings: config.Config) -> set[str]:
-    """Return the streams that have run, according to the store; all streams if the store cannot be read."""
+    """Return the streams that have run, according to the store; all streams if it cannot be read."""
     names = {stream.name for stream in settings.stream}
     path = settings.store.path
     try:

@@ -1,4 +1,4 @@
-"""The command `audit`: test that the mechanism of a configuration keeps its promise."""
+"""The command `audit`: test whether a configuration's mechanism keeps its promise."""
 
 import argparse
 import re
@@ -7,7 +7,7 @@ from meteragent import config
 from meteragent.cli import common
 
 _SAMPLES_MIN = 100
-"""The smallest number of windows; fewer would detect next to nothing."""
+"""The smallest number of windows; fewer would detect almost nothing."""
 
 
 def run(options: argparse.Namespace) -> int:

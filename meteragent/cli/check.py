@@ -16,7 +16,7 @@ from meteragent.store import read_only, terms
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of the streams; if one must not run, print only the refusals and return 78."""
+    """Print the promises of all streams; if a stream must not run, print only the refusals and return 78."""
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
         if not (options.json or options.statement):
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     guarantees = _guarantees(settings, events)
     if options.json:
-        print(facts.as_json(guarantees))
+        print(facts.as_json(guarantees, settings))
         return 0
     print(terminal.text(guarantees, settings), end="\n\n")
     print(_next_step(guarantees, settings, options.config))
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_new(path: Path) -> int:
-    """Print the promises of a new configuration and the steps from a rehearsal on; return the exit code."""
+    """Print a new configuration's promises and the next steps, beginning with a rehearsal."""
     settings = config.load(path)
     guarantees = _guarantees(settings, event.EVENTS)
     print(terminal.text(guarantees, settings), end="\n\n", flush=True)
@@ -48,7 +48,7 @@ def print_new(path: Path) -> int:
 
 
 def _guarantees(settings: config.Config, events: Sequence[event.Event]) -> list[guarantee.Guarantee]:
-    """Return the guarantee of each stream."""
+    """Return each stream's guarantee."""
     names, archived = admission.stored_streams(settings.store.path), settings.archive is not None
     return [
         guarantee.of(
@@ -72,7 +72,7 @@ def _next_step(
     refused: bool = False,
     is_new: bool = False,
 ) -> str:
-    """Return the next steps, with the program as it was called."""
+    """Return the next steps, with commands that call the program as it was called."""
     program = common.program(sys.argv[0], sys.orig_argv[0], shutil.which("meteragent"))
     quoted = shlex.quote(str(path))
     return terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new)
@@ -87,7 +87,7 @@ def parse_event(text: str) -> event.Event:
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:
-    """Return the terms in a store, by stream; None if the store does not exist or may not be read."""
+    """Return the terms in a store, by stream; None if the store does not exist or cannot be read."""
     if not os.access(path, os.R_OK):
         return None
     with read_only(path) as connection:

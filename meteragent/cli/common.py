@@ -1,4 +1,4 @@
-"""Shared parts of several commands: exit codes, the argument CONFIG, the time, and hints about extras."""
+"""Parts that several commands share: exit codes, the argument CONFIG, the time, and hints about extras."""
 
 import argparse
 import os
@@ -22,15 +22,15 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def now_ms() -> int:
-    """Return the wall clock's time."""
+    """Return the wall-clock time, in ms."""
     return time.time_ns() // 1_000_000
 
 
 def program(script: str, interpreter: str, on_path: str | None) -> str:
-    """Return the words that start this program, for commands that are printed to be copied.
+    """Return the words that start this program, for printed commands that the user can copy.
 
     `script` is the path of the running script, `interpreter` the word that started Python, and `on_path` the
-    file that the word `meteragent` starts, if any.
+    file that the command `meteragent` would run, if any.
     """
     path = Path(script)
     if path.name == "__main__.py" and path.parent.name == "meteragent":
@@ -40,17 +40,17 @@ def program(script: str, interpreter: str, on_path: str | None) -> str:
 
 
 def connection_hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint about the address to append to the reason why a broker cannot be reached."""
+    """Return a hint about the address, to be appended to the reason why a broker cannot be reached."""
     if "cannot connect" not in reason:
         return ""
     has_tls_failed = "reset" in reason or "SSL" in reason or reason.endswith(": ")
     if is_tls and has_tls_failed and "CERTIFICATE" not in reason:
-        return "; mqtts:// needs a port with TLS, usually 8883: is it the one in --url?"
+        return "; mqtts:// needs a TLS port, usually 8883: does --url name it?"
     return "; is the address in --url right, and is the broker on?"
 
 
 def lacks(extra: str, purpose: str) -> bool:
-    """Return whether a module of an extra is missing; if so, print its name and how to install the extra."""
+    """Return whether a module of an extra is missing; if so, print how to install the extra."""
     module = extras.missing(extra)
     if module is not None:
         print(f"meteragent: {purpose} needs {module}: {extras.hint(extra)}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The conversation of `init`, without I/O: from a broker's address to the text of a configuration.
+"""The conversation of `init`, without I/O, from a broker's address to the text of a configuration.
 
 `converse` is a generator. It yields each task for its caller (`Question`, `Listen`, `Say`), receives the
-answer, and returns a `Draft`. A question that the command line answers is not asked.
+answer, and returns a `Draft`. Questions that the command line answers are not asked.
 """
 
 import os
@@ -21,21 +21,22 @@ from meteragent.mqtt import Endpoint, LoginRefused
 from meteragent.tools.discover import Access, Findings
 
 UNPLACED_MAX = 8
-"""The largest number of topics that are listed if no meter was found."""
+"""The largest number of topics to list if no meter was found."""
 DEFAULT_OUT = "home.toml"
 YES, NO = "yes", "no"
+_FILES = "password-file", "ca-file", "cert-file", "key-file"
 
 
 class Refused(Exception):
-    """The conversation cannot continue; the text states the reason and a remedy."""
+    """The conversation cannot continue; the text gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question to the operator; `key` is the option that answers it.
 
-    With `choices` (value and text) the answer is one of the values, or its number from 1. Without a `default`
-    an answer is required. An answer to a `secret` question is not shown.
+    With `choices` (value and text), the answer is one of the values or its number, counted from 1. Without a
+    `default`, an answer is required. An answer to a `secret` question is not shown.
     """
 
     key: str
@@ -47,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """A request to listen to a broker; the answer is Findings, or the broker's LoginRefused."""
+    """A request to listen to a broker; the answer is Findings, or a LoginRefused error."""
 
     endpoint: Endpoint
 
@@ -61,7 +62,7 @@ class Say:
 
 @dataclass(slots=True)
 class Options:
-    """What the command line answers: `answers` by option, and whether to accept defaults (`yes`)."""
+    """The answers on the command line, by option, and whether to accept defaults (`yes`)."""
 
     answers: Mapping[str, str]
     yes: bool = False
@@ -80,13 +81,15 @@ def converse(options: Options) -> Conversation:
     reading = yield from _choose_meter(options, result)
     has_solar = (yield from _ask(options, _SOLAR)) == YES
     readings = yield from _choose_quantities(options, reading, has_solar)
-    question = Question("name", "Under which name should the meter leave?", default="home")
+    question = Question("name", "What should the meter be called in the private data?", default="home")
     name = yield from _ask(options, question, _wrong_name)
     base = draft.Base(access, name, readings, has_solar, options.timezone)
     preset = yield from _choose_preset(options, base)
     topic = yield from _ask(
         options,
-        Question("topic", "On which topic of this broker should private numbers leave?", default="private"),
+        Question(
+            "topic", "Under which topic on this broker should private numbers be sent?", default="private"
+        ),
         _is_topic_root(base, preset),
     )
     question = Question("out", "Save the configuration as", default=default_out)
@@ -98,7 +101,7 @@ def converse(options: Options) -> Conversation:
 def _ask(
     options: Options, question: Question, objection: Callable[[str], str | None] = lambda _: None
 ) -> Generator[Step, Any, str]:
-    """Return a valid answer: from the command line, with --yes the default, or else from the operator.
+    """Return a valid answer: from the command line, or else the default with --yes, or else the operator's.
 
     Raises Refused if an answer on the command line is not valid.
     """
@@ -107,7 +110,7 @@ def _ask(
     if stated is None and options.yes:
         stated = question.default
         if stated is None:
-            raise Refused(f"--{question.key} is needed with --yes: one of {', '.join(values)}")
+            raise Refused(f"--yes needs --{question.key}: one of {', '.join(values)}")
     while True:
         answer = stated if stated is not None else (yield question)
         answer = answer.strip() or question.default or ""
@@ -128,30 +131,46 @@ def _ask(
 
 
 def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, str | None]]:
-    """Listen to a broker, with a login if required; return findings, access and the typed password."""
-    question = Question("url", "At which broker do your meter's readings arrive?", default="mqtt://127.0.0.1")
+    """Listen to a broker, with a login if required; return the findings, the access and a typed password."""
+    question = Question("url", "Which broker receives your meter's readings?", default="mqtt://127.0.0.1")
     stated_url = options.answers.get("url", "").strip()
     if stated_url and (fault := _url_fault(stated_url)):
         raise Refused(f"--url: found {fault}; expected {_wrong_url(stated_url)}")
     url = yield from _ask(options, question, _wrong_url)
     username, password, typed_password = options.answers.get("username"), options.password, None
+    files = {key: options.answers[key] for key in _FILES if key in options.answers}
     while True:
-        result = yield Listen(Endpoint.parse(url, username=username, password=password))
+        result = yield Listen(_endpoint(url, username, password, files))
         if not isinstance(result, LoginRefused):
             break
         if options.yes or username is not None:
             raise Refused(f"{result}: set --username and --password-file, or check them")
-        yield Say("The broker asks for a user name and a password.")
+        yield Say("The broker requires a user name and a password.")
         username = yield from _ask(options, Question("username", "User name"))
         password = typed_password = yield from _ask(
-            options, Question("password", "Password (kept in a file that only you can read)", secret=True)
+            options,
+            Question("password", "Password (it is kept in a file that only you can read)", secret=True),
         )
     if not result.proposals and not draft.unstated(result):
         raise Refused("\n".join(_nothing(result)))
     keys = [] if username is None else [("username", username)]
-    if (path := options.answers.get("password-file")) is not None:
-        keys.append(("password_file", str(Path(path).absolute())))
+    keys += [(key.replace("-", "_"), str(Path(file).absolute())) for key, file in files.items()]
     return result, Access(url, tuple(keys)), typed_password
+
+
+def _endpoint(url: str, username: str | None, password: str | None, files: Mapping[str, str]) -> Endpoint:
+    """Return the broker; raises Refused for a password without a user, and for TLS files with mqtt://."""
+    try:
+        return Endpoint.parse(
+            url,
+            username=username,
+            password=password,
+            ca_file=files.get("ca-file"),
+            cert_file=files.get("cert-file"),
+            key_file=files.get("key-file"),
+        )
+    except ValueError as error:
+        raise Refused(str(error)) from None
 
 
 def _wrong_url(url: str) -> str | None:
@@ -163,7 +182,7 @@ def _wrong_url(url: str) -> str | None:
 
 
 def _url_fault(url: str) -> str | None:
-    """Return the fault of an address without repeating the address, which may contain a password."""
+    """Return what is wrong with an address, without repeating the address, which may contain a password."""
     try:
         Endpoint.parse(url)
     except ValueError as error:
@@ -172,10 +191,10 @@ def _url_fault(url: str) -> str | None:
 
 
 def _nothing(result: Findings) -> list[str]:
-    """Return the reason why there is no meter to choose, and a remedy."""
-    lines = ["no meter was recognised. Some send rarely: --seconds 600 listens for ten minutes."]
+    """Return the reason why no meter can be chosen, and a remedy."""
+    lines = ["no meter was recognised. Some meters send rarely: --seconds 600 listens for ten minutes."]
     lines += [f"  {entry.topic}: {entry.reason}" for entry in result.unplaced[:UNPLACED_MAX]]
-    return [*lines, "`meteragent discover` shows all that was heard."] if result.unplaced else lines
+    return [*lines, "`meteragent discover` shows everything that arrives."] if result.unplaced else lines
 
 
 # The meter ------------------------------------------------------------------------------------------
@@ -184,13 +203,13 @@ def _nothing(result: Findings) -> list[str]:
 _SOLAR = Question(
     "solar",
     "Do you have solar panels or a battery?",
-    ((NO, "no: power only flows into the home"), (YES, "yes: power may also flow out of it")),
+    ((NO, "no: power only flows into the home"), (YES, "yes: power may also flow out of the home")),
     default=NO,
 )
 
 
 def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Reading]:
-    """Return the readings of the chosen meter."""
+    """Return the chosen meter's readings."""
     certain = [reading for proposal in result.proposals for reading in draft.readings_of(proposal)]
     meters = certain + draft.unstated(result)
     requested_name = options.answers.get("meter")
@@ -204,30 +223,32 @@ def _choose_meter(options: Options, result: Findings) -> Generator[Step, Any, Re
         return (yield from _complete(options, matches[0]))
     choices = tuple((reading.names[0], reading.text) for reading in meters)
     default = choices[0][0] if certain and (len(meters) == 1 or certain[0].is_main) else None
-    question = Question("meter", "Which meter is it? A main meter includes its sub-meters.", choices, default)
+    question = Question(
+        "meter", "Which is your meter? A main meter includes its sub-meters.", choices, default
+    )
     chosen = yield from _ask(options, question)
     reading = next(reading for reading in meters if reading.names[0] == chosen)
     return (yield from _complete(options, reading))
 
 
 _KINDS = (
-    ("register", "a counter that only grows"),
-    ("interval_energy", "what was used since the last message"),
+    ("register", "a running total that only grows"),
+    ("interval_energy", "the energy used since the last message"),
 )
 
 
 def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Reading]:
-    """Ask for the kind and the unit if neither the broker nor a name states them; they are never guessed."""
+    """Ask for the kind and unit if neither the broker nor a name states them; they are never guessed."""
     if not reading.missing:
         return reading
     source = dict(reading.source)
     if "kind" in reading.missing:
-        source["kind"] = yield from _ask(options, Question("kind", "What do its numbers mean?", _KINDS))
+        source["kind"] = yield from _ask(options, Question("kind", "What do the numbers mean?", _KINDS))
     if "unit" in reading.missing:
         units = tuple((unit, unit) for unit in UNITS[Kind(source["kind"])])
-        source["unit"] = yield from _ask(options, Question("unit", "In which unit are its numbers?", units))
+        source["unit"] = yield from _ask(options, Question("unit", "What is their unit?", units))
     if source["kind"] == Kind.INTERVAL_ENERGY:
-        question = Question("interval", "Which time does a number cover?", default="15min")
+        question = Question("interval", "How much time does each number cover?", default="15min")
         source["interval"] = yield from _ask(options, question)
     return replace(reading, offers=(Stated(source),))
 
@@ -235,7 +256,7 @@ def _complete(options: Options, reading: Reading) -> Generator[Step, Any, Readin
 def _choose_quantities(
     options: Options, reading: Reading, has_solar: bool
 ) -> Generator[Step, Any, tuple[draft.Stream, ...]]:
-    """Return the streams to release: one quantity or, with solar panels, possibly both directions."""
+    """Return the streams to release: one quantity or, with solar panels, perhaps both directions."""
     selections = draft.selections(reading, has_solar)
     if not selections:
         raise Refused(f"{reading.names[0]} has no quantity that can be released")
@@ -250,7 +271,7 @@ def _choose_quantities(
     if len(choices) == 1:
         return selections[0].streams
     chosen = yield from _ask(
-        options, Question("quantity", "What should leave?", choices, default=choices[0][0])
+        options, Question("quantity", "What should be sent?", choices, default=choices[0][0])
     )
     return next(selection.streams for selection in selections if selection.names[0] == chosen)
 
@@ -261,16 +282,16 @@ def _wrong_name(name: str) -> str | None:
 
 
 def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, str]:
-    """Return the chosen preset; the choices state what each preset hides and how exact it is."""
+    """Return the chosen preset; each choice states what the preset hides and how exact its numbers are."""
     offers = draft.presets(base)
     choices = tuple((name, text) for name, text in offers.items())
     default = "appliance" if "appliance" in offers else next(iter(offers), None)
     coarse = [name for name in draft.PRESETS if name not in offers]
-    text = "How much should be hidden? More hidden is less exact."
+    text = "How much should be hidden? Hiding more makes the numbers less exact."
     if coarse:
         text += f" (These readings are too coarse for {', '.join(coarse)}.)"
     if not choices:
-        raise Refused("these readings are too coarse for every preset: see docs/choosing.md")
+        raise Refused("these readings are too coarse for all presets: see docs/choosing.md")
     question = Question("preset", text, choices, default)
     return (yield from _ask(options, question))
 
@@ -279,10 +300,10 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
 
 
 def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]:
-    """Return a function that objects to a topic below which nothing can leave."""
+    """Return a function that objects to a topic below which nothing can be sent."""
 
     def objection(topic: str) -> str | None:
-        """Return the expected value if the topic is not valid, else None."""
+        """Return what is expected instead if the topic is invalid, else None."""
         try:
             config.parse(draft.text(base, preset, topic, "x.db", None))
         except ConfigError as error:
@@ -293,9 +314,9 @@ def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]
 
 
 def _default_out(options: Options) -> str:
-    """Return the default name of the configuration; raises Refused if no file can be written under a name.
+    """Return the configuration's default name; raises Refused if a requested file cannot be written.
 
-    With --yes it is home.toml, and otherwise the first free name of home.toml, home-2.toml, and so on.
+    With --yes it is home.toml; otherwise it is the first free name among home.toml, home-2.toml and so on.
     """
     for key, objection in (("out", _is_free), ("unit-file", _is_no_or_free)):
         stated = options.answers.get(key)
@@ -304,40 +325,40 @@ def _default_out(options: Options) -> str:
     if "out" in options.answers:
         return options.answers["out"]
     if fault := _folder_fault(Path(DEFAULT_OUT)):
-        raise Refused(f"nothing can be written here: name a file in {fault}, with --out")
+        raise Refused(f"nothing can be written here: with --out, name a file in {fault}")
     if options.yes and (file := _existing(Path(DEFAULT_OUT))):
-        raise Refused(f"{file.name} exists: name another file with --out")
+        raise Refused(f"{file.name} already exists: name another file with --out")
     names = chain([DEFAULT_OUT], (f"home-{number}.toml" for number in count(2)))
     return next(name for name in names if _existing(Path(name)) is None)
 
 
 def _existing(path: Path) -> Path | None:
-    """Return the first file of a configuration that exists: itself, its password file or its store."""
+    """Return the first existing file among a configuration, its password file and its store."""
     paths = (path, draft.password_path(path), draft.store_path(path))
     return next((path for path in paths if os.path.lexists(path)), None)
 
 
 def _folder_fault(path: Path) -> str | None:
-    """Return the expected folder if a file cannot be created in the folder of a path, else None."""
+    """Return a description of a usable folder if a file cannot be created in a path's folder, else None."""
     folder = path.absolute().parent
     if not folder.is_dir():
         return f"a folder that exists, not {folder}"
-    return None if os.access(folder, os.W_OK | os.X_OK) else f"a folder that you may write, not {folder}"
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"a folder that you may write to, not {folder}"
 
 
 def _is_free(name: str) -> str | None:
     """Return the expected answer if a file exists or cannot be created in its folder, else None."""
     if file := _existing(Path(name)):
-        return f"another name: {file} exists, and `init` never overwrites"
+        return f"another name: {file} exists, and `init` never overwrites files"
     return _folder_fault(Path(name))
 
 
 def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
-    """Return the path of the systemd unit to write; None for no unit."""
+    """Return the path of the systemd unit to write, or None."""
     if options.yes and "unit-file" not in options.answers:
         return None
     question = Question(
-        "unit-file", "Write a systemd unit, to start with the machine? A file, or no", default=NO
+        "unit-file", "Write a systemd unit, to start with the machine? A file name, or no", default=NO
     )
     answer = yield from _ask(options, question, _is_no_or_free)
     return None if answer == NO else Path(answer)
@@ -348,5 +369,5 @@ def _is_no_or_free(name: str) -> str | None:
     if name == NO:
         return None
     if os.path.lexists(name):
-        return f"another name: {name} exists, and `init` never overwrites"
+        return f"another name: {name} exists, and `init` never overwrites files"
     return _folder_fault(Path(name))

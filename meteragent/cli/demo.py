@@ -1,4 +1,4 @@
-"""The command `demo`: run the demonstration of the simulators, which are a separate package."""
+"""The command `demo`: run the demonstration in the simulators, which are a separate package."""
 
 import argparse
 import importlib.util
@@ -12,7 +12,7 @@ from meteragent.cli.common import EXIT_USAGE
 def run(options: argparse.Namespace) -> int:
     """Run the demonstration in a separate process, because the agent never imports the simulators.
 
-    If they or their broker are missing, print what to install and return 2.
+    If the simulators or their broker are missing, print what to install and return 2.
     """
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         return _failed(str(error))
     if not listener.messages:
         return _failed(
-            f"nothing was heard in {seconds} s: does the broker let this user read {options.topic!r}, and"
+            f"no message arrived in {seconds} s: does the broker let this user read {options.topic!r}, and"
             " is anything publishing? Some devices send every few minutes: --seconds 600"
         )
     print(report(listener, _access(options), seconds, profiles))
@@ -48,20 +48,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hint(reason: str, *, is_tls: bool) -> str:
-    """Return a hint about the option to check if listening to a broker fails for this reason."""
+    """Return a hint about which option to check if listening to a broker fails for this reason."""
     if "subscription" in reason:
-        return "; is --topic something that this user may read?"
+        return "; may this user read --topic?"
     return common.connection_hint(reason, is_tls=is_tls)
 
 
 def _failed(reason: str) -> int:
-    """Print the reason why nothing can be proposed; return the exit code."""
+    """Print why nothing can be proposed; return the exit code."""
     print(f"meteragent: {reason}", file=sys.stderr)
     return 1
 
 
 def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
-    """Return the broker to listen to; raises ConfigError for an unusable address or file."""
+    """Return the broker to listen to; raises ConfigError if its address or a file cannot be used."""
     password = None
     if options.password_file is not None:
         password = read_secret("--password-file", options.password_file).decode()
@@ -79,7 +79,7 @@ def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """Return the address and login of the broker, for use in the proposed configurations."""
+    """Return the broker's address and login for use in the proposed configurations."""
     names = ("username", "password_file", "ca_file", "cert_file", "key_file")
     logins = tuple((name, str(value)) for name in names if (value := getattr(options, name)) is not None)
     return Access(options.url, logins)
@@ -112,17 +112,17 @@ async def _listen(endpoint: mqtt.Endpoint, options: argparse.Namespace, listener
             login_hint="set --username and --password-file, or check them",
         )
     )
-    stopped = asyncio.ensure_future(stop.wait())
+    stop_task = asyncio.ensure_future(stop.wait())
     telling = asyncio.ensure_future(tell(listener))
-    await asyncio.wait({watching, stopped}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({watching, stop_task}, timeout=options.seconds, return_when=asyncio.FIRST_COMPLETED)
     telling.cancel()
     listened_s = round(loop.time() - started_s)
     if not watching.done():
         watching.cancel()
-        stopped.cancel()
-        await asyncio.wait({watching, stopped})
+        stop_task.cancel()
+        await asyncio.wait({watching, stop_task})
         return listened_s
-    stopped.cancel()
-    await asyncio.wait({stopped})
+    stop_task.cancel()
+    await asyncio.wait({stop_task})
     watching.result()  # raises the error that ended the task; nothing else ends it
     return listened_s

@@ -1,4 +1,4 @@
-"""The files that `init` writes, before they are on disk: a configuration, a password file, a systemd unit."""
+"""The files that `init` will write to disk: a configuration, a password file, a systemd unit."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from meteragent.tools.discover import Access, Findings, Offer, Proposal
 from meteragent.tools.discover.words import Direction, Role
 
 FEED_IN_W = 20_000
-"""The extent of the range on each side of zero in a home with solar panels; above zero it is the default."""
+"""The lower and upper limits of the range in a home with solar panels; the upper limit is the default."""
 _CALENDAR = {"day", "bill"}
 PRESETS = {
     "television": "which TV programme is on",
@@ -32,7 +32,7 @@ PRESETS = {
 
 
 class Quantity(Protocol):
-    """A quantity of a meter that may be released, such as `meteragent.tools.discover.Offer`."""
+    """A meter's quantity that may be released, such as `meteragent.tools.discover.Offer`."""
 
     @property
     def kind(self) -> Kind:
@@ -44,7 +44,7 @@ class Quantity(Protocol):
 
     @property
     def direction(self) -> Direction:
-        """The direction in which the energy flows."""
+        """The direction of the energy flow."""
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class Quantity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A quantity whose kind and unit the operator has stated; `source` has its keys."""
+    """A quantity whose kind and unit were stated by the operator; `source` has its keys."""
 
     source: Mapping[str, Any]
     direction: Direction = Direction.UNSTATED
@@ -88,9 +88,10 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A meter that was found, with its quantities; `names` has the words by which it can be chosen.
+    """A meter that was found, with its quantities; `names` holds the words by which it can be chosen.
 
-    If `missing` is not empty, these keys of `source` must be asked for, and there are no offers yet.
+    If `missing` is not empty, the operator must be asked for these keys of `source`, and there are no offers
+    yet.
     """
 
     names: tuple[str, ...]
@@ -103,7 +104,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One quantity that leaves, with the last segment of its topic."""
+    """One quantity to release, with the last segment of its topic."""
 
     offer: Quantity
     name: str
@@ -111,7 +112,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The streams to release, `names` by which they can be chosen, and a text for the question."""
+    """The streams to release, the `names` by which they can be chosen, and a text for the question."""
 
     names: tuple[str, ...]
     text: str
@@ -120,7 +121,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """All of a configuration except its preset and its sink."""
+    """A configuration without its preset and sink."""
 
     access: Access
     name: str
@@ -131,7 +132,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The files to write, by path: their content and mode; the first is the configuration."""
+    """The content and mode of the files to write, by path; the first file is the configuration."""
 
     config: Path
     files: Mapping[Path, tuple[str, int]]
@@ -142,7 +143,7 @@ class Draft:
 
 
 def readings_of(proposal: Proposal) -> list[Reading]:
-    """Return the meters of a proposal, one by one."""
+    """Return each meter in a proposal separately."""
     meters = proposal.meters if len(proposal.meters) > 1 else (None,)
     readings = []
     for meter in meters:
@@ -155,7 +156,7 @@ def readings_of(proposal: Proposal) -> list[Reading]:
 
 
 def unstated(result: Findings) -> list[Reading]:
-    """Return the topics that may be meters once the operator has stated their kind or unit."""
+    """Return the topics that may be meters once the operator states their kind or unit."""
     return [
         Reading((entry.topic,), f"{entry.topic}: {entry.reason}", missing=entry.missing, source=entry.source)
         for entry in result.unplaced
@@ -164,7 +165,7 @@ def unstated(result: Findings) -> list[Reading]:
 
 
 def _of_meter(offer: Offer, meter: str | None) -> Offer:
-    """Return an offer for one of its meters only."""
+    """Return an offer reduced to one of its meters."""
     if meter is None:
         return offer
     candidate = offer.candidate
@@ -176,30 +177,30 @@ def _of_meter(offer: Offer, meter: str | None) -> Offer:
 
 
 def selections(reading: Reading, has_solar: bool) -> list[Selection]:
-    """Return the selections that a meter's readings allow, the likeliest first.
+    """Return the selections that a meter's readings allow, most likely first.
 
     In a home with solar panels, numbers that may fall below zero come first, then pairs of a number for
     consumption and one for feed-in, then single numbers. In other homes, feed-in is left out.
     """
     offers = _complete_offers(reading.offers)
-    drawn = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
-    fed_in = [offer for offer in offers if _direction(offer) is Direction.FED_IN]
+    import_offers = [offer for offer in offers if _direction(offer) is Direction.DRAWN]
+    export_offers = [offer for offer in offers if _direction(offer) is Direction.FED_IN]
     net = [offer for offer in offers if _may_fall_below_zero(offer)]
-    unknown = [offer for offer in offers if offer not in (*drawn, *fed_in, *net)]
+    unknown = [offer for offer in offers if offer not in (*import_offers, *export_offers, *net)]
     if not has_solar:
-        known = [offer for offer in offers if offer not in fed_in]
-        return _named([_selection((offer,), offer.name) for offer in known])
+        consumption_offers = [offer for offer in offers if offer not in export_offers]
+        return _named([_selection((offer,), offer.name) for offer in consumption_offers])
     pairs = [
-        _selection((into, out), f"{into.name}, and {out.name}: two streams, whose levels add")
-        for into in drawn
-        for out in fed_in
-        if (into.kind, into.unit) == (out.kind, out.unit)
+        _selection((offer, export), f"{offer.name}, and {export.name}: two streams, whose levels add up")
+        for offer in import_offers
+        for export in export_offers
+        if (offer.kind, offer.unit) == (export.kind, export.unit)
     ]
     single_directions = [
-        _selection((offer,), f"{offer.name}: what is fed in does not leave") for offer in drawn
+        _selection((offer,), f"{offer.name}: energy fed into the grid is not sent") for offer in import_offers
     ]
     net_powers = [
-        _selection((offer,), f"{offer.name}: one number, below zero while you feed in") for offer in net
+        _selection((offer,), f"{offer.name}: one number, negative while you feed in") for offer in net
     ]
     single_directions += [
         _selection((offer,), f"{offer.name}: check what it counts while you feed in") for offer in unknown
@@ -208,7 +209,7 @@ def selections(reading: Reading, has_solar: bool) -> list[Selection]:
 
 
 def _direction(offer: Quantity) -> Direction:
-    """Return the stated direction, or the one that the name of a device's quantity states."""
+    """Return the stated direction, or else the direction that the quantity's name implies."""
     is_import = offer.direction is Direction.UNSTATED and "(import" in offer.name
     return Direction.DRAWN if is_import else offer.direction
 
@@ -220,7 +221,7 @@ def _may_fall_below_zero(offer: Quantity) -> bool:
 
 
 def _complete_offers(offers: Sequence[Quantity]) -> Sequence[Quantity]:
-    """Return the offers of each name without those of a single phase, unless there are no others."""
+    """Return each name's offers without those of a single phase, unless there are no others."""
     complete_offers = [offer for offer in offers if not str(offer.source.get("value")).startswith("phase")]
     by_name = {offer.name: offer for offer in reversed(complete_offers or offers)}
     return [offer for offer in complete_offers or offers if by_name[offer.name] is offer]
@@ -235,7 +236,7 @@ def _selection(offers: Sequence[Quantity], text: str) -> Selection:
 
 
 def _named(selections: Sequence[Selection]) -> list[Selection]:
-    """Return selections with distinct first names: the quantity's name, its kind, or a number."""
+    """Return the selections, each with a distinct first name: the quantity's name, its kind, or a number."""
     named_selections: list[Selection] = []
     used_names = set[str]()
     for place, selection in enumerate(selections, 1):
@@ -249,12 +250,12 @@ def _named(selections: Sequence[Selection]) -> list[Selection]:
 
 
 def store_path(out: Path) -> Path:
-    """Return the path of the store of a configuration, in its folder."""
+    """Return the path of a configuration's store, which lies in the same folder."""
     return out.absolute().with_suffix(".db")
 
 
 def password_path(out: Path) -> Path:
-    """Return the path of the file for a typed password, in the folder of the configuration."""
+    """Return the path of the file for a typed password, which lies in the configuration's folder."""
     return out.absolute().with_suffix(".password")
 
 
@@ -264,7 +265,7 @@ def presets(base: Base) -> dict[str, str]:
 
 
 def _preset_line(base: Base, preset: str) -> str | None:
-    """Return a text on what a preset hides and costs; None if the readings are too coarse for it."""
+    """Return a text about what a preset hides and costs; None if the readings are too coarse for it."""
     settings = config.accepted(text(base, preset, "private", "x.db", None))
     if settings is None:
         return None
@@ -275,15 +276,15 @@ def _preset_line(base: Base, preset: str) -> str | None:
         f"{_ERRORS[name]} within ± {_figure(error.value, name)} {error.unit}"
         for name, error in errors.items()
     )
-    hidden = f"{energy(promise.terms.hides_wh)} in each {wording.slot(promise.terms)}"
-    return f"{preset}: hides {PRESETS[preset]} ({hidden}). 95 % of the time {exact}."
+    hidden_text = f"{energy(promise.terms.hides_wh)} in each {wording.slot(promise.terms)}"
+    return f"{preset}: hides {PRESETS[preset]} ({hidden_text}). 95 % of the time {exact}."
 
 
 _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return half of a 95 % interval in two or three figures; a total's `value` is one standard deviation."""
+    """Return half the width of a 95 % interval, to two or three significant figures."""
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
 
@@ -305,7 +306,7 @@ def text(base: Base, preset: str, topic: str, store: str, password: Path | None)
 def _tables(
     base: Base, stream: Stream, preset: str, topic: str, password: Path | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the tables of one stream, from the configuration that discovery proposes."""
+    """Return the tables of one stream, taken from the configuration that discovery proposes."""
     proposed = tomllib.loads(stream.offer.toml(base.access, base.name), parse_float=Decimal)
     source: dict[str, Any] = proposed["source"]
     window: dict[str, Any] = {}
@@ -329,14 +330,14 @@ def _lines(keys: Mapping[str, Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML, where strings and lists are written as in JSON."""
+    """Return a value as TOML, which writes strings and lists as JSON does."""
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def draft(
     base: Base, preset: str, topic: str, out: Path, password: str | None, unit_file: Path | None
 ) -> Draft:
-    """Return the files to write; those that name or hold a secret are readable by their owner only."""
+    """Return the files to write; only the owner can read those that name or hold a secret."""
     secret = None if password is None else password_path(out)
     has_secret = secret is not None or any(key == "password_file" for key, _ in base.access.keys)
     settings = text(base, preset, topic, str(store_path(out)), secret)
@@ -353,7 +354,7 @@ def draft(
 
 
 def _unit(path: Path) -> str:
-    """Return a systemd unit that runs the configuration as the present user."""
+    """Return a systemd unit that runs the configuration as the current user."""
     return f"""# Written by meteragent init {__version__}. Install it as a service of your user:
 #   mkdir -p ~/.config/systemd/user && cp THIS-FILE ~/.config/systemd/user/meteragent.service
 #   systemctl --user enable --now meteragent && loginctl enable-linger
@@ -370,10 +371,10 @@ ExecStart={_quoted(sys.executable)} -m meteragent run {_quoted(str(path))}
 UMask=0077
 Restart=on-failure
 RestartSec=5s
-# 78 is a configuration that a person must correct.
+# 78 means that the configuration must be corrected by hand.
 RestartPreventExitStatus=78
 TimeoutStopSec=30s
-# Raw readings are in memory only.
+# Raw readings exist only in memory.
 LimitCORE=0
 NoNewPrivileges=yes
 
@@ -383,11 +384,11 @@ WantedBy=default.target
 
 
 def _escaped(value: str) -> str:
-    """Return a path escaped so that systemd expands nothing in it."""
+    """Return a path, escaped so that systemd expands nothing in it."""
     return value.replace("%", "%%")
 
 
 def _quoted(value: str) -> str:
-    """Return a word quoted for a command line of systemd."""
+    """Return a word, quoted for a systemd command line."""
     word = _escaped(value).replace("$", "$$")
     return word if re.fullmatch(r"[\w./:@%+-]+", word) else json.dumps(word, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The command `export`: print, as CSV, every record that has already left."""
+"""The command `export`: print all records sent so far as CSV."""
 
 import argparse
 import os
@@ -20,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
     if raised:
-        print(f"{raised} days or windows have a negative total: they are zero there", file=sys.stderr)
+        print(f"{raised} days or windows have a negative total, which is shown as zero", file=sys.stderr)
     return 0

@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     if answer is None:
         exists = os.access(path, os.F_OK)
         reason = "it runs as another user, or not at all" if exists else "the store does not exist yet"
-        print(f"meteragent: no agent answers for the store {path}: {reason}.", file=sys.stderr)
+        print(f"meteragent: no agent answers for the store {path.absolute()}: {reason}.", file=sys.stderr)
         print(f"Start the agent: meteragent run {options.config}", file=sys.stderr)
         return common.EXIT_CRASH
     vitals = metrics.from_json(answer)

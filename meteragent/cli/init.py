@@ -5,12 +5,14 @@ import asyncio
 import getpass
 import logging
 import os
+import select
 import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from meteragent import config, mqtt
 from meteragent.cli import check, common, discover
@@ -24,6 +26,9 @@ _ANSWERS = (
     "url",
     "username",
     "password_file",
+    "ca_file",
+    "cert_file",
+    "key_file",
     "meter",
     "quantity",
     "kind",
@@ -41,9 +46,16 @@ def run(options: argparse.Namespace) -> int:
     """Ask, listen, write and check; return the exit code."""
     logging.getLogger("meteragent").addHandler(logging.NullHandler())  # failures are printed below
     if not options.yes and not sys.stdin.isatty():
+        if _is_at_end(sys.stdin):
+            print(
+                "meteragent: there is nobody to answer: run init in a terminal, or use --yes to be asked"
+                " nothing. Nothing was written.",
+                file=sys.stderr,
+            )
+            return common.EXIT_INTERRUPTED
         print(
-            "meteragent: standard input is not a terminal, and the answers are read from it: use --yes to be"
-            " asked nothing",
+            "meteragent: standard input is not a terminal, so answers are read from it; use --yes to accept"
+            " all defaults",
             file=sys.stderr,
             flush=True,
         )
@@ -53,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         draft = _converse(converse(_given(options)), options.seconds, profiles)
         _write(draft)
     except (KeyboardInterrupt, EOFError):
-        print("\nmeteragent: ended before the last answer: nothing was written.", file=sys.stderr)
+        print("\nmeteragent: stopped before the last answer; nothing was written.", file=sys.stderr)
         return common.EXIT_INTERRUPTED
     except (Refused, ConfigError, LinkError, OSError) as error:
         print(f"meteragent: {error}", file=sys.stderr)
@@ -63,8 +75,17 @@ def run(options: argparse.Namespace) -> int:
     return _check(draft)
 
 
+def _is_at_end(stdin: TextIO) -> bool:
+    """Return whether standard input is known to hold no answer, as with `</dev/null`."""
+    try:
+        is_readable = bool(select.select([stdin], [], [], 0)[0])
+    except (OSError, ValueError):  # it has no file descriptor
+        return False
+    return is_readable and not stdin.buffer.peek(1)  # type: ignore[attr-defined]  # a BufferedReader
+
+
 def _given(options: argparse.Namespace) -> Options:
-    """Return the answers of the command line; raises ConfigError, or Refused for a file that exists."""
+    """Return the answers on the command line; raises ConfigError, or Refused if a file already exists."""
     answers = {
         name.replace("_", "-"): str(value)
         for name in (*_ANSWERS, *_FILES)
@@ -74,7 +95,7 @@ def _given(options: argparse.Namespace) -> Options:
         path = getattr(options, name)
         if path is not None and path.exists():
             option = name.replace("_", "-")
-            raise Refused(f"{path} exists, and `init` never overwrites: name another file with --{option}")
+            raise Refused(f"{path} exists, and `init` never overwrites files: name another with --{option}")
     path = options.password_file
     password = None if path is None else config.read_secret("--password-file", path).decode()
     return Options(answers, yes=options.yes, password=password, timezone=local_timezone())
@@ -102,7 +123,7 @@ def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, P
                 print(step.text)
             case Question():
                 if step.default is not None and not has_explained:
-                    print("Enter takes the answer in [brackets].")
+                    print("Press Enter to accept the answer in [brackets].")
                     has_explained = True
                 answer = _ask(step)
             case Listen():
@@ -116,13 +137,13 @@ def _ask(question: Question) -> str:
         print(f"  {number}. {text}")
     values = [value for value, _ in question.choices]
     default = question.default
-    shown = str(values.index(default) + 1) if default in values else default
-    prompt = "> " if shown is None else f"[{shown}] > "
+    default_text = str(values.index(default) + 1) if default in values else default
+    prompt = "> " if default_text is None else f"[{default_text}] > "
     return getpass.getpass(prompt) if question.secret else input(prompt)
 
 
 def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile]) -> Findings | LinkError:
-    """Listen; return the findings, or the refusal of the login. Raises LinkError."""
+    """Return the findings on a broker, or the error if it refuses the login. Raises LinkError."""
     print(f"Listening to {endpoint.host}:{endpoint.port} for {seconds} s …", flush=True)
     listener = Listener(lambda: time.monotonic_ns() // 1_000_000)
     try:
@@ -133,7 +154,7 @@ def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile
         raise LinkError(f"{error}{common.connection_hint(str(error), is_tls=endpoint.tls)}") from None
     if not listener.messages:
         raise Refused(
-            f"nothing was heard in {seconds} s: does the broker let this user read, and is anything"
+            f"no message arrived in {seconds} s: does the broker let this user read, and is anything"
             " publishing? Some devices send every few minutes: --seconds 600"
         )
     return findings(listener, profiles)
@@ -155,16 +176,16 @@ async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -
 
 
 def _write(draft: Draft) -> None:
-    """Write all files, or none; raises FileExistsError if one of them exists."""
-    written: list[Path] = []
+    """Write all files, or none; raises FileExistsError if any of the files exists."""
+    new_files: list[Path] = []
     try:
         for path, (text, mode) in draft.files.items():
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            written.append(path)
+            new_files.append(path)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
     except BaseException:
-        _remove(written)
+        _remove(new_files)
         raise
 
 
@@ -179,8 +200,8 @@ def _check(draft: Draft) -> int:
     print()
     code = check.print_new(draft.config)
     if draft.unit is not None and code == 0:
-        print("To start it with the machine, as a service of your user:")
+        print("To start the agent with the machine, as a service of your user:")
         for line in draft.files[draft.unit][0].splitlines():
-            if line.startswith("#   "):  # a command in the head of the unit
+            if line.startswith("#   "):  # a command in the unit's header
                 print(line.removeprefix("# ").replace("THIS-FILE", shlex.quote(str(draft.unit))))
     return code

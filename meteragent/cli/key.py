@@ -1,4 +1,4 @@
-"""The command `key`: create the key of archives, identify it, and forget its past."""
+"""The command `key`: create or show an archive key, or forget its past epochs."""
 
 import argparse
 import sys
@@ -9,8 +9,8 @@ from meteragent.archive import key as keys
 from meteragent.domain import grid
 
 _FORGOTTEN = """\
-{path}: begins with {begins}. With this file, no earlier window can be released, and no earlier noise removed.
-The old file was overwritten, but not its copies: look in backups, snapshots, flash and on other machines."""
+{path}: the key now begins with {begins}. It can no longer release earlier windows or remove their noise.
+The old file was overwritten, but copies may remain in backups, snapshots and flash, and on other machines."""
 
 _EPOCH = date(1970, 1, 1)
 Now = Callable[[], datetime]
@@ -35,23 +35,23 @@ def _show(options: argparse.Namespace, now: Now) -> int:
     """Show a key."""
     key = keys.Key.load(options.file)
     key_today = key.without(_start_ms(now().date()))
-    begins = f"begins with {key.begins}" if key.first else "for windows of any age"
-    print(f"{options.file}: tenant {key.tenant}, an epoch a {key.epoch_unit}, {begins}")
-    print(f"id of {key_today.begins}: {key_today.epoch(key_today.first).id}")
+    begins = f"beginning with {key.begins}" if key.first else "for windows of any age"
+    print(f"{options.file}: tenant {key.tenant}, one epoch per {key.epoch_unit}, {begins}")
+    print(f"id for {key_today.begins}: {key_today.epoch(key_today.first).id}")
     return 0
 
 
 def _forget(options: argparse.Namespace, now: Now) -> int:
-    """Erase the past of a key, unless that would include today."""
+    """Erase a key's past, unless that would include today."""
     if options.before > now().date():
         print(
-            "meteragent: --before is later than today: windows of today could not be released",
+            "meteragent: --before is later than today, so today's windows could not be released",
             file=sys.stderr,
         )
         return 1
     key = keys.Key.load(options.file)
     if key.without(_start_ms(options.before)).first == key.first:
-        print(f"{options.file}: nothing to forget: begins with {key.begins}")
+        print(f"{options.file}: nothing to forget, because the key begins with {key.begins}")
         return 0
     remaining_key = keys.forget(options.file, _start_ms(options.before))
     print(_FORGOTTEN.format(path=options.file, begins=remaining_key.begins))
@@ -59,7 +59,7 @@ def _forget(options: argparse.Namespace, now: Now) -> int:
 
 
 def _start_ms(day: date) -> int:
-    """Return the start of a day in UTC."""
+    """Return the start of a UTC day."""
     return grid.parse_time(f"{day}T00:00:00Z")
 
 

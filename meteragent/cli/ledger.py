@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     path = settings.store.path
     if options.restored_at is not None:
         restore_at(path, at_ms=options.restored_at, now_ms=common.now_ms())
-        print(f"{path}: nothing before {grid.iso_time(options.restored_at)} is released again")
+        print(f"{path}: nothing before {grid.iso_time(options.restored_at)} will be released again")
         return 0
     if options.moved:
         print(
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(report | {"level_per_kwh": levels_text}, indent=2))
         return 0
     if unknown is not None:
-        print(f"What was spent before {unknown} is not known: the store was lost or restored.")
+        print(f"The privacy spent before {unknown} is unknown, because the store was lost or restored.")
     terms_of = {stream.name: config.terms(stream) for stream in settings.stream}
     table = [(*row.values(), _level(charges, terms_of)) for row, charges in zip(rows, charged, strict=True)]
     headings = ("METER", "DAY (UTC)", "STREAM", "WINDOWS", "EPSILON (1/W)", "LEVEL")
@@ -49,12 +49,12 @@ def run(options: argparse.Namespace) -> int:
     for name, terms in terms_of.items():
         print(f"LEVEL of stream {name}: for a change of {energy(terms.hides_wh)} in each window.")
     for meter, level in levels.items():
-        print(f"{meter}: a change costs a level of at most {figures(level)} for each kWh that it moves.")
+        print(f"{meter}: a change costs a level of at most {figures(level)} per kWh changed.")
     return 0
 
 
 def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
-    """Return the level of a row at the configured radius, or "-" if its stream is not configured.
+    """Return a row's level at the configured radius, or "-" if its stream is not configured.
 
     Levels at different radii do not add (law 6), so this is epsilon times one radius.
     """
@@ -63,7 +63,7 @@ def _level(charges: ledger.PeriodCharge, terms_of: Mapping[str, Terms]) -> str:
 
 
 def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Terms]]) -> dict[str, Fraction]:
-    """Return by stream the largest level per kWh of any of its windows, configured or stored."""
+    """Return, for each stream, the largest level per kWh of any configured or stored window."""
     configured = {stream.name: config.shapes(stream) for stream in settings.stream}
     return {
         name: 1000 * max(terms.level_per_wh for terms in [*configured.get(name, ()), *stored.get(name, ())])
@@ -74,10 +74,10 @@ def _largest_levels(settings: config.Config, stored: Mapping[str, Collection[Ter
 def _levels_per_kwh(
     charged: Iterable[ledger.PeriodCharge], largest: Mapping[str, Fraction]
 ) -> dict[str, Fraction]:
-    """Return by meter the level per kWh that a change moves, summed over all streams that the meter has had.
+    """Return, for each meter, the level per kWh of change, summed over all streams that charged the meter.
 
-    At most one window of each stream covers any instant, so no sum over the windows that cover one instant is
-    larger.
+    At most one window of each stream covers any instant, so the windows that cover an instant never sum to
+    more.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in charged)
     levels: dict[str, Fraction] = {}
@@ -87,7 +87,7 @@ def _levels_per_kwh(
 
 
 def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
-    """Return a line of the ledger in its JSON form."""
+    """Return a ledger line for JSON."""
     names = ("meter", "day", "stream", "windows", "epsilon_per_w")
     day, epsilon = grid.iso_time(charges.start_ms)[:10], str(charges.epsilon_per_w)
     return dict(zip(names, (charges.meter, day, charges.stream, charges.windows, epsilon), strict=True))

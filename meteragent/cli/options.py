@@ -1,6 +1,6 @@
 """The arguments of each command, in groups.
 
-Nothing here imports a command: an argument that needs more than argparse offers is parsed by a function of
+Nothing here imports a command: an argument that needs more than argparse offers is parsed by a function in
 the command's module, which is imported only when such an argument is given.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def _parsed_by(command: str, function: str) -> Callable[[str], Any]:
-    """Return a parser of an argument that calls a function of a command's module, imported only then."""
+    """Return an argument parser that calls a function of a command's module, which it imports only then."""
 
     def parse(text: str) -> Any:
         """Parse an argument with the command's function."""
@@ -37,13 +37,13 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("rehearsal").add_argument(
         "--rehearse",
         action="store_true",
-        help="show on this terminal what would leave, in slots of seconds; nothing is sent or written",
+        help="show on this terminal what would be sent, in slots of seconds; send and write nothing",
     )
     parser.add_argument_group("log").add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
-        help="the lowest level that is logged; default: %(default)s",
+        help="the lowest level to log; default: %(default)s",
     )
 
 
@@ -72,7 +72,7 @@ def audit(parser: argparse.ArgumentParser) -> None:
         "--samples",
         metavar="N",
         type=_parsed_by("audit", "parse_samples"),
-        help="windows for each statistic; default: as many as take a few seconds",
+        help="windows for each statistic; default: as many as fit into a few seconds",
     )
     _json(parser.add_argument_group("output"))
 
@@ -81,7 +81,7 @@ def ledger(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `ledger`."""
     _config(parser)
     output = parser.add_argument_group("output")
-    output.add_argument("--meter", metavar="M", help="show this meter only")
+    output.add_argument("--meter", metavar="M", help="show only this meter")
     _json(output)
     repair = parser.add_argument_group("a store that was restored or moved")
     repair = repair.add_mutually_exclusive_group()
@@ -92,7 +92,7 @@ def ledger(parser: argparse.ArgumentParser) -> None:
         help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
     )
     repair.add_argument(
-        "--moved", action="store_true", help="accept a store that you have moved with the files beside it"
+        "--moved", action="store_true", help="accept a store that you moved together with the files beside it"
     )
 
 
@@ -100,7 +100,7 @@ def export(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `export`."""
     _config(parser)
     output = parser.add_argument_group("output")
-    output.add_argument("--csv", action="store_true", help="print CSV, which is the default")
+    output.add_argument("--csv", action="store_true", help="print CSV (the default)")
     output.add_argument(
         "--nonnegative",
         action="store_true",
@@ -140,8 +140,8 @@ def plan(parser: argparse.ArgumentParser) -> None:
             "P",
             "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; nested: one for each",
         ),
-        (question, "--homes", "N", "how many homes are averaged; default: 1"),
-        (assumptions, "--price", "P", "for costs: the largest price of a kWh, up or down; default: 0.5EUR"),
+        (question, "--homes", "N", "how many homes to average; default: 1"),
+        (assumptions, "--price", "P", "for costs: the largest absolute price per kWh; default: 0.5EUR"),
         (assumptions, "--level", "L", "the level of a window; smaller is more private; default: 1"),
         (assumptions, "--timezone", "ZONE", "the time zone of local days and months; default: UTC"),
         (
@@ -164,12 +164,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
     broker.add_argument("--url", required=True, help="its address: mqtt://host[:1883] or mqtts://host[:8883]")
     broker.add_argument("--username", metavar="NAME", help="the user name to log in with")
     broker.add_argument("--password-file", metavar="FILE", type=Path, help="a file that holds the password")
-    for flag, text in (
-        ("--ca-file", "the certificate authority to trust; default: the system's"),
-        ("--cert-file", "your client certificate"),
-        ("--key-file", "the client certificate's private key; default: the certificate's file"),
-    ):
-        broker.add_argument(flag, metavar="FILE", type=Path, help=f"for mqtts://: {text}")
+    _tls(broker)
     listening = parser.add_argument_group("listening")
     listening.add_argument(
         "--seconds",
@@ -179,8 +174,18 @@ def discover(parser: argparse.ArgumentParser) -> None:
         help="how long to listen; default: %(default)s; Ctrl-C stops early",
     )
     listening.add_argument(
-        "--topic", default="#", metavar="FILTER", help="what to listen to; default: '#', everything"
+        "--topic", default="#", metavar="FILTER", help="a topic filter to listen to; default: '#' (all)"
     )
+
+
+def _tls(broker: argparse._ArgumentGroup) -> None:
+    """Declare the files for a connection over TLS."""
+    for flag, text in (
+        ("--ca-file", "the certificate authority to trust; default: the system's"),
+        ("--cert-file", "your client certificate"),
+        ("--key-file", "the client certificate's private key; default: the certificate's file"),
+    ):
+        broker.add_argument(flag, metavar="FILE", type=Path, help=f"for mqtts://: {text}")
 
 
 def init(parser: argparse.ArgumentParser) -> None:
@@ -189,6 +194,7 @@ def init(parser: argparse.ArgumentParser) -> None:
     broker.add_argument("--url", help="its address: mqtt://host[:1883] or mqtts://host[:8883]")
     broker.add_argument("--username", metavar="NAME", help="the user name to log in with")
     broker.add_argument("--password-file", metavar="FILE", type=Path, help="a file that holds the password")
+    _tls(broker)
     broker.add_argument(
         "--seconds",
         type=_parsed_by("discover", "parse_seconds"),
@@ -200,8 +206,8 @@ def init(parser: argparse.ArgumentParser) -> None:
     for flag, metavar, text in (
         ("--meter", "M", "the meter, by its name or topic"),
         ("--quantity", "Q", "what to send: power, register, interval_energy, or the name of a quantity"),
-        ("--kind", "KIND", "what its numbers mean, if the device does not say: register or interval_energy"),
-        ("--unit", "UNIT", "the unit of its numbers, if the device does not say: W, kW, Wh or kWh"),
+        ("--kind", "KIND", "what the numbers mean, if the device does not say: register or interval_energy"),
+        ("--unit", "UNIT", "the unit of the numbers, if the device does not say: W, kW, Wh or kWh"),
         ("--interval", "TIME", "the time that an interval energy covers; default: 15min"),
         ("--name", "NAME", "the meter's name in what is sent; default: home"),
         ("--preset", "P", "how much is hidden: television, appliance, street, day or bill"),
@@ -223,7 +229,7 @@ def tap(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tap`."""
     _config(parser)
     parser.add_argument_group("meters").add_argument(
-        "--meter", metavar="M", help="show this meter only, by its name in the source's topic"
+        "--meter", metavar="M", help="show only the meter with this name in the source's topic"
     )
 
 
@@ -235,11 +241,9 @@ def redact(parser: argparse.ArgumentParser) -> None:
         "--profile",
         metavar="NAME",
         type=_parsed_by("redact", "parse_profile"),
-        help="also check whether this device profile reads the result as before",
+        help="also check whether this device profile reads the result as it reads the original",
     )
-    group.add_argument(
-        "--keep", metavar="NAME", action="append", default=[], help="keep a key or word that names nobody"
-    )
+    group.add_argument("--keep", metavar="NAME", action="append", default=[], help="keep this key or word")
 
 
 def profile_test(parser: argparse.ArgumentParser) -> None:
@@ -256,6 +260,20 @@ def profile_test(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def collect(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `collect`."""
+    _config(parser)
+    group = parser.add_argument_group("instead of collecting").add_mutually_exclusive_group()
+    group.add_argument("--check", action="store_true", help="check the configuration and its files")
+    group.add_argument("--migrate", action="store_true", help="make or update the tables, as their owner")
+    parser.add_argument_group("log").add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="the lowest level that is logged; default: %(default)s",
+    )
+
+
 def sanitise(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `sanitise`."""
     parser.add_argument("input", metavar="IN.parquet", type=Path, help="a file, or a folder of files")
@@ -269,7 +287,7 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE, the only one of `key show`; every other action of `key` has it, too."""
+    """Declare the argument FILE, which all actions of `key` take and `key show` takes alone."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the key's file")
 
 
@@ -289,13 +307,13 @@ def key_new(parser: argparse.ArgumentParser) -> None:
         metavar="DATE",
         dest="begin",
         type=_parsed_by("key", "parse_date"),
-        help="a day of the first epoch; default: no limit, for archives that are older than their key",
+        help="a day in the first epoch; default: no limit, for archives older than their key",
     )
     group.add_argument(
         "--every",
         choices=("month", "day"),
         default="month",
-        help="the length of an epoch, which `forget` erases as a whole; default: %(default)s",
+        help="the length of an epoch, which is the unit that `forget` erases; default: %(default)s",
     )
 
 
@@ -307,7 +325,7 @@ def key_forget(parser: argparse.ArgumentParser) -> None:
         metavar="DATE",
         type=_parsed_by("key", "parse_date"),
         required=True,
-        help="a day of the first epoch to keep",
+        help="a day in the first epoch to keep",
     )
 
 
@@ -320,5 +338,27 @@ def demo(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--out", metavar="DIR", help="the folder for the picture and the report")
 
 
-def schema(_: argparse.ArgumentParser) -> None:
-    """Declare nothing: `schema` takes no arguments."""
+SCHEMAS = (
+    "config",
+    "record",
+    "record-senml",
+    "descriptor",
+    "total",
+    "status",
+    "prices",
+    "manifest",
+    "asyncapi",
+)
+"""What `schema` can print: the configuration, each message, an archive's manifest, and all topics."""
+
+
+def schema(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument of `schema`."""
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        choices=SCHEMAS,
+        default="config",
+        help=f"what to describe: {', '.join(SCHEMAS)}; default: %(default)s",
+    )

@@ -1,4 +1,4 @@
-"""The command `plan`: from two of the three (what to hide, what to share, the error), find the third."""
+"""The command `plan`: given two of the energy to hide, the numbers to share and the error, find the third."""
 
 import argparse
 import difflib
@@ -19,12 +19,12 @@ from meteragent.report.plan.solve import Question
 _FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
 _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
-"""The bounds of a level. Above the upper bound a guess is nearly always right, and nothing is hidden."""
+"""Bounds for the level. Above the upper bound, a guess is nearly always right, so nothing is hidden."""
 T = TypeVar("T")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the third quantity, and plot it on request; a question without an answer is a usage error."""
+    """Print the third quantity, and plot it on request; an unanswerable question is a usage error."""
     try:
         if isinstance(options.share, list):
             return _run_nested(options)
@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_nested(options: argparse.Namespace) -> int:
-    """Print the shares of nested streams; raises ValueError for a question without an answer."""
+    """Print the shares of nested streams; raises ValueError if the question cannot be answered."""
     if options.hide is None or options.homes is not None or options.plot is not None:
-        raise ValueError("give --hide, and neither --homes nor --plot: shares are planned for one home")
+        raise ValueError("shares are planned for one home: give --hide, but neither --homes nor --plot")
     lengths, goals = tuple(options.share), options.error
     goals = tuple(goals) if isinstance(goals, list) else (goals,) * len(lengths)
     answer = nested.solve(
@@ -55,9 +55,9 @@ def _run_nested(options: argparse.Namespace) -> int:
 
 
 def _run_amount(options: argparse.Namespace) -> int:
-    """Print an amount's error, or what it can hide; raises ValueError for a question without an answer."""
+    """Print an amount's error, or what it can hide; raises ValueError if the question cannot be answered."""
     if options.plot is not None or not isinstance(options.error, amount.Money | None):
-        raise ValueError("an error of a cost, such as 0.05EUR, and no --plot")
+        raise ValueError("a cost needs an error such as --error 0.05EUR, and no --plot")
     amount_question = amount.AmountQuestion(
         options.share,
         options.hide,
@@ -73,14 +73,14 @@ def _run_amount(options: argparse.Namespace) -> int:
 
 
 def question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask; raises ValueError if an error does not fit the share."""
+    """Return the question that the arguments ask; raises ValueError if the error does not fit the share."""
     if isinstance(options.error, amount.Money) or options.price is not None:
         expected = (
-            "--share month-cost, week-cost or day-cost: money is the error of a cost, --price its bound"
+            "errors in money and --price apply only to costs: --share month-cost, week-cost or day-cost"
         )
         raise ValueError(expected)
     if isinstance(options.error, list):
-        expected = "one error, or as many shares as errors, such as --share day,month"
+        expected = "several errors need as many shares, such as --share day,month"
         raise ValueError(expected)  # noqa: TRY004 -- a wrong question, not a wrong type
     return Question(
         options.hide, options.share, options.homes, options.error, options.level, options.timezone
@@ -122,17 +122,17 @@ def _plot(text: str) -> Path:
 
 
 def _shares(text: str) -> Share | list[Share] | amount.AmountShare:
-    """Parse what to share: a cost, one length or several."""
-    return amount.share(text) or ask.shares(text)
+    """Parse what to share: a cost, or one or several lengths."""
+    return amount.parse_share(text) or ask.shares(text)
 
 
 def _goals(text: str) -> Goal | list[Goal | None] | amount.Money:
-    """Parse the error to reach: of a cost, of one length or of several."""
-    return amount.money(text) or ask.goals(text)
+    """Parse the error to reach: for a cost, or for one or several lengths."""
+    return amount.parse_money(text) or ask.goals(text)
 
 
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a parser of an argument whose errors state the text found and the text expected."""
+    """Return an argument parser whose errors state the text found and the text expected."""
 
     def parse_argument(text: str) -> T:
         """Parse an argument; raises ArgumentTypeError."""
@@ -146,5 +146,5 @@ def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 parse_hide, parse_share = _argument(ask.hide), _argument(_shares)
 parse_homes, parse_error = _argument(ask.homes), _argument(_goals)
-parse_price = _argument(amount.bound)
+parse_price = _argument(amount.parse_price)
 parse_level, parse_timezone, parse_plot = _argument(_level), _argument(_zone), _argument(_plot)

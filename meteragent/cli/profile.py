@@ -23,14 +23,14 @@ from meteragent.domain.figures import exact
 from meteragent.domain.units import Kind
 
 _SHOWN = 3
-"""The largest number of readings that are listed."""
+"""The largest number of readings to list."""
 _FIELDS_SHOWN = 20
-"""The largest number of fields that are listed."""
+"""The largest number of fields to list."""
 
 
 @dataclass
 class _Outcome:
-    """The outcome of a quantity in a recording: its readings, and the counters of the other messages."""
+    """A quantity's outcome in a recording: its readings, and the counters for the remaining messages."""
 
     numbers: list[PayloadNumber] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _profile(path: Path) -> Profile:
-    """Return a built-in profile or the one in a file; raises ConfigError if there is neither."""
+    """Return a built-in profile or a profile from a file; raises ConfigError if there is neither."""
     name = str(path)
     close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
     if close:
@@ -89,7 +89,7 @@ def _tested(profile: Profile, recorded: bytes) -> tuple[list[str], int]:
 
 
 def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -> _Outcome:
-    """Return a quantity's outcome in all messages; a bare number counts only on a topic of the quantity."""
+    """Return a quantity's outcome in all messages; a bare number counts only on the quantity's topic."""
     outcome = _Outcome()
     for topic, payload in received:
         if topic is not None and quantity.topic is not None and not topic.endswith(f"/{quantity.topic}"):
@@ -102,7 +102,7 @@ def _outcome(quantity: Quantity, received: Sequence[tuple[str | None, bytes]]) -
 
 
 def _described(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str]:
-    """Yield the lines about a quantity: its readings in W or Wh, and why other messages have none."""
+    """Yield the lines about a quantity: its readings in W or Wh, and why other messages yield no reading."""
     direction = f", {quantity.direction}" if quantity.direction else ""
     head = f"  {name} ({quantity.kind}{direction}): "
     numbers = [_number(number, quantity) for number in outcome.numbers]
@@ -113,16 +113,16 @@ def _described(name: str, quantity: Quantity, outcome: _Outcome) -> Iterator[str
         for reason, count in sorted(outcome.reasons.items())
     ]
     if numbers or reasons:
-        first, *rest = [*numbers, *reasons]
-        yield head + first
-        yield from (f"{' ' * len(head)}{line}" for line in rest)
+        first_line, *later_lines = [*numbers, *reasons]
+        yield head + first_line
+        yield from (f"{' ' * len(head)}{line}" for line in later_lines)
 
 
 def _number(number: PayloadNumber, quantity: Quantity) -> str:
     """Return a reading as text: number and unit, time and meter."""
     unit = "W" if quantity.kind is Kind.POWER else "Wh"
     if quantity.scale is None:
-        text = f"{number.number} in the unit of the configuration"
+        text = f"{number.number} in the configured unit"
     else:
         text = f"{exact(Fraction(number.number) * quantity.scale)} {unit}"
     time_ms = number.time_ms
@@ -135,7 +135,7 @@ def _number(number: PayloadNumber, quantity: Quantity) -> str:
 
 
 def _dropped(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
-    """Yield the lines about fields that no quantity reads, and about those that identify somebody."""
+    """Yield the lines about fields that no quantity reads, and about fields that identify somebody."""
     paths = dict[str, None]()
     for payload in payloads:
         try:
@@ -149,12 +149,13 @@ def _dropped(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
         more = f" and {len(unread) - _FIELDS_SHOWN} more" if len(unread) > _FIELDS_SHOWN else ""
         yield f"  dropped: {', '.join(unread[:_FIELDS_SHOWN])}{more}"
     parts = {part for path in paths for part in path.split(".")}
-    if named := [name for name in profile.personal if name in parts]:
-        yield f"  of these, the profile says that they identify somebody: {', '.join(named)}"
+    if personal_fields := [name for name in profile.personal if name in parts]:
+        names = ", ".join(personal_fields)
+        yield f"  of these, according to the profile, the following identify somebody: {names}"
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of the leaves of a document; the elements of a list have the path of the list."""
+    """Yield the paths of a document's leaves; list elements have the path of their list."""
     if isinstance(node, dict):
         for name, child in node.items():
             yield from _leaves(child, f"{path}.{name}" if path else name)

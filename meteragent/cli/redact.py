@@ -1,4 +1,4 @@
-"""The command `redact`: print a recorded payload without names and numbers; report to standard error."""
+"""The command `redact`: print a recorded payload without names and numbers; report on standard error."""
 
 import argparse
 import difflib
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, entropy: Callable[[int], bytes] = os.urando
 
 
 def _read(name: str) -> bytes:
-    """Read a recording, up to one byte beyond the limit."""
+    """Read a recording, at most one byte beyond the limit."""
     if name == "-":
         return sys.stdin.buffer.read(LIMIT + 1)
     with Path(name).open("rb") as file:
@@ -66,14 +66,14 @@ def parse_profile(name: str) -> Profile:
 
 
 def _report(redactor: Redactor, profile: Profile | None, recording: bytes, redacted: bytes) -> list[str]:
-    """Return lines about the replacements, and about how the profile reads the result."""
+    """Return lines about the replacements and about how the profile reads the result."""
     counts = [f"{_KINDS[kind]} {count:,}" for kind, count in sorted(redactor.replaced.items())]
     lines = [f"replaced: {', '.join(counts) or 'nothing'}"]
     if redactor.replaced["key"]:
-        lines.append("to keep a key that names nobody and matters for the report, use --keep NAME")
+        lines.append("to keep a key that identifies nobody but matters for the report, use --keep NAME")
     if profile is not None:
         lines += _comparison(profile, recording, redacted)
-    lines.append("Read the result before you post it: no program knows every name.")
+    lines.append("Read the result before you post it: no program recognises every name.")
     return lines
 
 
@@ -106,7 +106,7 @@ def messages(recording: bytes) -> list[tuple[str | None, bytes]]:
 
 
 def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
-    """Return the outcomes of payloads, each with its count if there are several payloads."""
+    """Return the outcomes of all payloads, with counts if there are several payloads."""
     counts = Counter(outcome(read, payload) for payload in recording)
     if len(recording) == 1:
         return next(iter(counts))
@@ -114,7 +114,7 @@ def _summary(read: Callable[[bytes], object], recording: list[bytes]) -> str:
 
 
 def outcome(read: Callable[[bytes], object], payload: bytes) -> str:
-    """Return the number of readings in a payload as text, or the counter of its refusal."""
+    """Return, as text, the number of readings in a payload, or the counter of its refusal."""
     try:
         readings = read(payload)
     except PayloadError as error:

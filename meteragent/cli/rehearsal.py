@@ -1,4 +1,4 @@
-"""`run --rehearse`: show on this terminal what would leave, until Ctrl-C."""
+"""`run --rehearse`: show on this terminal what would be sent, until Ctrl-C."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ from meteragent.privacy.sampling import SystemBits
 from meteragent.tools.rehearse import Rehearsal, View
 
 TICK_S = 0.2
-"""The interval at which ended slots are shown."""
+"""The interval at which ended slots are shown, in seconds."""
 
 _NO_TERMINAL = (
     "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
@@ -27,7 +27,7 @@ _NO_TERMINAL = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would leave; return the exit code. Raises ConfigError. Neither opens nor reads the store."""
+    """Show what would be sent; return the exit code. Raises ConfigError. The store is not opened."""
     if not sys.stdout.isatty():
         print(_NO_TERMINAL, file=sys.stderr)
         return common.EXIT_CRASH
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Stage:
-    """One stream of the rehearsal, and its display."""
+    """One stream of the rehearsal, with its display."""
 
     def __init__(self, stream: settings.Stream) -> None:
         """Read the files that the stream names; raises ConfigError."""
@@ -65,7 +65,7 @@ class _Stage:
         self.view.show(self.rehearsal.advance(now_ms), now_ms)
 
     async def listen(self) -> None:
-        """Listen to the source with a client id of its own, which leaves no session; raises LinkError."""
+        """Listen to the source with a separate client id and without leaving a session; raises LinkError."""
         filters = [self.rehearsal.filter]
         await mqtt.watch(
             self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, login_hint=self._hint
@@ -81,10 +81,12 @@ async def _show(config: settings.Config) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     listening = {asyncio.ensure_future(stage.listen()) for stage in stages}
-    ended: set[asyncio.Task[None]] = set()
+    ended_tasks: set[asyncio.Task[None]] = set()
     try:
-        while not ended and not stop.is_set():
-            ended, _ = await asyncio.wait(listening, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+        while not ended_tasks and not stop.is_set():
+            ended_tasks, _ = await asyncio.wait(
+                listening, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+            )
             for stage in stages:
                 stage.tick()
     finally:
@@ -93,7 +95,7 @@ async def _show(config: settings.Config) -> None:
         await asyncio.wait(listening)
     for stage in stages:
         stage.view.end()
-    for task in ended:
+    for task in ended_tasks:
         task.result()
 
 

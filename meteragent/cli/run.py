@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Awaitable
 
 from meteragent import config
 from meteragent.agent import Agent, environment
@@ -16,8 +17,8 @@ from meteragent.cli import admission, common
 from meteragent.cli.secrecy import forbid_dumps
 
 COLLECT_AFTER = 10_000
-"""The number of objects allocated before Python looks for reference cycles. Readings create none, and with
-many meters the search takes a long time."""
+"""The number of objects allocated before Python looks for reference cycles. Readings create no cycles, and
+with many meters the search takes a long time."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         from meteragent.cli import rehearsal  # noqa: PLC0415  the agent itself does not need it
 
         return rehearsal.run(options)
-    _log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
+    log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
         return common.EXIT_CONFIG
@@ -34,19 +35,19 @@ def run(options: argparse.Namespace) -> int:
     gc.set_threshold(COLLECT_AFTER)
     notify = Notify.of(os.environ, os.getpid())
     agent = Agent(settings, environment.system(common.now_ms, notify))
-    asyncio.run(_until_signalled(agent))
+    asyncio.run(until_signalled(agent.run()))
     return 0
 
 
-def _log_to_stderr(level: int) -> None:
-    """Log from `level` up; for other packages from INFO up, because their messages might hold readings."""
+def log_to_stderr(level: int) -> None:
+    """Log from `level` up, but other packages from INFO up: their debug messages might hold readings."""
     logging.basicConfig(level=max(level, logging.INFO), format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("meteragent").setLevel(level)
 
 
-async def _until_signalled(agent: Agent) -> None:
-    """Run the agent until SIGTERM or SIGINT."""
-    running = asyncio.ensure_future(agent.run())
+async def until_signalled(work: Awaitable[object]) -> None:
+    """Run the agent, or other work, until SIGTERM or SIGINT."""
+    running = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     with contextlib.suppress(asyncio.CancelledError):

@@ -18,10 +18,10 @@ from meteragent.report.format import amount, full
 from meteragent.report.wording import windows
 
 _COVERAGE_MIN, _COVERAGE_MAX = 0.9, 1.05
-"""Bounds of the fraction of time that readings cover; beyond them a setting is probably wrong."""
+"""Bounds for the fraction of time that readings cover; outside them, a setting is probably wrong."""
 _SMALL_SHARE = 0.9
-"""The fraction of small numbers above which the numbers are probably in another unit."""
-_ALL_REFUSED = "every window overlaps one that was released before"
+"""If more than this fraction of the numbers is small, they are probably in another unit."""
+_ALL_REFUSED = "every window overlaps a window that was released before"
 _ENGINES = {"local": "meteragent.archive.run", "spark": "meteragent.spark"}
 _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 """The extras that each engine needs."""
@@ -30,7 +30,7 @@ _EXTRAS = {"local": ("archive",), "spark": ("archive", "spark")}
 def run(options: argparse.Namespace) -> int:
     """Release an archive, or show what a run would do; return the exit code. Raises ConfigError."""
     if options.dry_run and options.engine != "local":
-        print("meteragent: --dry-run needs --engine local, which accounts the same way", file=sys.stderr)
+        print("meteragent: --dry-run needs --engine local, whose accounting is the same", file=sys.stderr)
         return EXIT_CRASH
     policy = Policy.of(config.load(options.config))
     if any(lacks(extra, "sanitise") for extra in _EXTRAS[options.engine]):
@@ -61,7 +61,7 @@ def _perform(policy: Policy, options: argparse.Namespace) -> str:
 
 @contextmanager
 def show(task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """Show progress on a terminal; show nothing elsewhere."""
+    """Show progress if standard error is a terminal."""
     from tqdm import tqdm  # noqa: PLC0415  the extra may be missing
 
     with tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
@@ -100,11 +100,11 @@ def preview_summary(preview: Any) -> str:
 
 
 def _consequence(preview: Any) -> str:
-    """Return a text on what the same command would do without --dry-run."""
+    """Return a text about what the same command would do without --dry-run."""
     if preview.complete:
-        return "this run is complete already"
+        return "this run is already complete"
     if preview.is_debited:
-        return "the ledger has this run already: it would be resumed or repeated, with the same values"
+        return "the ledger already has this run: it would be resumed or repeated, with the same values"
     return (
         f"the ledger would get {_windows(preview)}"
         if preview.account.released_windows
@@ -113,13 +113,13 @@ def _consequence(preview: Any) -> str:
 
 
 def _windows(result: Any) -> str:
-    """Return, as text, the number of released windows and the count of numbers in each."""
+    """Return, as text, the number of released windows and how many numbers each has."""
     numbers = "1 number" if result.policy.usual.n == 1 else f"{result.policy.usual.n:,} numbers"
     return f"{result.account.released_windows:,} windows of {numbers}"
 
 
 def _terms(result: Any) -> list[str]:
-    """Return the lines about the promise, the error and the keys."""
+    """Return lines about the promise, the error and the keys."""
     usual = result.policy.usual
     promise = f"{usual.epsilon} per {usual.unit} in each of the {windows(usual)}: level {full(usual.level)}"
     return [
@@ -140,7 +140,7 @@ def _own_names(result: Any) -> list[str]:
 
 
 def _numbers(result: Any) -> list[str]:
-    """Return the lines about the input's numbers, if the engine counts them."""
+    """Return lines about the input's numbers, if the engine counts them."""
     if result.existing_parts and not result.new_parts:
         return [
             f"  numbers        not counted: the output was complete, with {result.existing_parts:,} parts"
@@ -158,17 +158,17 @@ def _numbers(result: Any) -> list[str]:
 
 
 def _counted(counts: Any) -> list[str]:
-    """Return the line with the counts of all, missing and clamped numbers."""
+    """Return a line with the counts of all, missing and clamped numbers."""
     return [f"  numbers        {counts.numbers:,} read: {counts.gap:,} missing, {counts.clamped:,} clamped"]
 
 
 def _covered(result: Any, windows: int) -> list[str]:
-    """Return the lines about how the numbers of `windows` windows were interpreted."""
+    """Return lines about how the numbers in `windows` windows were interpreted."""
     return _rows(result, windows) if result.layout == "wide" else _readings(result, windows)
 
 
 def _rows(result: Any, rows: int) -> list[str]:
-    """Return the line about the time that was assumed for each number of a row."""
+    """Return a line about the time assumed for each number in a row."""
     numbers = result.counts.numbers
     if not rows or numbers % rows:
         return []
@@ -177,7 +177,7 @@ def _rows(result: Any, rows: int) -> list[str]:
 
 
 def _readings(result: Any, windows: int) -> list[str]:
-    """Return a warning if readings, with the configured hold or interval, do not cover the windows' time."""
+    """Return a warning if the readings, with the configured hold or interval, do not cover the windows."""
     policy = result.policy
     usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
     share = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
@@ -200,4 +200,4 @@ def _small(preview: Any) -> list[str]:
     if preview.small_count <= _SMALL_SHARE * numbers:
         return []
     share = f"{preview.small_count / numbers:.0%}"
-    return [f"  Check:         {share} are less than a thousandth of window.range: are they in {usual.unit}?"]
+    return [f"  Check:         {share} of the numbers are tiny for window.range: are they in {usual.unit}?"]

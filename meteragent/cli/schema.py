@@ -1,12 +1,16 @@
-"""The command `schema`: print the JSON Schema of the configuration."""
+"""The command `schema`: print the JSON Schema of the configuration, or of the messages that leave."""
 
 import argparse
 import json
 
 from meteragent import config
+from meteragent.wire import contract
 
 
-def run(_: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the schema; return the exit code."""
-    print(json.dumps(config.schema(), indent=2))
+    makers = {"config": config.schema, "asyncapi": contract.asyncapi}
+    maker = makers.get(options.name)
+    content = contract.schemas()[options.name] if maker is None else maker()
+    print(json.dumps(content, indent=2, ensure_ascii=maker is config.schema))
     return 0

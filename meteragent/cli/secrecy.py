@@ -8,11 +8,11 @@ _PR_SET_DUMPABLE = 4
 
 
 def forbid_dumps() -> None:
-    """Forbid dumps of this process, both to a core file and to a program to which the kernel pipes them.
+    """Forbid dumps of this process, both to core files and to a program that the kernel pipes them to.
 
-    The limit alone does not suffice: the kernel ignores it if `core_pattern` is a pipe. A process that may
-    not be dumped cannot be traced or read by its user's other processes either. On a system without such a
-    flag, only the limit applies.
+    The resource limit alone is not enough, because the kernel ignores it if `core_pattern` is a pipe. A
+    process that may not be dumped cannot be traced or read by the user's other processes, either. On a system
+    without such a flag, only the limit applies.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, AttributeError):

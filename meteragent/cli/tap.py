@@ -1,4 +1,4 @@
-"""The command `tap`: show raw readings beside the records that left, until Ctrl-C."""
+"""The command `tap`: show raw readings next to the records sent, until Ctrl-C."""
 
 import argparse
 import asyncio
@@ -19,11 +19,11 @@ from meteragent.domain.errors import LinkError
 from meteragent.tools.tap.view import StreamView, View
 
 TICK_S = 1.0
-"""The interval at which a silent source is looked for."""
+"""The interval at which sources are checked for silence, in seconds."""
 
 _NO_TERMINAL = (
     "meteragent: tap shows raw readings, which must not end up in a file or a log: run it in a terminal.\n"
-    "To print the records that have left: meteragent export CONFIG"
+    "To print the records that were sent, use: meteragent export CONFIG"
 )
 
 
@@ -68,7 +68,7 @@ async def _show(config: settings.Config, meter: str | None) -> None:
 
 
 async def _tick(view: View) -> None:
-    """Let the view look at its clock, for ever."""
+    """Let the view check its clock, forever."""
     while True:
         await asyncio.sleep(TICK_S)
         view.tick()
@@ -87,13 +87,13 @@ class LogLines(logging.Handler):
 
 
 def _key(stream: settings.Stream) -> bytes | None:
-    """Return the key of a stream's pseudonyms; None if it has none."""
+    """Return a stream's pseudonym key; None if it has none."""
     path = stream.sink.pseudonym_key_file
     return None if path is None else settings.read_secret("sink.pseudonym_key_file", path)
 
 
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return the coroutines that listen to a stream's source and its sink; raises ConfigError."""
+    """Return coroutines that listen to a stream's source and sink; raises ConfigError."""
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filter, sink_filter = stream_view.filters
@@ -124,11 +124,11 @@ def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list
 
 
 def _nothing() -> None:
-    """Do nothing: the silence of a sink is normal until a slot ends."""
+    """Do nothing: a sink is normally silent until a slot ends."""
 
 
 async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
-    """Listen; an error names the configuration key of the broker."""
+    """Listen; errors name the broker's configuration key."""
     try:
         await watching
     except LinkError as error:
@@ -136,15 +136,15 @@ async def _watch(key: str, watching: Coroutine[Any, Any, None]) -> None:
 
 
 async def _until_signal(sides: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all sides until SIGINT or SIGTERM; raises the error of a side that fails."""
+    """Run all sides until SIGINT or SIGTERM; raises the error of any side that fails."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = {asyncio.ensure_future(side) for side in sides}
-    stopped = asyncio.ensure_future(stop.wait())
-    finished, pending = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stop_task = asyncio.ensure_future(stop.wait())
+    finished, pending = await asyncio.wait({*tasks, stop_task}, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
-    await asyncio.wait(pending or {stopped})
-    for task in finished - {stopped}:
+    await asyncio.wait(pending or {stop_task})
+    for task in finished - {stop_task}:
         task.result()

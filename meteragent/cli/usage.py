@@ -14,22 +14,22 @@ from typing import Any
 from meteragent.cli import options
 
 WIDTH_MAX = 100
-"""The maximum width of a line of help, in characters."""
+"""The maximum width of a help line, in characters."""
 
 CODES = {
     0: "done",
-    1: "failed: the message says why",
+    1: "failed; the message says why",
     2: "the command line is wrong",
-    78: "the configuration is refused: the message names each line and key, and the value expected",
+    78: "the configuration is refused; the message names each line, key and expected value",
 }
 """The meanings of exit codes, unless a command gives a code another meaning."""
 
-_BAD_STORE = "failed: there is no store, or it cannot be used; the message says what to do"
+_BAD_STORE = "failed: there is no usable store; the message says what to do"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The help text of a command; `example` holds command lines without the program's name."""
+    """A command's help text; `example` holds command lines without the program's name."""
 
     sentence: str
     example: str
@@ -46,7 +46,7 @@ class Command:
 
 
 class Format(argparse.RawDescriptionHelpFormatter):
-    """A formatter of help as wide as the terminal, up to a limit, that keeps the lines of the epilog."""
+    """A help formatter as wide as the terminal, up to a limit, that keeps the epilog's line breaks."""
 
     def __init__(self, prog: str) -> None:
         width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
@@ -54,7 +54,7 @@ class Format(argparse.RawDescriptionHelpFormatter):
 
 
 def parser(version: str) -> argparse.ArgumentParser:
-    """Return the parser of all commands; its result holds the command's name in `command`."""
+    """Return the parser for all commands; its result holds the command's name in `command`."""
     codes = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in CODES.items())
     program = argparse.ArgumentParser(
         "meteragent",
@@ -70,7 +70,7 @@ def parser(version: str) -> argparse.ArgumentParser:
 
 
 def _subparser(parsers: Any, name: str, command: Command) -> argparse.ArgumentParser:
-    """Add the parser of a command, or of one of its actions."""
+    """Add the parser for a command, or for one of its actions."""
     subparser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=command.sentence,
@@ -95,20 +95,20 @@ def _declare_profile(parser: argparse.ArgumentParser) -> None:
 
 
 _PROFILE_TEST = Command(
-    "Show what a profile reads in recorded payloads, what it drops, and what it refuses and why.",
+    "Show what a profile reads and drops in recorded payloads, and what it refuses and why.",
     "profile test profiles/my-meter.toml payloads.txt",
     options.profile_test,
     (0, 1, 2, 78),
     {
         0: "a quantity was read",
-        1: "no quantity was read, or a file of payloads cannot be read",
-        78: "the profile is refused: the message names each line and key, and the value expected",
+        1: "no quantity was read, or a payload file cannot be read",
+        78: "the profile is refused; the message names each line, key and expected value",
     },
 )
 
 _KEY_ACTIONS = {
     "new": Command(
-        "Create a key. Anyone who has its file can remove the noise from releases: see SECURITY.md.",
+        "Create a key. Anyone who has its file can remove the noise from releases; see SECURITY.md.",
         "key new archive.key --tenant example --from 2025-01-01",
         options.key_new,
         (0, 1, 2),
@@ -122,7 +122,7 @@ _KEY_ACTIONS = {
         {78: "the file holds no key, or others can read it"},
     ),
     "forget": Command(
-        "Erase the keys of all epochs that end by a date: this file can never release their windows again.",
+        "Erase the keys of all epochs that end by a date; this file can never release their windows again.",
         "key forget archive.key --before 2026-01-01",
         options.key_forget,
         (0, 1, 2, 78),
@@ -149,11 +149,11 @@ COMMANDS = {
         {},
     ),
     "audit": Command(
-        "Test that the mechanism of a configuration keeps its promise.",
+        "Test whether a configuration's mechanism keeps its promise.",
         "audit home.toml --samples 100000",
         options.audit,
         (0, 1, 2, 3, 78),
-        {1: "failed: scipy is missing, or another reason that the message gives", 3: "a promise is broken"},
+        {1: "failed, perhaps because scipy is missing; the message says why", 3: "a promise is broken"},
     ),
     "ledger": Command(
         "Show the privacy spent by meter, day and stream, or repair a store that was restored or moved.",
@@ -163,7 +163,7 @@ COMMANDS = {
         {1: _BAD_STORE},
     ),
     "export": Command(
-        "Print, as CSV, everything that has already left.",
+        "Print everything sent so far as CSV.",
         "export home.toml > private.csv",
         options.export,
         (0, 1, 2, 78),
@@ -177,7 +177,7 @@ COMMANDS = {
         {0: "all is well", 1: "there is a problem, or no agent answers"},
     ),
     "plan": Command(
-        "Find what to hide, what to share or the error of a mean, given the other two.",
+        "Find the energy to hide, the numbers to share or the error of a mean, given the other two.",
         "plan --hide kettle --share half-hour --homes 100",
         options.plan,
         (0, 1, 2),
@@ -188,7 +188,7 @@ COMMANDS = {
         "discover --url mqtt://192.168.1.10 --username me --password-file password",
         options.discover,
         (0, 1, 2),
-        {1: "nothing was heard, or the broker refuses or does not answer"},
+        {1: "no message arrived, or the broker refuses or does not answer"},
     ),
     "init": Command(
         "Find a meter on a broker, ask what to hide, and write a working configuration.",
@@ -197,7 +197,7 @@ COMMANDS = {
         (0, 1, 2, 78, 130),
         {
             1: "failed: no meter was found, a file exists, or the broker refuses; nothing was written",
-            130: "ended before the last answer; nothing was written",
+            130: "stopped before the last answer; nothing was written",
         },
     ),
     "tap": Command(
@@ -208,18 +208,25 @@ COMMANDS = {
         {0: "ended by Ctrl-C", 1: "this is not a terminal, or a broker does not answer"},
     ),
     "redact": Command(
-        "Prepare a recorded payload for a bug report: keep its structure, replace names and numbers.",
+        "Prepare a recorded payload for a bug report: keep its structure, but replace names and numbers.",
         "redact payload.json --profile shelly-gen2-em",
         options.redact,
         (0, 1, 2),
         {1: "failed: the file cannot be read, or is too large"},
     ),
     "profile": Command(
-        "Test a profile, the file that says what a device's messages mean.",
+        "Test a profile, which says what a device's messages mean.",
         "profile test profiles/my-meter.toml payloads.txt",
         _declare_profile,
         (0, 1, 2, 78),
         _PROFILE_TEST.meanings,
+    ),
+    "collect": Command(
+        "Receive private records from many agents, and keep each once in PostgreSQL.",
+        "collect collect.toml --check\ncollect collect.toml",
+        options.collect,
+        (0, 1, 2, 78),
+        {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refuses: the message says why"},
     ),
     "sanitise": Command(
         "Release a Parquet archive, each window once, on this machine or on Spark.",
@@ -244,11 +251,11 @@ COMMANDS = {
         {2: "the command line is wrong, or the simulators are not installed"},
     ),
     "schema": Command(
-        "Print the JSON Schema of the configuration, for editors and programs.",
-        "schema > meteragent.schema.json",
+        "Print the JSON Schema of the configuration, or of the messages that leave.",
+        "schema > meteragent.schema.json\nschema record > record.schema.json",
         options.schema,
         (0, 1, 2),
         {},
     ),
 }
-"""All commands, in the order in which they are listed."""
+"""All commands, in the order in which help lists them."""

@@ -1,7 +1,7 @@
-"""The configuration: one TOML file, parsed once into frozen models, or refused with every error and its line.
+"""The configuration: one TOML file, parsed once into frozen models, or refused with all its errors.
 
-Decimals are read exactly (never through a binary float), unknown keys are errors, and settings that cannot
-keep the promise are refused here, before anything runs. `model` lists the keys, `form` and `refuse` find all
+Decimals are read exactly (never through a binary float), unknown keys are errors, and settings that would
+break the promise are refused here, before anything runs. `model` lists the keys, `form` and `refuse` find all
 errors of a file at once, `lines` finds the line of each key, and `terms` turns keys into the parameters of
 the mechanism.
 """
@@ -15,11 +15,14 @@ from types import MappingProxyType
 
 from meteragent.config.accept import missing_extras, refusals
 from meteragent.config.accept import warnings as load_warnings
+from meteragent.config.broker import Receiver
 from meteragent.config.files import endpoint, exposed, read_secret, sink_broker, unreadable
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
 from meteragent.config.nested import expanded
 from meteragent.config.profiles import PROFILES_FOLDER, all_profiles, own_profiles
+from meteragent.config.receivers import first_receiver, shared_streams
+from meteragent.config.receivers import link as receiver_link
 from meteragent.config.refuse import problems
 from meteragent.config.schema import schema
 from meteragent.config.source import (
@@ -44,6 +47,7 @@ __all__ = [
     "Config",
     "Month",
     "Page",
+    "Receiver",
     "Stream",
     "accepted",
     "all_profiles",
@@ -52,6 +56,7 @@ __all__ = [
     "decoder",
     "endpoint",
     "exposed",
+    "first_receiver",
     "fleet_share",
     "forget_ms",
     "has_local_times",
@@ -64,6 +69,7 @@ __all__ = [
     "others_per_day",
     "parse",
     "read_secret",
+    "receiver_link",
     "refusals",
     "reports_on_change",
     "schedule",
@@ -79,10 +85,9 @@ __all__ = [
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file and the folder `profiles` beside it; return the configuration.
+    """Read and check a configuration file and the `profiles` folder beside it; return the configuration.
 
-    Raises ConfigError with all errors, each with its file, line and key, the value found and the value
-    expected.
+    Raises ConfigError, which lists each error with its file, line, key, actual value and expected value.
     """
     profiles, refusals = own_profiles(path.parent / PROFILES_FOLDER)
     errors = [error for refusal in refusals.values() for error in refusal.errors]
@@ -90,21 +95,21 @@ def load(path: Path) -> Config:
         config = parse(text_of_file(path), profiles)
     except ConfigError as refusal:
         # A profile whose file is refused must not be reported as unknown, too.
-        known = {repr(name) for name in refusals}
-        others = [error for error in refusal.errors if not _is_profile(error, known)]
-        errors = [*(locate(error, path) for error in others), *errors]
+        names = {repr(name) for name in refusals}
+        unrelated_errors = [error for error in refusal.errors if not _is_profile(error, names)]
+        errors = [*(locate(error, path) for error in unrelated_errors), *errors]
     if errors:
         raise (errors[0] if len(errors) == 1 else ConfigErrors(*errors)) from None
     return config
 
 
 def _is_profile(error: ConfigError, names: Collection[str]) -> bool:
-    """Return whether an error refuses one of these profiles as unknown."""
+    """Return whether an error says that one of these profiles is unknown."""
     return error.key.endswith("source.profile") and error.found in names
 
 
 def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config:
-    """Parse and check a configuration, and return it; it may name `profiles` besides the built-in ones.
+    """Parse and check a configuration, and return it; `profiles` are the profiles that are not built in.
 
     Raises ConfigError as `load` does, without a file.
     """
@@ -115,11 +120,14 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     form = Form(document, text, profiles)
     config = form.read()
     _raise([*form.errors, *map(form.locate, problems(config, flat=form.flat, wrong_paths=form.wrong_paths))])
+    if config.receiver:
+        streams = shared_streams(config)
+        return config.with_streams(streams, [0] * len(streams))
     return expanded(config)
 
 
 def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config | None:
-    """Parse a configuration whose streams are new; return None if it or one of its streams is refused."""
+    """Parse a configuration of new streams; return None if the file or one of its streams is refused."""
     try:
         config = parse(text, profiles)
     except ConfigError:
@@ -128,7 +136,7 @@ def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) 
 
 
 def locate(error: ConfigError, path: Path) -> ConfigError:
-    """Set the file and line of an error, and of each error that it holds; return the error."""
+    """Set the file and line of an error and of each error inside it; return the error."""
     key_lines: dict[tuple[str | int, ...], int] = {}
     with contextlib.suppress(OSError, ValueError, RecursionError):  # errors then have keys but no lines
         text = path.read_text("utf-8")
@@ -141,9 +149,9 @@ def locate(error: ConfigError, path: Path) -> ConfigError:
 
 
 def _raise(errors: list[ConfigError]) -> None:
-    """Raise all errors at once; beyond `EXPLAINED_MAX` errors, only their number is given."""
+    """Raise all errors at once; those beyond the first `EXPLAINED_MAX` are only counted."""
     if len(errors) > EXPLAINED_MAX:
-        expected = "the errors above to be corrected first"
+        expected = "a file without the errors above; correct them first"
         summary = ConfigError("", f"{len(errors) - EXPLAINED_MAX} more errors", expected)
         errors = [*errors[:EXPLAINED_MAX], summary]
     raise_all(errors)

@@ -1,4 +1,4 @@
-"""Warnings about readings that follow the load too coarsely, and refusals that suggest better settings."""
+"""Warnings and refusals for readings that follow the load too coarsely, with better settings."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -15,14 +15,15 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 
 FACTOR_MAX = 2
-"""A stream is refused if a change of the energy that it hides can cost more than this many times its
-level."""
+"""A stream is refused if a change by the hidden energy can cost more than this many times the stream's
+level.
+"""
 
 _UNTIL = "until then the promise covers the readings, not the load itself"
 
 
 def warnings(stream: Stream) -> list[str]:
-    """Return the warnings for a stream whose readings reveal, or may reveal, more than the load itself."""
+    """Return the warnings for a stream whose readings reveal, or may reveal, more than its load does."""
     rules = terms(stream)
     lines = []
     if keys := loads.unknown(rules):
@@ -32,14 +33,14 @@ def warnings(stream: Stream) -> list[str]:
         levels = ", ".join(
             f"{name}: {figures(loads.level(rules, Fraction(wh)))}" for name, wh in loads.MOVES_WH.items()
         )
-        lines.append(f"{_cost(rules)}. Level by size of the change: {levels}")
+        lines.append(f"{_cost(rules)}. The level depends on the size of the change: {levels}")
     return lines
 
 
 def _unknown(rules: Terms, keys: Collection[str]) -> str:
-    """Return the warning that a property of a source is unknown, with the key that states the property."""
+    """Return the warning that a property of the source is unknown, with the key that sets it."""
     if rules.kind is not Kind.POWER:
-        return f"the step in which the meter counts is unknown: set source.dead_band; {_UNTIL}"
+        return f"the meter's counting step is unknown: set source.dead_band; {_UNTIL}"
     if "source.every" in keys:
         return f"the time between readings is unknown: set source.every; {_UNTIL}"
     return (
@@ -49,25 +50,25 @@ def _unknown(rules: Terms, keys: Collection[str]) -> str:
 
 
 def _counted(count: Fraction, rules: Terms) -> str:
-    """Return the warning about a meter that counts in steps.
+    """Return the warning about a meter that may count in steps of `count`.
 
-    Each end of a slot may be off by one count, so the level for the load is that of the radius plus two
+    Each end of a slot may be off by one count, so the load's level is the level at the radius plus two
     counts.
     """
     level = rules.epsilon * ceil((rules.radius + 2 * count) / rules.quantum) * rules.quantum
     return (
-        f"if the meter counts in steps of {exact(count)} {rules.unit}, the level for what the home really"
-        f" used is {figures(level)}: set source.dead_band to the step"
+        f"if the meter counts in steps of {exact(count)} {rules.unit}, the level for the energy that the home"
+        f" really used is {figures(level)}: set source.dead_band to the step"
     )
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams, unless `running`, whose readings follow the load too coarsely."""
+    """Return the refusals of streams whose readings follow the load too coarsely; none if `running`."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
 def missing_extras(config: Config) -> list[ConfigError]:
-    """Return the refusal of a page that cannot be served because its extra is not installed."""
+    """Return a refusal if the page cannot be served because its extra is not installed."""
     module = None if config.page is None else extras.missing("page")
     return [] if module is None else [page_needs(module)]
 
@@ -78,9 +79,9 @@ def page_needs(module: str) -> ConfigError:
 
 
 def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
-    """Yield each stream whose factor is beyond the limit and not accepted, with the prefix of its keys.
+    """Yield each stream whose factor exceeds the limit and is not accepted, with the prefix of its keys.
 
-    Of nested streams, which share one table, it yields only the one with the largest factor.
+    Of nested streams, which share one table, only the stream with the largest factor is yielded.
     """
     largest: dict[str, tuple[Fraction, Stream]] = {}
     for place, stream in enumerate(config.stream):
@@ -93,12 +94,12 @@ def _coarse(config: Config) -> Iterator[tuple[Stream, str]]:
 
 
 def _word(rules: Terms) -> str:
-    """Return the word in `privacy.accept` by which the operator accepts the stream."""
+    """Return the word in `privacy.accept` with which the operator accepts the stream."""
     return "sparse_readings" if rules.kind is Kind.POWER else "coarse_register"
 
 
 def _refusal(stream: Stream, prefix: str) -> ConfigError:
-    """Return the refusal of a stream, with the settings that would be accepted."""
+    """Return the refusal of a stream, with settings that would be accepted."""
     rules = terms(stream)
     key = "radius" if stream.privacy.radius is not None else "hide"
     hide_min_wh = _hide_min_wh(rules)
@@ -112,7 +113,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost(rules: Terms) -> str:
-    """Return the reason, the energy that a change of the hidden energy can count for, and its level."""
+    """Return the reason, the energy for which a change by the hidden energy can count, and its level."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"
@@ -146,13 +147,13 @@ def _hours(rules: Terms) -> Fraction:
 
 
 def _finer(rules: Terms) -> str:
-    """Return the text of settings of the source or the range that would be accepted."""
+    """Return the settings of the source or the range that would be accepted, as text."""
     if rules.kind is not Kind.POWER:
         counts = loads.counts(rules)
         step = rules.hides_wh / UNIT_FACTOR[rules.unit] * (2 if counts == 1 else Fraction(1, counts))
         return f"a count in steps of at most {figures(step)} {rules.unit} (source.dead_band)"
     band_wh = 2 * (rules.dead_band or 0) * UNIT_FACTOR[rules.unit] * _hours(rules)
-    spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy, kind = 'register'"]
+    spare_wh, settings = rules.hides_wh - band_wh, ["the device's energy register (kind = 'register')"]
     if loads.longest_hold_ms(rules) and spare_wh > 0:
         width_w = int(spare_wh * HOUR_MS / loads.longest_hold_ms(rules))
         settings.append(f"a window.range of at most {width_w:,} W from end to end")

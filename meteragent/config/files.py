@@ -1,10 +1,11 @@
-"""The brokers and files that a configuration names: addresses, passwords, keys."""
+"""The brokers and files that a configuration names, with their addresses, passwords and keys."""
 
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from meteragent.config.model import Broker, Config, Stream
+from meteragent.config.broker import Broker
+from meteragent.config.model import Config, Sink, Stream
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.refusal import reason
 from meteragent.mqtt import Endpoint
@@ -14,15 +15,15 @@ _ADDRESS = "mqtt://host[:port], or mqtts://host[:port] with its files"
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """Read a file that holds one secret, without the end of its line.
+    """Read a file that holds one secret; return the secret without its line ending.
 
-    No error shows the secret. Raises ConfigError with the key of the configuration if the file cannot be read
-    or is empty.
+    Raises ConfigError with the configuration key if the file cannot be read or is empty. No error shows the
+    secret.
     """
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except (OSError, ValueError) as error:
-        # The operator has just typed an option, so its path is shown as it is.
+        # The operator has just typed this path as an option, so it is shown unchanged.
         text = f"{path}: {reason(error)}" if key.startswith("--") else None
         value = f"{_path_text(path)}: {reason(error)}"
         raise ConfigError(key, value, "a file that the agent can read", text=text) from None
@@ -32,26 +33,23 @@ def read_secret(key: str, path: Path) -> bytes:
 
 
 def _path_text(path: Path) -> str:
-    """Return a path as an error shows it. A path whose folder does not exist might be the secret itself."""
+    """Return a path for an error text, or a vague text if the path might be the secret itself."""
     is_place = path.is_absolute() or (len(path.parts) > 1 and path.parent.is_dir())
     return str(path) if is_place else "a file in the working directory"
 
 
 def exposed(config: Config) -> list[str]:
-    """Return a line for each secret that everybody on this machine can read: key, file and remedy."""
+    """Return a line for each secret that every user of this machine can read: key, file and remedy."""
     paths: dict[str, Path] = {}
-    for place, stream in enumerate(config.stream):
-        prefix = config.prefix(place)
-        for section in ("source", "sink"):
-            table: Broker = getattr(stream, section)
-            keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
-            paths |= {f"{prefix}{section}.{key}": getattr(table, key) for key in keys}
+    for prefix, table in _brokers(config):
+        keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
+        paths |= {f"{prefix}.{key}": getattr(table, key) for key in keys}
     if config.page is not None and config.page.token_file is not None:
         paths["page.token_file"] = config.page.token_file
     if config.archive is not None:
         paths["archive.key_file"] = config.archive.key_file
     return [
-        f"{key}: everybody on this machine can read {path}: chmod 600"
+        f"{key}: every user of this machine can read {path}: chmod 600"
         for key, path in paths.items()
         if _mode(path) & stat.S_IROTH
     ]
@@ -66,7 +64,7 @@ def _mode(path: Path) -> int:
 
 
 def unreadable(config: Config) -> list[ConfigError]:
-    """Return the refusal of each file that `run` needs and that this user cannot read, or that is empty."""
+    """Return a refusal for each file that `run` needs if it is empty or this user cannot read it."""
     refusals: dict[str, ConfigError] = {}
     for key, path in _files(config):
         try:
@@ -78,26 +76,40 @@ def unreadable(config: Config) -> list[ConfigError]:
 
 def _files(config: Config) -> Iterator[tuple[str, Path]]:
     """Yield the key and the path of each file that `run` reads."""
-    for place, stream in enumerate(config.stream):
-        for section in ("source", "sink"):
-            table: Broker = getattr(stream, section)
-            for key in ("ca_file", "cert_file", *_SECRETS):
-                path = getattr(table, key, None)
-                if path is not None:
-                    yield f"{config.prefix(place)}{section}.{key}", path
+    for prefix, table in _brokers(config):
+        for key in ("ca_file", "cert_file", *_SECRETS):
+            path = getattr(table, key, None)
+            if path is not None:
+                yield f"{prefix}.{key}", path
     if config.page is not None and config.page.token_file is not None:
         yield "page.token_file", config.page.token_file
 
 
+def _brokers(config: Config) -> Iterator[tuple[str, Broker]]:
+    """Yield the tables that name brokers and secrets, each with its name in the file."""
+    for place, stream in enumerate(config.stream):
+        prefix = config.prefix(place)
+        yield f"{prefix}source", stream.source
+        if not stream.receivers:
+            yield f"{prefix}sink", stream.sink
+        elif stream.sink.pseudonym_key_file is not None:
+            yield (
+                f"{prefix}sink",
+                Sink(topic=stream.sink.topic, pseudonym_key_file=stream.sink.pseudonym_key_file),
+            )
+    for number, receiver in enumerate(config.receiver):
+        yield f"receiver[{number}]", receiver
+
+
 _IDENTITY = ("username", "password_file", "cert_file", "key_file")
-"""The keys by which a client identifies itself: a sink inherits all of them, or none."""
+"""The keys with which a client identifies itself: a sink inherits either all of them or none."""
 
 
 def sink_broker(stream: Stream) -> Broker:
-    """Return the settings of the sink's broker; on the source's broker, missing keys are the source's.
+    """Return the settings of the sink's broker; if it is also the source's, missing keys are inherited.
 
-    A sink without a user name and without a certificate logs in as the source does. A sink with either of
-    them has a login of its own, and inherits no part of the source's.
+    A sink without a user name or certificate logs in as the source does. A sink with either has its own login
+    and inherits nothing from the source's.
     """
     source, sink = stream.source, stream.sink
     if not _is_source_broker(stream):
@@ -119,7 +131,7 @@ def _is_source_broker(stream: Stream) -> bool:
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
-    """Return the broker of a section; raises ConfigError if its address or a file cannot be used."""
+    """Return a section's broker; raises ConfigError if its address or one of its files cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
         if path is not None:
@@ -135,20 +147,20 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
 
 
 def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return the broker of a section without reading its files; raises ConfigError if a key is wrong."""
+    """Return a section's broker without reading its files; raises ConfigError if a key is wrong."""
     for problem in wrong_address(section, url, broker):
         raise problem
     return _endpoint(url, broker, password)
 
 
 def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigError]:
-    """Yield the refusals of a section whose keys do not form the address of a broker.
+    """Yield refusals of a section's keys that do not form a broker's address.
 
-    The text never repeats the address, because somebody may have put a password into it.
+    The text never repeats the address, because it may contain a password.
     """
     if broker.password_file is not None and broker.username is None:
         expected = f"{section}.username as well"
-        yield ConfigError(f"{section}.password_file", "a password without a name", expected)
+        yield ConfigError(f"{section}.password_file", "a password without a user name", expected)
     try:
         _endpoint(url, broker, None)
     except ValueError as error:
@@ -156,7 +168,7 @@ def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigErro
 
 
 def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return the address of a broker; raises ValueError if the text is not an address."""
+    """Return a broker's address; raises ValueError if the text is not an address."""
     return Endpoint.parse(
         url,
         username=broker.username,

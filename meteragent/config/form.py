@@ -1,16 +1,15 @@
-"""The form of a configuration: finds all keys that are unknown, missing or of the wrong kind at once.
+"""The form of a configuration: all keys that are unknown, missing or of the wrong type are found at once.
 
 Theory of operation
 -------------------
-pydantic reports every error that it finds. But it does not look into a table whose name is misspelt, and no
-other check can run on a document that does not validate. So the document is repaired and read again until its
-form is right: a misspelt key is renamed, an unknown key is dropped, and a wrong value is replaced by its
-default, or by a stand-in if it has no default. Each round repairs every error of the round before and adds
-only valid values, so the rounds end.
+pydantic reports every error that it finds. However, it ignores the contents of a table whose name is
+misspelt, and no other check can run on an invalid document. So the document is repaired and read again until
+it is valid: a misspelt key is renamed, an unknown key is dropped, and a wrong value is replaced by its
+default, or by a stand-in if it has no default. Each round repairs every error of the previous round and adds
+only valid values, so the process ends.
 
 The repaired configuration never runs. It lets the other checks find further errors, and `wrong_paths` holds
-the paths on which they must not rely. A key that is missing because its name is misspelt is refused once,
-under the name that it has in the file.
+the paths that they must not rely on. A misspelt required key is refused once, under its name in the file.
 """
 
 import copy
@@ -23,6 +22,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from meteragent.config.broker import Receiver
 from meteragent.config.model import (
     Archive,
     Budget,
@@ -38,16 +38,17 @@ from meteragent.config.model import (
     Weights,
     Window,
 )
+from meteragent.config.receivers import NO_TOPIC
 from meteragent.decode.profile import Profile
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, line_of, lines, path_of
 from meteragent.domain.refusal import expectation, key_text, value_text
 
-SHARED = ("store", "page", "tariff", "archive")
+SHARED = ("receiver", "store", "page", "tariff", "archive")
 """The tables beside those of the streams."""
 
 EXPLAINED_MAX = 100
-"""The largest number of errors that are listed; a file with more errors is not a configuration."""
+"""The largest number of errors to list; a file with more errors is hardly a configuration."""
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "source": Source,
@@ -57,6 +58,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "privacy": Privacy,
     "budget": Budget,
     "sink": Sink,
+    "receiver": Receiver,
     "store": Store,
     "page": Page,
     "tariff": Tariff,
@@ -69,7 +71,7 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     (): (_STREAM, "a table"),
     ("source",): (_SOURCE, "a table with topic, kind and unit"),
     ("source", "topic"): ("{meter}", "where readings arrive, such as 'meters/{meter}/power'"),
-    ("source", "kind"): ("power", "'power', 'interval_energy' or 'register', which is never guessed"),
+    ("source", "kind"): ("power", "'power', 'interval_energy' or 'register'; the kind is never guessed"),
     ("source", "unit"): ("W", "'W' or 'kW' for power, 'Wh' or 'kWh' for energies"),
     ("sink",): ({"topic": "{meter}"}, "a table with a topic"),
     ("sink", "topic"): ("{meter}", "where private records go, such as 'private/{meter}/power'"),
@@ -80,10 +82,13 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("tariff", "name"): (None, "the tariff's name"),
     ("tariff", "prices"): (None, "a price by band, such as { day = 0.34, night = 0.22 }"),
     ("window", "weights", "bound"): (1, "the largest price of a kWh, such as 0.5"),
-    ("archive", "key_file"): ("archive.key", "the file of a key, as made by `meteragent key new`"),
+    ("receiver", "name"): (None, "the receiver's name, such as 'utility'"),
+    ("receiver", "topic"): (None, "where its records go, such as 'private/{meter}/power'"),
+    ("archive", "key_file"): ("archive.key", "a key file, as written by `meteragent key new`"),
 }
-"""For each required key, by its path in a stream or in the file, a stand-in and the expected value. Elements
-of lists other than streams have no stand-in, because a wrong element drops its list."""
+"""A stand-in and the expected value for each required key, by its path in a stream or in the file. List
+elements other than streams have no stand-in, because a wrong element removes the whole list.
+"""
 
 _JUMPS = (
     "window.threshold: the energy above it. The energy while the power is above a threshold jumps when the"
@@ -97,11 +102,11 @@ _KEY_OF_TABLE = "[key]"
 
 
 class Form:
-    """A document, parsed from `text`, that is repaired until its form is right.
+    """A document, parsed from `text`, that is repaired until it is valid.
 
     The document may name `profiles` besides the built-in ones.
 
-    `read` fills `errors`, and `wrong_paths` with the paths that it repaired.
+    `read` fills `errors`, and adds the paths that it repairs to `wrong_paths`.
     """
 
     def __init__(self, document: dict[str, Any], text: str, profiles: Mapping[str, Profile]) -> None:
@@ -116,6 +121,9 @@ class Form:
         self.flat = "stream" not in document
         if self.flat:
             shared = {name: document.pop(name) for name in SHARED if name in document}
+            sink = document.setdefault("sink", {}) if shared.get("receiver") else None
+            if isinstance(sink, dict):
+                sink.setdefault("topic", NO_TOPIC)
             document = {"stream": [{"name": "main", **document}], **shared}
         self.document = document
         if misspelling is not None:
@@ -123,11 +131,11 @@ class Form:
 
     @cached_property
     def _lines(self) -> dict[Path, int]:
-        """The lines of the file's keys, found only if there is an error."""
+        """The lines of the file's keys, computed only if there is an error."""
         return lines(self._text)
 
     def locate(self, error: ConfigError) -> ConfigError:
-        """Set the line of an error that a later check found in the repaired document; return the error."""
+        """Set the line of an error that a later check finds in the repaired document; return the error."""
         path = path_of(error.key)
         if self.flat and path[:1] not in [(name,) for name in SHARED]:
             path = ("stream", 0, *path)
@@ -179,7 +187,7 @@ class Form:
         return new_path
 
     def _key_names(self, path: Path) -> list[str]:
-        """Return the keys that the table around a path may have."""
+        """Return the keys that are allowed in the table around a path."""
         *table, _ = path
         if self.flat and table == ["stream", 0]:
             return [*Stream.model_fields, *SHARED]
@@ -194,7 +202,7 @@ class Form:
         if detail["type"] == "missing":
             names = tuple(_names(_in_stream(detail["loc"])))
             expected = _REQUIRED.get(names, (None, "a value"))[1]
-            self._refuse(detail["loc"], "nothing", f"{expected}: this key has no default")
+            self._refuse(detail["loc"], "nothing", f"{expected} (this key has no default)")
             return
         expected, meant = expectation(detail)
         if path[-2:] == ("privacy", "space") and _WHILE.search(str(detail["input"])):
@@ -203,7 +211,7 @@ class Form:
         self._refuse(place, value_text(path[-1], detail["input"]), expected, meant)
 
     def _replace(self, path: Path) -> None:
-        """Replace a required value by its stand-in; remove any other value, so that its default applies."""
+        """Replace a required value with its stand-in; remove any other value, so that its default applies."""
         if path == ("stream",):
             self.document["stream"] = [copy.deepcopy(_STREAM)]
             return
@@ -223,7 +231,7 @@ class Form:
         return table
 
     def _field(self, place: Path) -> Path:
-        """Return the path of the key to which a location belongs; an element belongs to its list."""
+        """Return the key's path for a location; an element belongs to its list."""
         value: Any = self.document
         for depth, part in enumerate(place, start=1):
             is_stream = place[: depth - 1] == ("stream",)
@@ -236,20 +244,20 @@ class Form:
         return place
 
     def _refuse(self, path: Path, value: str, expected: str, meant: str | None = None) -> None:
-        """Record an error of a key, under the key's name in the file."""
+        """Record an error under the key's name in the file."""
         file_path = self._as_written(path)
         error = ConfigError(key_text(file_path), value, expected, meant=meant)
         error.line = line_of(file_path, self._lines)
         self.errors.append(error)
 
     def _as_written(self, path: Path) -> Path:
-        """Return a path as the file writes it: with its names, and without the stream if the file is flat."""
+        """Return a path as written in the file: with original names, and no stream if the file is flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
 
 
 def _misspelt_streams(document: dict[str, Any]) -> str | None:
-    """Return the key of a list of tables whose name is close to `stream`; None if there is none."""
+    """Return the name of a list of tables that resembles `stream`; None if there is none."""
     key_names = {*Stream.model_fields, *Config.model_fields}
     lists = [
         name
@@ -270,12 +278,12 @@ def _is_short_of_valid_values(detail: ErrorDetails) -> bool:
 
 
 def _in_stream(path: Path) -> Path:
-    """Return a path relative to its stream; return a path of a shared table unchanged."""
+    """Return a path relative to its stream; a path of a shared table is returned unchanged."""
     return path[2:] if path[:1] == ("stream",) and len(path) > 1 else path
 
 
 def _elsewhere(name: str) -> str | None:
-    """Return the key that has exactly this name in another table, if there is only one."""
+    """Return the key in another table that has exactly this name; None unless there is exactly one."""
     places = [f"{table}.{name}" for table, model in _SECTIONS.items() if name in model.model_fields]
     if name in Stream.model_fields and name != "name":
         return f"stream.{name}"

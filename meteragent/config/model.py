@@ -1,6 +1,6 @@
-"""The models of the configuration: every key, its type and its default (DESIGN 5).
+"""The configuration's models: every key with its type and default (DESIGN 5).
 
-The text under a key is its description in the JSON Schema.
+The docstring under a key is its description in the JSON Schema.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
+from meteragent.config.broker import Broker, Receiver, Section
 from meteragent.config.value import (
     Band,
     BandName,
@@ -22,9 +23,9 @@ from meteragent.config.value import (
     LengthText,
     NotNegative,
     Number,
+    PageUrl,
     PlainTopic,
     Positive,
-    Protocol,
     Shard,
     Size,
     Span,
@@ -37,50 +38,33 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS, Kind
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True
-    )
-
-
-class Broker(_Section):
-    """How to connect to a broker."""
-
-    username: str | None = None
-    """The user name at the broker."""
-    password_file: Path | None = None
-    """A file that holds the password."""
-    ca_file: Path | None = None
-    """A file with the certificate authority that signed the broker's certificate. Default: the system's."""
-    cert_file: Path | None = None
-    """A file with the certificate by which the agent identifies itself to the broker."""
-    key_file: Path | None = None
-    """A file with the key of that certificate. Default: cert_file, which then holds both."""
-    protocol: Protocol = "auto"
-    """The version of MQTT; auto is 5, or 3.1.1 if the broker refuses 5."""
-
-
 class Source(Broker):
     """Where readings come from and what they mean; kind and unit have no default (law 5)."""
 
     url: str = "mqtt://127.0.0.1:1883"
     """The broker on which readings arrive: mqtt://host[:port], or mqtts:// for TLS."""
     topic: str
-    """The topic of readings. {meter} is the segment that names the meter, {phase} the segment of a phase."""
+    """The topic of readings. {meter} is the segment that names the meter, {phase} the segment that names a
+    phase.
+    """
     meter: str | None = None
-    """The meter's name, if the topic has none or has a name that must not leave."""
+    """The meter's name, if the topic has no name or a name that must not leave."""
     shard: Shard | None = None
-    """The agent's number in a fleet, from 0. {shard} in the topic, or else a hash, divides the meters."""
+    """The agent's number in a fleet, and the number of agents: '2/8', counted from 0. Meters are divided by
+    {shard} in the topic, or else by a hash.
+    """
     phases: tuple[str, ...] | None = Field(None, min_length=1)
     """The values of {phase}. Several phases are summed before noise is added; a single one is selected."""
     profile: str = "number"
     """number, json, or a device's profile."""
     value: str | None = None
-    """The JMESPath expression that finds the value (json), or the name of the device's quantity."""
+    """For json, the JMESPath expression that finds the value; for a device, the name of the quantity."""
     time: str | None = None
-    """The JMESPath expression that finds the time (json). Default: the time of arrival."""
+    """For json, the JMESPath expression that finds the time. Default: the time of arrival."""
     timezone: str | None = None
-    """The zone of a P1 telegram's time, or arrival to ignore it. Default: Central European Time."""
+    """The time zone of a P1 telegram's timestamp, or arrival to ignore the timestamp. Default: Central
+    European Time.
+    """
     id: str | None = None
     """The id of the meter to read, if messages of several meters arrive on one topic."""
     kind: Kind
@@ -88,39 +72,42 @@ class Source(Broker):
     unit: Literal["W", "kW", "Wh", "kWh"]
     """The unit of the values that leave. No default."""
     scale: Positive | None = None
-    """The value of 1 in the payload, in the unit: for pulses and transformers."""
+    """What 1 in the payload means, in the unit; for pulses and transformers."""
     hold: Span | None = None
-    """The longest time for which a power reading stands if no other follows."""
+    """The longest time for which a power reading counts if no other follows."""
     interval: Span | None = None
-    """For interval energies, the time that a reading covers, up to its timestamp; otherwise the usual time
-    between readings."""
+    """For interval energies, the time that a reading covers, up to its timestamp; otherwise, the usual time
+    between readings.
+    """
     every: Duration | None = None
-    """The longest time between readings; 0s if each change is sent at once. Default: the device's."""
+    """The longest time between readings; 0s if each change is sent at once. Default: that of the device's
+    profile.
+    """
     modulus: Positive | None = None
-    """The value at which a register begins again at 0, in the unit."""
+    """The value at which a register wraps to 0, in the unit."""
     dead_band: NotNegative | None = None
-    """How far the power may be from the value sent last, in the unit; for energies, the step of the count."""
+    """How far the power may be from the last value sent, in the unit; for energies, the counting step."""
     inflight: int = Field(1000, ge=1, le=30_000, strict=True)
-    """The largest number of readings that are held unacknowledged."""
+    """The largest number of unacknowledged readings to hold."""
     max_meters: int = Field(10_000, ge=1, strict=True)
     """The largest number of meters; further meters are refused and counted."""
     max_payload: Size = 64 * 1024
-    """The size of the largest payload; larger payloads are refused and counted."""
+    """The largest size of a payload; larger payloads are refused and counted."""
 
     _profiles: Mapping[str, Profile] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Mapping[str, Profile] | None, /) -> None:
-        """Keep the profiles that the operator has written, which are the context of the validation."""
+        """Keep the operator's profiles, which are passed as the validation context."""
         if context:
             self._profiles = context
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        """The profiles that the operator has written."""
+        """The operator's own profiles."""
         return self._profiles
 
 
-class TariffBand(_Section):
+class TariffBand(Section):
     """Hours of the week in which energy has one price."""
 
     name: BandName
@@ -131,7 +118,7 @@ class TariffBand(_Section):
     """Hours of the local day, such as ['06:00/22:00']; those over midnight lie on both of their days."""
 
 
-class PriceHours(_Section):
+class PriceHours(Section):
     """Hours of the week in which energy has one price."""
 
     days: Days = EVERY_DAY
@@ -142,91 +129,104 @@ class PriceHours(_Section):
     """The price of each kWh in these hours."""
 
 
-class Weights(_Section):
-    """Public prices by which energy counts: one amount for each window leaves."""
+class Weights(Section):
+    """Public prices at which energy counts; one amount leaves for each window."""
 
     unit: Currency = "EUR"
-    """The unit of amounts; prices are in this unit for each kWh."""
+    """The unit of amounts; prices are in this unit per kWh."""
     bound: Positive
-    """The largest price, up or down. The noise of an amount grows with it."""
+    """The largest absolute price. The noise in an amount grows with it."""
     default: Number = Fraction(0)
-    """The price of time without one."""
+    """The price during hours that have no other price."""
     price: tuple[PriceHours, ...] = ()
     """A table of hours and prices."""
     topic: PlainTopic | None = None
-    """Instead of a table: a topic of public prices at the source's broker, independent of this home."""
+    """Instead of a table: a topic on the source's broker with public prices that do not depend on this
+    home.
+    """
 
 
-class Window(_Section):
+class Window(Section):
     """The grid and its clock; slots are `step` long, or `blocks` of a window, or `bands` of the day."""
 
     length: Length | None = None
     """The length of a window. Default: the preset's."""
     step: Span | None = None
-    """The length of a slot, or of a peak's parts. Default: the whole window; for a peak 15min."""
+    """The length of a slot, or of a peak's parts. Default: the whole window, or 15min for a peak."""
     blocks: int | None = Field(None, ge=1, le=100_000, strict=True)
     """Instead of step: the number of equal slots in a window or, for a profile, in a day."""
     bands: tuple[Band, ...] | None = Field(None, min_length=1)
-    """Instead of step, for a profile: the hours of the local day of each slot."""
+    """Instead of step, for a profile: each slot's hours of the local day."""
     band: tuple[TariffBand, ...] = ()
     """The bands whose energies leave (privacy.space = 'bands'); changes take effect at the next window."""
     rest: BandName | None = None
-    """The name of a band of all hours that are in no other band."""
+    """The name of the band for all hours that are in no other band."""
     holidays: tuple[Day, ...] = ()
     """Days that count as Sunday."""
     threshold: Positive | None = None
     """A threshold in W: only the energy above it leaves. For readings of power."""
     weights: Weights | None = None
-    """Prices. If they are set, the window's energy times its price leaves (privacy.space = 'weighted')."""
+    """Prices. If they are set, the energy times its price, summed over the window, leaves (privacy.space =
+    'weighted').
+    """
     timezone: str | None = None
-    """The time zone of the local calendar, whose days, weeks or months are the windows."""
+    """The time zone of the local calendar; its days, weeks or months are the windows."""
     lateness: Duration | None = None
-    """How long after its end a slot stays open for late readings."""
+    """How long a slot stays open for late readings after its end."""
     clock: Clock = Clock.WALL
-    """wall, or event for replays and archives: the time is each meter's newest timestamp."""
+    """wall; or event, for replays and archives, where the time is each meter's newest timestamp."""
     ahead: Duration = 30 * 60_000
     """How far a timestamp may be ahead of the wall clock; readings further ahead are refused."""
     gap: Number = Fraction(0)
-    """The value that time without a reading counts as, in the unit."""
+    """The value used for time without a reading, in the unit."""
     range: tuple[Number, Number] = (Fraction(0), Fraction(20_000))
-    """The lowest and the highest value, in W; values outside are clamped and counted."""
+    """The lowest and highest values, in W; values outside this range are clamped and counted."""
     forget: Span | None = None
-    """A meter silent for this long, in whole windows, is forgotten. Default: 24h, or 30d on change."""
+    """A meter that is silent for this long, in whole windows, is forgotten. Default: 24h, or 30d if sent on
+    change.
+    """
     catch_up: Duration = 60_000
-    """After a stop: how long slots that fell due stay open for readings in the broker, once subscribed."""
+    """After a stop: how long slots that fell due stay open for readings from the broker, counted from the
+    subscription.
+    """
 
 
-class Budget(_Section):
-    """The privacy that a meter may spend in an aligned UTC period, over all of its streams."""
+class Budget(Section):
+    """The privacy that a meter may spend in an aligned UTC period, over all its streams."""
 
     level: Positive
     """The level that may be spent in a period."""
     per: Span
-    """The period: whole days."""
+    """The period, a whole number of days."""
 
 
-class Privacy(_Section):
-    """How much is hidden: a preset, or numbers that override it."""
+class Privacy(Section):
+    """How much is hidden: a preset, and numbers that override it."""
 
     preset: str = "appliance"
-    """A name for numbers that are both private and useful; numbers set beside it override it."""
+    """A named set of numbers that are both private and useful; any number set explicitly overrides it."""
     level: Positive | None = None
-    """What leaves in a window changes the odds by a factor of e^level at most; smaller is more private."""
+    """What leaves in a window changes anyone's odds by a factor of at most e^level; smaller is more
+    private.
+    """
     hide: Energy | None = None
-    """The energy that may move within any slot and still be hidden."""
+    """The energy by which any slot may change and still be hidden."""
     radius: Positive | None = None
     """Instead of hide: the radius itself, in the unit, a multiple of quantum."""
     quantum: Positive | None = None
-    """The step of slot values, in the unit. Default: the preset's power, over a slot for energies."""
+    """The step of slot values, in the unit. Default: the preset's power; for energies, that power over a
+    slot.
+    """
     space: Space | None = None
     """The kind of slots: a vector, blocks of a curve, a mean day, energies of bands, an amount, or a peak."""
     metric: Metric | None = None
-    """linf hides what moves within a slot, l1 what moves in all. Default: linf, or l1 for bands and
-    amounts."""
+    """linf hides what changes within each slot, l1 the sum of all changes. Default: linf, or l1 for bands and
+    amounts.
+    """
     shares: dict[LengthText, Positive] | None = None
-    """Parts of the level for nested streams, by the length of their windows; they add up to at most 1."""
+    """Parts of the level for nested streams, by window length; they add up to at most 1."""
     accept: tuple[Literal["coarse_register", "sparse_readings"], ...] = ()
-    """Accept readings in which a change of the load can count for much more than its energy."""
+    """Accept readings in which a change in the load can count for much more than its energy."""
     budget: Budget | None = None
     """The privacy that may be spent; a window that would exceed it does not open."""
 
@@ -241,20 +241,26 @@ class Sink(Broker):
     format: Literal["json", "senml"] = "json"
     """json, or senml (RFC 8428)."""
     pseudonym_key_file: Path | None = None
-    """A file that holds the key of pseudonyms. If it is set, {meter} is a keyed pseudonym."""
+    """A file that holds the pseudonym key. If it is set, {meter} is a keyed pseudonym."""
     total: bool = Field(False, strict=True)
     """Also send the running total of the released values, on <topic>/total."""
     status: PlainTopic | None = None
-    """The topic of the agent's status: online every minute, and offline by last will."""
+    """The topic of the agent's status: online, sent every minute, or offline, sent as the last will."""
     home_assistant: PlainTopic | None = None
-    """The prefix of Home Assistant's discovery topics. If it is set, the private stream is a device there."""
+    """The prefix of Home Assistant's discovery topics. If it is set, the private stream appears there as a
+    device.
+    """
+    retain: bool = Field(False, strict=True)
+    """Have the broker retain the newest record of each meter, for receivers that subscribe later."""
     spread: Duration = 0
-    """The longest delay of records, fixed for each meter, against bursts at the end of a slot."""
+    """The longest delay of a record, which is fixed for each meter and prevents bursts at the end of a
+    slot.
+    """
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
-    """The largest number of records that are sent and not yet acknowledged."""
+    """The largest number of records that are sent but not yet acknowledged."""
 
 
-class Store(_Section):
+class Store(Section):
     """The one file that holds the ledger and the outbox."""
 
     path: Path = Path("meteragent.db")
@@ -264,10 +270,12 @@ class Store(_Section):
     max_mb: int = Field(512, ge=1, strict=True)
     """The largest size of the file. If undelivered records fill it, streams pause and nothing is lost."""
     flush: Duration = 0
-    """How long readings are collected before they are written, which saves flash when slots are long."""
+    """How long readings are collected before they are written; a longer time saves flash if slots are
+    long.
+    """
 
 
-class Page(_Section):
+class Page(Section):
     """The local page: where it listens, and who may see it."""
 
     listen: str = "127.0.0.1:8321"
@@ -276,41 +284,43 @@ class Page(_Section):
     """A file that holds the token for the login."""
     hosts: tuple[str, ...] = ()
     """Host names under which browsers may request the page, besides the address."""
+    url: PageUrl | None = None
+    """The address at which browsers find the page, as the link of the devices in Home Assistant."""
 
 
-class Tariff(_Section):
-    """A tariff. `check` states the errors of its costs, and receivers compare it with others."""
+class Tariff(Section):
+    """A tariff. `check` states the error of its costs, and receivers compare it with other tariffs."""
 
     name: BandName
     """The tariff's name."""
     prices: dict[BandName, Number] = Field(min_length=1)
-    """The price of a kWh by band, such as { day = 0.34, night = 0.22 }."""
+    """The price per kWh for each band, such as { day = 0.34, night = 0.22 }."""
     fee: NotNegative = Fraction(0)
-    """The fee for a month."""
+    """The monthly fee."""
     currency: Currency = "EUR"
     """The currency of prices and fee."""
 
 
-class Archive(_Section):
+class Archive(Section):
     """What `sanitise` needs besides a stream: the key, its ledger, and the names of the columns."""
 
     key_file: Path
-    """The key of keyed noise, as made by `meteragent key new`."""
+    """The file of the noise key, as written by `meteragent key new`."""
     ledger: Path | None = None
-    """The folder of the key's ledger. Default: the folder of the key."""
+    """The folder of the key's ledger. Default: the folder of the key file."""
     meter: str = "meter"
     """The column that names the meter."""
     time: str = "time"
-    """The column of the window's start (if a row is a window) or of the reading's time."""
+    """The column of the window's start, if a row is a window, or else of the reading's time."""
     value: str = "value"
-    """The column of values: lists (if a row is a window) or numbers."""
+    """The column of values: lists if a row is a window, or else numbers."""
 
 
-class Stream(_Section):
+class Stream(Section):
     """One stream: a source, a grid, a promise and a sink; `name` is its key in the ledger."""
 
     name: str = "main"
-    """The stream's key in the ledger. A new name is a new stream, whose charges add to those already made."""
+    """The stream's key in the ledger. A new name is a new stream; its charges add to those already made."""
     source: Source
     """Where readings come from and what they mean."""
     window: Window = Window()
@@ -320,12 +330,32 @@ class Stream(_Section):
     sink: Sink
     """Where private records go."""
 
+    _receivers: tuple[Receiver, ...] = PrivateAttr(())
 
-class Config(_Section):
+    @property
+    def receivers(self) -> tuple[Receiver, ...]:
+        """The receivers that share the stream; empty if all records go to one sink."""
+        return self._receivers
+
+    @property
+    def is_received(self) -> bool:
+        """Whether anybody may get the stream: a sink, or a receiver that is not paused."""
+        return not self._receivers or any(not receiver.paused for receiver in self._receivers)
+
+    def shared_by(self, receivers: Sequence[Receiver]) -> Self:
+        """Return the same stream, shared by these receivers."""
+        stream = self.model_copy()
+        stream._receivers = tuple(receivers)  # noqa: SLF001 -- same class
+        return stream
+
+
+class Config(Section):
     """The whole file: the tables of one stream called `main`, or several `[[stream]]` tables."""
 
     stream: tuple[Stream, ...] = Field(min_length=1)
     """The streams."""
+    receiver: tuple[Receiver, ...] = ()
+    """Receivers, instead of a sink's topic; all of them may put together what they get."""
     store: Store = Store()
     """The one file that holds the ledger and the outbox."""
     page: Page | None = None
@@ -338,19 +368,21 @@ class Config(_Section):
     _tables: tuple[int, ...] = PrivateAttr(())
 
     def with_streams(self, streams: Sequence[Stream], tables: Sequence[int]) -> Self:
-        """Return the same file with other streams, and the number of the table from which each comes."""
+        """Return this configuration with other streams; `tables` is the number of each stream's table."""
         config = self.model_copy(update={"stream": tuple(streams)})
         config._tables = tuple(tables)  # noqa: SLF001 -- same class
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
         """Return the streams of a stream's table, from fine to coarse: itself alone, unless it has shares."""
+        if stream.receivers:
+            return (stream,)
         tables = self._tables or tuple(range(len(self.stream)))
         pairs = list(zip(self.stream, tables, strict=True))
         numbers = {table for part, table in pairs if part is stream}
         return tuple(part for part, table in pairs if table in numbers)
 
     def prefix(self, place: int) -> str:
-        """Return the prefix of a stream's keys in errors: as in the file, with the number of its table."""
+        """Return the prefix of a stream's keys in errors, with the number of its table in the file."""
         tables = self._tables or range(len(self.stream))
         return f"stream[{tables[place]}]." if len(set(tables)) > 1 else ""

@@ -1,6 +1,6 @@
 """Nested streams: `privacy.shares` divides the level of one table among streams of several lengths.
 
-Each stream hides the same energy at its share of the level. So for any change of the load the levels of all
+Each stream hides the same energy at its share of the level, so for any change in the load the levels of all
 streams add up to at most the configured level (THEORY 3.8). The streams differ only in name, topic and
 windows, so fine and coarse slots come from the same readings, and a receiver can combine them
 (`meteragent.consume.nested`).
@@ -16,7 +16,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, UNIT_FACTOR, Kind
 
 
 def expanded(config: Config) -> Config:
-    """Return a configuration in which a table with shares is replaced by a stream for each share."""
+    """Return a configuration in which each table with shares is replaced by one stream per share."""
     streams = [(part, table) for table, stream in enumerate(config.stream) for part in parts(stream)]
     return config.with_streams([part for part, _ in streams], [table for _, table in streams])
 
@@ -31,21 +31,21 @@ def parts(stream: Stream) -> tuple[Stream, ...]:
 
 def usual_ms(length: str) -> int:
     """Return the length of an ordinary window."""
-    parsed = parse_length(length)
-    return USUAL_DAYS[parsed] * DAY_MS if isinstance(parsed, str) else parsed
+    length_or_ms = parse_length(length)
+    return USUAL_DAYS[length_or_ms] * DAY_MS if isinstance(length_or_ms, str) else length_or_ms
 
 
 def _part(stream: Stream, length: str, share: Fraction) -> Stream:
-    """Return the stream of one share."""
-    parsed, name = parse_length(length), f"{stream.name}-{length}"
-    follows_calendar = isinstance(parsed, str)
+    """Return the stream that belongs to one share."""
+    length_or_ms, name = parse_length(length), f"{stream.name}-{length}"
+    follows_calendar = isinstance(length_or_ms, str)
     privacy = {
         "shares": None,
         "level": share * level(stream),
         "hide": _hide_wh(stream),
         "quantum": _quantum(stream, usual_ms(length)),
     }
-    window = {"length": parsed, "timezone": stream.window.timezone if follows_calendar else None}
+    window = {"length": length_or_ms, "timezone": stream.window.timezone if follows_calendar else None}
     status = stream.sink.status
     sink = {
         "topic": f"{stream.sink.topic}/{length}",
@@ -62,10 +62,10 @@ def _part(stream: Stream, length: str, share: Fraction) -> Stream:
 
 
 def _quantum(stream: Stream, window_ms: int) -> Fraction:
-    """Return the lattice of a stream's values: the preset's as an energy, which is the same for all lengths.
+    """Return the lattice of a stream's values: as an energy, it is the preset's lattice for every length.
 
-    If less is hidden than with the preset, the lattice is finer in proportion, so that rounding up does not
-    enlarge the radius by a greater fraction than with the preset.
+    If less is hidden than with the preset, the lattice is proportionally finer, so that rounding up enlarges
+    the radius by no greater fraction than with the preset.
     """
     numbers, hide_wh = preset(stream), _hide_wh(stream)
     quantum_wh = (
@@ -78,7 +78,7 @@ def _quantum(stream: Stream, window_ms: int) -> Fraction:
 
 
 def _hide_wh(stream: Stream) -> Fraction:
-    """Return the energy that all streams hide: the configured one, or else the preset's."""
+    """Return the energy that every stream hides: the configured energy, or else the preset's."""
     return stream.privacy.hide or preset(stream).hide_wh
 
 

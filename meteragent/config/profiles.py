@@ -1,4 +1,4 @@
-"""The profiles that a user has written: the files `profiles/*.toml` beside the configuration."""
+"""The user's own profiles: the files `profiles/*.toml` beside the configuration."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ PROFILES_FOLDER = "profiles"
 
 
 def read(path: Path) -> Profile:
-    """Read a profile from a file; raises ConfigError with all errors, each with the file and its line."""
+    """Read a profile from a file; raises ConfigError, which lists all errors with file and line."""
     try:
         return _read(path)
     except ConfigError as error:
@@ -26,13 +26,11 @@ def read(path: Path) -> Profile:
 
 
 def _read(path: Path) -> Profile:
-    """Read a profile; raises ConfigError, also if a built-in profile has its name."""
+    """Read a profile; raises ConfigError if it is wrong or has the name of a built-in profile."""
     text = text_of_file(path)
     profile = profile_file.parse(text, path.stem)
     if path.stem in PROFILES:
-        expected = (
-            "a name that no built-in profile has: rename the file and change the value of its key `name`"
-        )
+        expected = "a name that no built-in profile has: rename the file and change its `name` key"
         collision = ConfigError("name", repr(path.stem), expected)
         collision.line = line_of(("name",), lines(text))
         raise collision
@@ -40,7 +38,7 @@ def _read(path: Path) -> Profile:
 
 
 def own_profiles(folder: Path) -> tuple[dict[str, Profile], dict[str, ConfigError]]:
-    """Return the profiles in a folder, and the refusals of files that are not profiles, both by name."""
+    """Return a folder's profiles and the refusals of files that are not profiles, both by name."""
     profiles, refusals = dict[str, Profile](), dict[str, ConfigError]()
     for path in sorted(folder.glob("*.toml")):
         try:
@@ -51,7 +49,7 @@ def own_profiles(folder: Path) -> tuple[dict[str, Profile], dict[str, ConfigErro
 
 
 def all_profiles(folder: Path) -> Mapping[str, Profile]:
-    """Return the profiles of a folder, then the built-in ones; raises ConfigError with all errors."""
+    """Return a folder's profiles, then the built-in ones; raises ConfigError, which lists all errors."""
     profiles, refusals = own_profiles(folder)
     raise_all(problem for refusal in refusals.values() for problem in refusal.errors)
     return {**profiles, **PROFILES}

@@ -1,7 +1,7 @@
-"""The configuration as JSON Schema (draft 2020-12), for editors and for programs that write configurations.
+"""The configuration's JSON Schema (draft 2020-12), for editors and for programs that write configurations.
 
-Every configuration that the models accept is valid. So are some that they refuse: no schema can state, for
-example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
+Every configuration that the models accept is valid. Some that they refuse are valid, too: a schema cannot
+state, for example, that a radius is a multiple of the quantum. `meteragent check` finds such errors.
 """
 
 from fractions import Fraction
@@ -19,12 +19,14 @@ from meteragent.domain.presets import PRESETS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _KIB = 1024
+_WITH_TOPIC = {"properties": {"sink": {"required": ["topic"]}}}
 
 
 class _Generate(GenerateJsonSchema):
-    """A schema generator that converts defaults to JSON; `_key` puts them into the form that people write."""
+    """A schema generator that converts defaults to JSON; `_key` formats them as people write them."""
 
     def encode_default(self, dft: Any) -> Any:
+        """Encode a default value as JSON; a fraction becomes an integer or text."""
         if isinstance(dft, BaseModel):
             return {}
         if isinstance(dft, Fraction):
@@ -35,7 +37,7 @@ class _Generate(GenerateJsonSchema):
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of a file: one stream's tables beside `store` and `page`, or `[[stream]]` tables."""
+    """Return the schema of a file: the shared tables, with one stream's tables or `[[stream]]` tables."""
     generated = Config.model_json_schema(schema_generator=_Generate)
     definitions = generated["$defs"]
     for table in [generated, *definitions.values()]:
@@ -50,7 +52,11 @@ def schema() -> dict[str, Any]:
         **stream,
         "title": "One stream",
         "properties": {**stream["properties"], **shared},
+        "required": [name for name in stream["required"] if name != "sink"],
+        "anyOf": [{"required": ["sink"], **_WITH_TOPIC}, {"required": ["receiver"]}],
     }
+    definitions["Sink"]["required"].remove("topic")  # receivers have topics of their own
+    definitions["Stream"]["properties"]["sink"] |= {"required": ["topic"]}
     streams = {**generated, "title": "Several streams"}
     del streams["$defs"]
     return {
@@ -65,7 +71,7 @@ def schema() -> dict[str, Any]:
 
 
 def _key(key: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a key without null, which TOML lacks, and with its default as people write it."""
+    """Return a key's schema without null, which TOML lacks, and with its default as people write it."""
     options = [option for option in key.pop("anyOf", []) if option != {"type": "null"}]
     key |= {"anyOf": options} if len(options) > 1 else {} if not options else options[0]
     key.pop("title", None)

@@ -1,4 +1,4 @@
-"""The readings of a source and their decoding, by the source's keys or else by its device's profile."""
+"""A source's readings and their decoding, as set by the source's keys or else by its device's profile."""
 
 import difflib
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, Kind
 
 _HOLD_MS = 15 * 60_000
 _PREFIX_LEAST = 3
-"""The length of the shortest prefix of a profile's name that leads to a suggestion."""
+"""The length of the shortest profile-name prefix that leads to a suggestion."""
 
 FORMATS = ("number", "json")
-"""The profiles of payloads that any device may send."""
+"""Names of formats that any device may send, which need no device profile."""
 
 
 def topic_of(source: Source) -> SourceTopic:
@@ -34,19 +34,19 @@ def branches(source: Source) -> tuple[str, ...]:
 
 
 def fleet_share(source: Source) -> str:
-    """Return the source's share of a fleet's meters, in the store's form; a single agent has all meters."""
+    """Return the share of a fleet's meters, as the store records it; a single agent has all meters."""
     if source.shard is None:
         return "0/1 by name"
     return f"{source.shard} by {'name' if topic_of(source).shard else 'topic'}"
 
 
 def profile(source: Source) -> Profile | None:
-    """Return the device's profile; None for a format and for an unknown name."""
+    """Return the device's profile; None if the source names a plain format or an unknown profile."""
     return source.profiles.get(source.profile) or PROFILES.get(source.profile)
 
 
 def quantity(source: Source) -> Quantity | None:
-    """Return the quantity that is read from a device; None if the device sends none of the source's kind."""
+    """Return the quantity to read from a device; None if the device sends nothing of the source's kind."""
     device = profile(source)
     return None if device is None else device.quantity(source.kind, source.value)
 
@@ -66,7 +66,7 @@ def decoder(source: Source) -> Decoder:
 
 
 def has_times(source: Source) -> bool:
-    """Return whether readings carry a time; if they do not, the time of their arrival counts."""
+    """Return whether readings carry a time; otherwise, their time of arrival counts."""
     device = quantity(source)
     return source.time is not None if device is None else device.timed and source.timezone != ARRIVAL
 
@@ -78,13 +78,13 @@ def has_local_times(source: Source) -> bool:
 
 
 def hold_ms(source: Source) -> int:
-    """Return the longest time for which a power reading holds."""
+    """Return the longest time for which a power reading counts."""
     device = profile(source)
     return source.hold or (_HOLD_MS if device is None else device.hold_ms)
 
 
 def interval_ms(source: Source) -> int:
-    """Return the duration to which an energy refers: its interval, or an hour for a register; 0 for power."""
+    """Return the duration that an energy refers to: its interval, or an hour for a register; 0 for power."""
     if source.kind is Kind.POWER:
         return 0
     if source.kind is Kind.REGISTER:
@@ -94,7 +94,7 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings: the configured time, or else the device's; 0 if unknown."""
+    """Return the usual time between readings, as configured or else by the device's profile; 0 if unknown."""
     device = profile(source)
     return source.every or source.interval or (0 if device is None else device.every_ms)
 
@@ -102,7 +102,7 @@ def every_ms(source: Source) -> int:
 def period_ms(source: Source) -> int | None:
     """Return the longest time between readings; 0 if they are sent on change, None if unknown.
 
-    A power with a dead band is sent on change, even if the device's profile has a fixed period.
+    A power with a dead band is sent on change, even if the device's profile states a fixed period.
     """
     if source.every is not None:
         return source.every
@@ -113,7 +113,7 @@ def period_ms(source: Source) -> int | None:
 
 
 def lateness_ms(source: Source, configured_ms: int | None) -> int:
-    """Return the lateness of a slot: as configured, or else the time until a device sends the next energy."""
+    """Return a slot's lateness, as configured or else the time until a device sends the next energy."""
     if configured_ms is not None:
         return configured_ms
     return 0 if source.kind is Kind.POWER or profile(source) is None else every_ms(source)
@@ -130,7 +130,7 @@ def reports_on_change(source: Source) -> bool:
 
 
 def forget_ms(source: Source, configured_ms: int | None) -> int:
-    """Return the time for which a meter may be silent: as configured, else a day, or 30 days if on change.
+    """Return how long a meter may be silent, as configured or else a day, or 30 days if it sends on change.
 
     A device that reports on change is silent while the load is constant. If its records stopped soon after,
     they would reveal when something is used.
@@ -141,10 +141,10 @@ def forget_ms(source: Source, configured_ms: int | None) -> int:
 
 
 def dead_band(source: Source) -> Fraction | None:
-    """Return how far the power may be from the value sent last, or the step of a count, in the unit.
+    """Return the dead band of a power, or the step of a counter, in the unit; None if unknown.
 
-    If phases are summed, the dead bands of their powers add up; the step is that of one count (`counters`).
-    Return None if it is unknown.
+    If phases are summed, the dead bands of their powers add up, but the step is that of one counter
+    (`counters`).
     """
     if source.dead_band is not None:
         return source.dead_band
@@ -160,7 +160,7 @@ def dead_band(source: Source) -> Fraction | None:
 
 
 def _step(source: Source) -> Fraction | None:
-    """Return the step in which a device counts energy, in the unit; None if unknown."""
+    """Return the step, in the unit, in which a device counts energy; None if unknown."""
     device = quantity(source)
     if device is None or not (device.is_count or device.step_wh):
         return None
@@ -169,16 +169,16 @@ def _step(source: Source) -> Fraction | None:
 
 
 def counters(source: Source) -> int:
-    """Return the number of counts, each with its own step, that are summed in one value of energy."""
+    """Return how many counters, each with its own step, are summed in one energy."""
     device = quantity(source)
     return 1 if source.kind is Kind.POWER else len(source.phases or "1") * (device.counters if device else 1)
 
 
 def nearest_profile(name: str, more_names: Iterable[str] = ()) -> tuple[str | None, str]:
-    """Return the profile that was probably meant, if any is close, and a list of all, `more_names` first.
+    """Return the profile that was probably meant, or None, and the names of all profiles, `more_names` first.
 
-    A prefix of a profile's name is closer than a name that differs by a character:
-    `shelly-gen2` means the devices of the second generation, not `shelly-gen1`.
+    A prefix of a profile's name is a closer match than a name that differs by a character: `shelly-gen2`
+    means the second-generation devices, not `shelly-gen1`.
     """
     devices = [*more_names, *PROFILES]
     names = [*FORMATS, *devices]

@@ -1,4 +1,4 @@
-"""Tariffs of a configuration, and the bands of a stream that they price."""
+"""A configuration's tariffs, and the stream bands that they price."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ _DAY_MIN = 24 * 60
 
 
 class Month(NamedTuple):
-    """The number of windows in an ordinary month and, for each band, the number in which it has hours.
+    """The number of windows in an ordinary month, and the number in which each band has hours.
 
-    An ordinary month is a month, 4 weeks, or 30 days that start on a Monday, without holidays.
+    An ordinary month is one month, 4 weeks, or 30 days; it starts on a Monday and has no holidays.
     """
 
     windows: int
@@ -41,7 +41,7 @@ def tariffs(config: Config, stream: Stream) -> tuple[Tariff, ...]:
 
 
 def band_names(stream: Stream) -> tuple[str, ...]:
-    """Return the bands whose energies a stream releases; none if its slots are not such bands."""
+    """Return the bands whose energies a stream releases; none if it does not release energies of bands."""
     if space(stream) is not Space.BANDS:
         return ()
     rules = band_rules(stream)
@@ -49,7 +49,7 @@ def band_names(stream: Stream) -> tuple[str, ...]:
 
 
 def month(stream: Stream) -> Month:
-    """Return the windows of an ordinary month of a stream of bands."""
+    """Return the windows in an ordinary month of a stream of bands."""
     length = unit(stream) or "1mo"
     windows = _WINDOWS_OF_A_MONTH[length]
     if length != "1d":

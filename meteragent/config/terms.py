@@ -16,10 +16,12 @@ from meteragent.domain.weights import Weights, WeightSource, joined
 from meteragent.privacy.exact import round_half_up
 
 USUAL_DAYS = {"1d": 1, "1w": 7, "1mo": 30}
-"""The number of 24-hour days in an ordinary calendar window; figures are stated for such windows."""
+"""The number of 24-hour days in an ordinary calendar window, for which figures are stated."""
 
 LIVE_ROUNDING: Rounding = "dithered"
-"""The agent's rounding. Archives round half up: they store no accumulators that a copy could reveal."""
+"""The agent's rounding. Archives round half up instead, because they store no accumulators that a copy could
+reveal.
+"""
 
 PEAK_STEP_MS = 15 * MINUTE_MS
 """The usual length of a peak's parts: the quarter hour of tariffs and markets."""
@@ -30,12 +32,12 @@ SHAPES_FROM_MS, SHAPES_END_MS = map(parse_time, ("2025-01-01T00:00:00Z", "2035-0
 
 
 def preset(stream: Stream) -> Preset:
-    """Return the preset, which supplies the numbers that are not configured."""
+    """Return the stream's preset, which supplies all numbers that are not configured."""
     return PRESETS[stream.privacy.preset]
 
 
 def space(stream: Stream) -> Space:
-    """Return the space: as configured, else the one that weights or a threshold need, else the preset's."""
+    """Return the space: as configured, as implied by weights or a threshold, or as the preset states."""
     if stream.window.weights is not None and stream.privacy.space is None:
         return Space.WEIGHTED
     if stream.window.threshold is not None and stream.privacy.space is None:
@@ -44,7 +46,7 @@ def space(stream: Stream) -> Space:
 
 
 def metric(stream: Stream) -> Metric:
-    """Return the distance to which the promise refers: as configured, or else that of the space."""
+    """Return the metric of the promise: as configured, or else that of the space."""
     in_all = space(stream) in {Space.BANDS, Space.WEIGHTED}
     return stream.privacy.metric or (Metric.L1 if in_all else Metric.LINF)
 
@@ -80,7 +82,7 @@ def step_ms(stream: Stream, window_ms: int) -> int:
 
 
 def _blocks(stream: Stream) -> int:
-    """Return the number of equal slots; it is the preset's unless the window or the space is configured."""
+    """Return the number of equal slots: the preset's, unless the window or the space is configured."""
     window = stream.window
     if space(stream) in {Space.WEIGHTED, Space.ABOVE}:
         return window.blocks or 1
@@ -99,10 +101,10 @@ def hours(stream: Stream) -> tuple[Hours, ...]:
 
 
 def band_rules(stream: Stream) -> BandRules:
-    """Return the rules of a window's bands, or of the hours of its prices, if it has any.
+    """Return the rules for a window's bands or price hours, if it has any.
 
-    A register's reading after an outage does not show the band in which the energy was used, so such a stream
-    has a further band for that energy.
+    After an outage, a register does not show the bands in which the energy was used, so its stream has an
+    extra band for that energy.
     """
     window = stream.window
     holidays = frozenset(window.holidays)
@@ -138,18 +140,18 @@ def _usual_bands(stream: Stream) -> tuple[Band, ...]:
 
 
 def _per_w(stream: Stream, duration_ms: int) -> Fraction:
-    """Return 1 W in the stream's unit or, if the unit is an energy, the energy of 1 W over a duration."""
+    """Return 1 W in the stream's unit; if that is a unit of energy, the energy of 1 W over a duration."""
     return units_per_watt(stream.source.kind, stream.source.unit, duration_ms)
 
 
 def quantum(stream: Stream) -> Fraction:
-    """Return the step of the lattice of slot values, in their unit: as configured, or else the preset's.
+    """Return the lattice step of slot values, in their unit: as configured, or else the preset's.
 
-    All windows of a stream share one lattice: that of the shortest slot of an ordinary window. Records and
-    accumulators consist of millionths of the unit. If the preset's power over that slot is not a whole number
-    of millionths (1 W over 5 minutes is 1/12 Wh), the quantum is the next finer of 1, 2 or 5 times a power of
-    ten (0.05 Wh). A finer lattice promises no less, since the loss is that of whole quanta, rounded up
-    (THEORY-2 A.1.2).
+    All windows of a stream share one lattice, computed for the shortest slot of an ordinary window. Records
+    and accumulators are stored in millionths of the unit. If the preset's quantum over that slot is not a
+    whole number of millionths (1 W over 5 minutes is 1/12 Wh), the next smaller step of the series 1, 2, 5,
+    10, ... is used (0.05 Wh). A finer lattice does not weaken the promise, because the loss is counted in
+    whole quanta, rounded up (THEORY-2 A.1.2).
     """
     configured_quantum = stream.privacy.quantum
     if configured_quantum is not None:
@@ -159,7 +161,7 @@ def quantum(stream: Stream) -> Fraction:
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the value of 1 W over a duration in the unit of slot values; for bands and amounts, of 1 Wh."""
+    """Return the slot value of 1 W over a duration; for amounts, bands, peaks and energies above, of 1 Wh."""
     if space(stream) is Space.WEIGHTED:
         return _bound(stream) / KILO
     if space(stream) in {Space.BANDS, Space.PEAK, Space.ABOVE}:
@@ -168,12 +170,12 @@ def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
 
 
 def _bound(stream: Stream) -> Fraction:
-    """Return the largest price of a kWh."""
+    """Return the largest price per kWh."""
     return Fraction(1) if stream.window.weights is None else stream.window.weights.bound
 
 
 def weights(stream: Stream, bands: tuple[Band, ...] = ()) -> Weights | None:
-    """Return the weights of a window; `bands` are the hours of its prices, named by their rows."""
+    """Return a window's weights; `bands` are its price hours, each named after its row in the price table."""
     table = stream.window.weights
     if table is None or space(stream) is not Space.WEIGHTED:
         return None
@@ -187,7 +189,7 @@ def weights(stream: Stream, bands: tuple[Band, ...] = ()) -> Weights | None:
 
 
 def finer_step(quantum: Fraction) -> Fraction:
-    """Return the largest 1, 2 or 5 times a power of ten millionths below a quantum, or else one millionth."""
+    """Return the largest step below a quantum in the series 1, 2, 5, 10, ... millionths (at least 1)."""
     steps_u, power_u = [1], 1
     while power_u < quantum * MICRO:
         steps_u += [2 * power_u, 5 * power_u, 10 * power_u]
@@ -202,7 +204,7 @@ def _shortest_ms(stream: Stream) -> int:
 
 
 def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> int:
-    """Return the length of the shortest slot of a window; the band without hours does not count."""
+    """Return the length of a window's shortest slot, without the band that has no hours."""
     if space(stream) is Space.WEIGHTED:
         return step_ms(stream, window_ms)
     lengths_ms = [band.duration_ms for band in bands]
@@ -210,9 +212,9 @@ def _shortest_slot_ms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -
 
 
 def radius(stream: Stream, slot_ms: int) -> Fraction:
-    """Return the radius in the unit of slot values: as configured, or what hides `hide` (DESIGN 2).
+    """Return the radius in the unit of slot values: as configured, or else derived from `hide` (DESIGN 2).
 
-    That is hide / slot for a mean, or hide for an energy, rounded up to the lattice.
+    The derived radius is hide / slot for a mean, or hide for an energy, rounded up to the lattice.
     """
     privacy = stream.privacy
     if privacy.radius is not None:
@@ -229,14 +231,18 @@ def level(stream: Stream) -> Fraction:
 
 
 def others_per_day(config: Config, stream: Stream) -> Fraction:
-    """Return the sum of the daily charges of a meter's other streams, as epsilon in 1/W."""
-    return sum((terms(sibling).per_day for sibling in config.stream if sibling is not stream), Fraction(0))
+    """Return the sum of the daily charges of a meter's other streams, as epsilon in 1/W.
+
+    Streams of which all receivers are paused charge nothing.
+    """
+    siblings = (sibling for sibling in config.stream if sibling is not stream and sibling.is_received)
+    return sum((terms(sibling).per_day for sibling in siblings), Fraction(0))
 
 
 def schedule(
     stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING
 ) -> Schedule:
-    """Return the schedule: the starts of the stream's windows, and the terms of each.
+    """Return the stream's schedule: the start and the terms of each window.
 
     `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
     """
@@ -252,7 +258,7 @@ def schedule(
 
 
 def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Rounding = LIVE_ROUNDING) -> Terms:
-    """Return the terms of an ordinary window; only a calendar has windows with different terms.
+    """Return the terms of an ordinary window; only calendar windows differ in their terms.
 
     `other_charges` is the daily charge of the other streams on a meter, as epsilon in 1/W.
     """
@@ -261,7 +267,7 @@ def terms(stream: Stream, other_charges: Fraction = Fraction(0), rounding: Round
 
 
 def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
-    """Return the terms of a window, by its length and bands."""
+    """Return the terms of a window with this length and these bands."""
     source, window = stream.source, stream.window
     per_w = _per_w(stream, interval_ms(source))
     slot_ms = _shortest_slot_ms(stream, window_ms, bands)
@@ -296,7 +302,7 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
 
 
 def _threshold_u(stream: Stream) -> int | None:
-    """Return the threshold of energy above one, in millionths of the unit; None in other spaces."""
+    """Return the threshold in millionths of the unit; None if the space has no threshold."""
     height = stream.window.threshold
     if height is None or space(stream) is not Space.ABOVE:
         return None
@@ -305,7 +311,7 @@ def _threshold_u(stream: Stream) -> int | None:
 
 @lru_cache(maxsize=64)
 def _preset_name(stream: Stream) -> str | None:
-    """Return the preset's name; None if a configured number differs from the preset's."""
+    """Return the preset's name; None if any number differs from the preset's."""
     names = ("level", "hide", "radius", "quantum", "space", "metric")
     no_numbers = dict.fromkeys(names)
     privacy = stream.privacy.model_copy(update=no_numbers)
@@ -314,7 +320,7 @@ def _preset_name(stream: Stream) -> str | None:
     preset_stream = stream.model_copy(update={"privacy": privacy, "window": window})
 
     def numbers(setting: Stream) -> tuple[object, ...]:
-        """Return all numbers that a preset determines."""
+        """Return all settings that a preset determines."""
         slot_ms = _shortest_ms(setting)
         slots = length_ms(setting), unit(setting), slot_ms, _usual_bands(setting), space(setting)
         return *slots, metric(setting), level(setting), quantum(setting), radius(setting, slot_ms)
@@ -324,7 +330,7 @@ def _preset_name(stream: Stream) -> str | None:
 
 @lru_cache(maxsize=64)
 def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, ...]:
-    """Return the distinct terms of all windows; of calendar windows, those of the ten years from 2025."""
+    """Return the distinct terms of all windows; for calendar windows, those of the ten years from 2025."""
     if unit(stream) is None:
         return (terms(stream, rounding=rounding),)
     windows = schedule(stream, rounding=rounding)
@@ -339,7 +345,7 @@ def shapes(stream: Stream, rounding: Rounding = LIVE_ROUNDING) -> tuple[Terms, .
 def budget(stream: Stream) -> Fraction | None:
     """Return the budget as epsilon in 1/W per period; None without one.
 
-    The configuration states it as a level. If windows differ in epsilon, the largest epsilon counts, so that
+    The configuration states it as a level. If epsilon differs between windows, the largest epsilon counts, so
     a level of k pays for at least k windows of level 1.
     """
     if stream.privacy.budget is None:

@@ -1,9 +1,9 @@
-"""The types of values in a configuration: the parsing, refusals and JSON Schema of each."""
+"""The types of configuration values, each with its parser, refusals and JSON Schema."""
 
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from meteragent.domain import identity
 from meteragent.domain.figures import parse_exact
-from meteragent.domain.grid import CALENDAR_UNITS, WEEKDAYS, Hours, parse_duration
+from meteragent.domain.grid import CALENDAR_UNITS, RFC3339, WEEKDAYS, Hours, parse_duration, parse_time
 from meteragent.domain.units import UNIT_FACTOR
 
 _SIZE = re.compile(r"(\d{1,9})(B|KiB|MiB)", re.ASCII)
@@ -22,6 +22,8 @@ _DAY_MIN = 24 * 60
 _DAYS = r"[a-z]{3}(-[a-z]{3})?(, *[a-z]{3}(-[a-z]{3})?)*"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
+_PAGE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@]*)?", re.ASCII)
+_RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
 _BAND_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,30}[A-Za-z0-9])?", re.ASCII)
 
 
@@ -29,7 +31,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
-        """Parse a value; raises ValueError if it is not a string, and any error of `parse`."""
+        """Parse a value; raises ValueError if it is not a string, and any error that `parse` raises."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)
@@ -54,7 +56,7 @@ def _energy_wh(value: Any) -> Fraction:
 
 
 def parse_length(value: Any) -> int | str:
-    """Parse the length of a window; return it in ms, or as a unit of the calendar."""
+    """Parse a window's length; return it in ms, or as a calendar unit."""
     if not isinstance(value, str):
         raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
     if value in CALENDAR_UNITS:
@@ -66,7 +68,7 @@ def parse_length(value: Any) -> int | str:
 
 
 def _length_text(value: Any) -> str:
-    """Check the length of a window, and return it as written."""
+    """Check a window's length, and return it as written."""
     parse_length(value)
     return str(value)
 
@@ -79,7 +81,7 @@ def _hours(value: Any) -> Hours:
     start, end = (int(match[i]) * 60 + int(match[i + 1] or 0) for i in (1, 3))
     minute_max = max(int(match[2] or 0), int(match[4] or 0))
     if start >= _DAY_MIN or end > _DAY_MIN or start == end or minute_max > 59:
-        raise ValueError("hours between 00:00 and 24:00 whose end differs from their start")
+        raise ValueError("hours between 00:00 and 24:00 that end at a different time than they start")
     return Hours(start, end or _DAY_MIN)
 
 
@@ -104,6 +106,23 @@ def _date(value: Any) -> date:
         with suppress(ValueError):
             return date.fromisoformat(value)
     raise ValueError("a date such as 2026-12-25")
+
+
+def _moment(value: Any) -> int:
+    """Return a time with a zone, from TOML's date-time or a text, in Unix ms."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.isoformat()
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return parse_time(value)
+    raise ValueError("a time with its zone, such as 2026-12-01T00:00:00+01:00")
+
+
+def _receiver_name(value: Any) -> str:
+    """Check the name of a receiver, and return it."""
+    if not isinstance(value, str) or not _RECEIVER_NAME.fullmatch(value):
+        raise ValueError("a name of at most 32 letters, digits, - and _, such as 'utility'")
+    return value
 
 
 def _band_name(value: Any) -> str:
@@ -135,10 +154,17 @@ def _plain_topic(value: Any) -> str:
     return value
 
 
+def _page_url(value: Any) -> str:
+    """Check the address of a web page, and return it."""
+    if not isinstance(value, str) or not _PAGE_URL.fullmatch(value):
+        raise ValueError("an address without a login, such as 'http://gateway.local:8321'")
+    return value
+
+
 def _shard(value: Any) -> identity.Shard:
     """Parse the number of an agent in a fleet, and the number of agents."""
     if not isinstance(value, str):
-        raise ValueError("a string such as '2/8': which agent of how many, counted from 0")  # noqa: TRY004
+        raise ValueError("a string such as '2/8': agent 2, counted from 0, of 8 agents")  # noqa: TRY004
     return identity.Shard.parse(value)
 
 
@@ -167,6 +193,12 @@ Band = Annotated[Hours, BeforeValidator(_hours), _string_schema(_HOURS.pattern, 
 Days = Annotated[frozenset[int], BeforeValidator(_days), _string_schema(_DAYS, "mon-fri", "sat,sun")]
 Day = Annotated[date, BeforeValidator(_date), _string_schema(_DATE.pattern, "2026-12-25")]
 BandName = Annotated[str, BeforeValidator(_band_name), _string_schema(_BAND_NAME.pattern, "night")]
+Moment = Annotated[
+    int, BeforeValidator(_moment), _string_schema(RFC3339.pattern, "2026-12-01T00:00:00+01:00")
+]
+ReceiverName = Annotated[
+    str, BeforeValidator(_receiver_name), _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app")
+]
 Currency = Annotated[str, BeforeValidator(_currency), _string_schema(_CURRENCY.pattern, "EUR")]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
@@ -176,6 +208,9 @@ Template = Annotated[
     str, BeforeValidator(_template), _string_schema(".*[{]meter[}].*", "private/{meter}/power")
 ]
 PlainTopic = Annotated[str, BeforeValidator(_plain_topic), _string_schema("[^+#{]+", "meteragent/status")]
+PageUrl = Annotated[
+    str, BeforeValidator(_page_url), _string_schema(_PAGE_URL.pattern, "http://gateway.local:8321")
+]
 Shard = Annotated[
     identity.Shard, BeforeValidator(_shard), _string_schema("[0-9]{1,5}/[0-9]{1,5}", "0/8", "7/8")
 ]

@@ -23,11 +23,13 @@
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without selection bias
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
     pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
+    crowd_totals(payloads)                  # totals of groups with the noise of two operators
     read_archive(Path("out.parquet"))       # the output of `sanitise`, as `collect` returns it
+    read_table(connection, stream, start_ms, end_ms)        # what `meteragent collect` has kept, likewise
 
-An interval holds the agent's value (after fill and clamp) with the stated probability, by the exact
-distribution of the noise that the descriptor names. A record states the mean or the energy of its slot; the
-course of the load within a slot was never sent.
+An interval contains the agent's value (after fill and clamp) with the stated probability, by the exact
+distribution of the noise that the descriptor names. A record states the mean or the energy of its slot; how
+the load varied within the slot was never sent.
 
 Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archives are Parquet (`archive`,
 which needs pyarrow).
@@ -37,6 +39,7 @@ estimates. `register`, `shape`, `tariff`, `nesting`, `feeder`, `view`, `guess` a
 """
 
 from meteragent.consume.archive import read as read_archive
+from meteragent.consume.crowd import CrowdTotal, crowd_totals
 from meteragent.consume.feeder import Peak, peak
 from meteragent.consume.guess import PriorGuess, guess_under_prior
 from meteragent.consume.many import Cells, by_feeder
@@ -56,12 +59,14 @@ from meteragent.consume.shape import (
     weighted_total,
 )
 from meteragent.consume.slots import Slots
+from meteragent.consume.table import read_slots, read_table
 from meteragent.consume.tariff import TariffChoice, compare_tariffs, tariff_cost
 from meteragent.consume.view import View, nonnegative
 from meteragent.domain.tariff import Tariff
 
 __all__ = [
     "Cells",
+    "CrowdTotal",
     "Curve",
     "Descriptor",
     "Estimate",
@@ -82,6 +87,7 @@ __all__ = [
     "by_feeder",
     "collect",
     "compare_tariffs",
+    "crowd_totals",
     "curve",
     "energy_above",
     "guess_under_prior",
@@ -93,6 +99,8 @@ __all__ = [
     "nonnegative",
     "peak",
     "read_archive",
+    "read_slots",
+    "read_table",
     "tariff_cost",
     "total",
     "weighted_total",

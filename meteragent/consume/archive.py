@@ -1,4 +1,8 @@
-"""The releases of an archive in the output of `sanitise`: a folder of Parquet files and a manifest.
+"""The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
+
+The manifest, `_manifest.parquet`, has no row and the columns of the others, so that every reader of Parquet
+sees the folder as one table. Its facts are JSON in the metadata of the file. Outputs of earlier versions, and
+folders that `meteragent.spark` writes from a stream, have them in `_manifest.json`.
 
 Needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
@@ -14,7 +18,31 @@ from meteragent.consume.message import Descriptor, Record
 from meteragent.consume.series import Series
 from meteragent.domain.errors import RecordError
 
-MANIFEST = "_manifest.json"
+MANIFEST = "_manifest.parquet"
+FORMER_MANIFEST = "_manifest.json"
+_FACTS = b"meteragent.manifest"
+"""The key of the facts in the file's metadata."""
+
+
+def manifest_text(path: Path) -> bytes | None:
+    """Return the facts of an output as JSON; None if it has no manifest that can be read."""
+    import pyarrow as pa  # noqa: PLC0415  only archives need it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    with suppress(OSError, pa.ArrowException):
+        metadata: dict[bytes, bytes] = pq.read_metadata(path / MANIFEST).metadata or {}
+        return metadata.get(_FACTS)
+    with suppress(OSError):
+        return (path / FORMER_MANIFEST).read_bytes()
+    return None
+
+
+def write_manifest(file: Any, text: bytes, schema: Any) -> None:
+    """Write a manifest's facts, JSON, as a file of no rows with the columns of a schema."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
+
+    with pq.ParquetWriter(file, schema.with_metadata(None)) as writer:
+        writer.add_key_value_metadata({_FACTS: text})
 
 
 def descriptors(path: Path) -> dict[str, Descriptor]:
@@ -26,8 +54,8 @@ def descriptors(path: Path) -> dict[str, Descriptor]:
     if not path.is_dir():
         raise RecordError(f"{path}: no such folder; expected the output folder of `meteragent sanitise`")
     facts: Any = None
-    with suppress(OSError, ValueError):
-        facts = json.loads((path / MANIFEST).read_bytes())
+    with suppress(ValueError):
+        facts = json.loads(manifest_text(path) or b"null")
     if not isinstance(facts, dict) or facts.get("v") != 1:
         raise RecordError(f"{path}: not an output of `meteragent sanitise` that this version can read")
     if facts.get("complete") is not True:

@@ -8,11 +8,11 @@ slot s. The largest y_t is too high on average, because its slot is also selecte
 
 Interval. Let P(z_t > h_t) = (1-c)/2. Then y_s + h_s >= M except with probability (1-c)/2, and so the largest
 y_t + h_t is at least M, too: the upper end needs no correction for the number of slots. Let g_t be such that
-P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of the T slots. Given all radii the z_t are independent, and the
-conditional probability of z_t <= g_t decreases in every radius. Decreasing functions of independent variables
-are associated (Esary, Proschan and Walkup 1967), so all z_t <= g_t with at least the product of the
-probabilities, 1 - (1-c)/2; then the largest y_t - g_t is at most M. Together: M lies between the two ends
-with at least probability c.
+P(z_t <= g_t) = (1 - (1-c)/2)^(1/T) for each of the T slots. Given all noise bounds, the z_t are independent,
+and the conditional probability of z_t <= g_t decreases in every noise bound. Decreasing functions of
+independent variables are associated (Esary, Proschan and Walkup 1967), so with a probability of at least the
+product of the probabilities, 1 - (1-c)/2, all z_t <= g_t; then the largest y_t - g_t is at most M. Together,
+M lies between the two ends with a probability of at least c.
 
 Value. If the m_t were known, the bias would be B(m) = E max(m_t + z_t) - max m_t. It is large if many slots
 are about equally high, and close to zero if one stands out. B is evaluated at the y_t after shrinking them
@@ -40,7 +40,8 @@ class Peak:
     """The largest mean over homes of any slot in a stretch of time, in `unit`.
 
     `value` is corrected for the bias of `highest`, the largest of the private means, in the slot at
-    `time_ms`. `low` .. `high` holds the largest measured mean with at least probability `coverage`.
+    `time_ms`. `low` .. `high` contains the largest measured mean with a probability of at least
+    `coverage`.
     """
 
     value: float
@@ -56,7 +57,7 @@ def peak(meters: Iterable[Series], start_ms: int, end_ms: int, coverage: float =
     """Estimate the largest mean over meters of any slot from `start_ms` to `end_ms`, corrected for bias.
 
     Raises:
-        ValueError: there is no meter; the records of one do not fill that time with whole slots; meters
+        ValueError: there is no meter; a meter's records do not fill that time with whole slots; meters
             differ in unit or slots; slots are bands; or coverage is not between 0 and 1.
     """
     homes = [series.between(start_ms, end_ms) for series in meters]

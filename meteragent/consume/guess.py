@@ -3,8 +3,8 @@
 A guess is not an estimate of the measured value. It moves each value towards the receiver's expectation, so
 it is closer on average over that prior, and biased for every single home. In sums and means of guesses these
 biases add up, while sums and means of private values stay unbiased (`mean_energy`, `mean_value`). A guess has
-no interval, because an interval of the posterior would be right only if the prior is. The interval of a slot
-is that of `Series.value`.
+no interval, because an interval of the posterior would be right only if the prior is right. The interval of a
+slot is that of `Series.value`.
 
 The prior is a finite table of slot values, after the agent's fill and clamp, with weights. The descriptor
 gives the likelihood of a record y = q (z + m) under each of them: z has the law of one slot
@@ -12,9 +12,9 @@ gives the likelihood of a record y = q (z + m) under each of them: z has the law
 
     floor(x/q + 1/2), half-up;        floor(x/q) or, with probability {x/q}, one more, dithered.
 
-The posterior is proportional to the product of the two. Its mean has the least expected squared loss, its
-median the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section 4.2). The guess
-uses one record alone, not the information of the other slots of its window on their common noise bound.
+The posterior is proportional to the weight times this likelihood. Its mean has the least expected squared
+loss, its median the least expected absolute loss (the optimal remap of Chatzikokolakis 2013, section 4.2).
+The guess uses one record alone, not what the window's other slots reveal about their common noise bound.
 Guesses are post-processing: they cost no privacy.
 """
 

@@ -39,8 +39,8 @@ _LARGEST = 2**62
 class Cells:
     """Cells by feeder and time, as columns of one length; the numbers of cells that are not `shown` are NaN.
 
-    `total` and `mean` are in `unit`; `sd` is that of the mean's noise, and `low` .. `high` holds the mean of
-    the measured values with probability `coverage` (times `homes`: the total).
+    `total` and `mean` are in `unit`; `sd` is that of the mean's noise, and `low` .. `high` contains the mean
+    of the measured values with probability `coverage` (times `homes`: the total).
     """
 
     feeder: NDArray[np.str_]
@@ -77,7 +77,7 @@ def by_feeder(
 ) -> Cells:
     """Compute totals and means of each feeder and slot, in order of feeder and time.
 
-    `feeder_of` maps a meter's name to that of its feeder: a mapping or a function. Without it all meters are
+    `feeder_of` maps a meter's name to that of its feeder: a mapping or a function. Without it, all meters are
     one feeder.
 
     Raises:

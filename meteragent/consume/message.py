@@ -1,4 +1,4 @@
-"""Received descriptors and records: complete, exact and consistent, or refused.
+"""Received descriptors and records, which are complete, exact and consistent, or refused.
 
 Unknown fields are not an error, because later versions add some. Records are JSON objects or SenML packs
 (`consume.senml`); a pack has the fields of the equivalent JSON record.
@@ -24,6 +24,7 @@ from meteragent.domain.terms import Rounding
 from meteragent.domain.units import DAY_MS, HOUR_MS, UNIT_FACTOR, UNITS, Kind
 from meteragent.privacy.accuracy import half_width, sd
 from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.wire import contract
 from meteragent.wire.descriptor import facts_id
 
 Message = bytes | str | Mapping[str, Any] | list[Any]
@@ -35,9 +36,9 @@ _OF_ONE_METER = {"id", "meter", "valid_from", "store"}
 _IN_ALL = {Space.BANDS, Space.PROFILE, Space.WEIGHTED}
 """Spaces whose windows may have the metric l1."""
 
-_EXACT = re.compile(r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?", re.ASCII)
+_EXACT = re.compile(contract.EXACT, re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d{1,60}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
-_ISO_DURATION = re.compile(r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?", re.ASCII)
+_ISO_DURATION = re.compile(contract.DURATION, re.ASCII)
 
 T = TypeVar("T")
 
@@ -52,9 +53,9 @@ class Descriptor:
     Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. A peak's slot is
     its window, its value is the largest mean of a part, and `step_ms` is the length of a part. `metric` is
     the distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with
-    n = 1. Windows are aligned to the Unix epoch, or follow the local calendar of `timezone`. `rounding` turns
+    n = 1. Windows are aligned to the Unix epoch or follow the local calendar of `timezone`. `rounding` turns
     slot values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest price of a
-    kWh if the values are amounts, whose unit is that of money.
+    kWh if the values are amounts, whose unit is a currency.
     """
 
     id: str
@@ -83,7 +84,7 @@ class Descriptor:
         Raises:
             RecordError: the descriptor is not; the error names the field.
         """
-        fields = _Fields("descriptor", message, float)
+        fields = Fields("descriptor", message, float)
         if fields.text("id") != _id_of(fields.facts):
             raise fields.error("id", "is not that of its facts")
         descriptor = cls(
@@ -92,13 +93,13 @@ class Descriptor:
             valid_from_ms=fields.parse_with("valid_from", parse_time),
             kind=fields.parse_with("kind", Kind),
             unit=fields.text("unit"),
-            level=fields.parse_with("level", _exact),
-            radius=fields.parse_with("radius", _exact),
+            level=fields.parse_with("level", exact),
+            radius=fields.parse_with("radius", exact),
             mechanism=_mechanism(fields),
             metric=fields.parse_with("metric", Metric),
             n=fields.integer("n"),
-            length_ms=fields.parse_with("length", _duration_ms),
-            step_ms=fields.parse_with("step", _duration_ms),
+            length_ms=fields.parse_with("length", duration_ms),
+            step_ms=fields.parse_with("step", duration_ms),
             space=fields.parse_with("space", Space) if "space" in fields.facts else Space.LINF,
             timezone=fields.text("timezone") if "timezone" in fields.facts else None,
             bands=_bands(fields),
@@ -111,8 +112,8 @@ class Descriptor:
                 raise fields.error(name, "contradicts other fields, or is unknown to this version")
         return descriptor
 
-    def _agreements(self, fields: "_Fields") -> Iterator[tuple[str, bool]]:
-        """Yield the conditions of consistency by field; each may rely on the ones before it."""
+    def _agreements(self, fields: "Fields") -> Iterator[tuple[str, bool]]:
+        """Yield the consistency conditions by field; each may rely on the conditions before it."""
         noise = self.mechanism
         yield "metric", (self.metric is Metric.L1) <= (self.space in _IN_ALL)
         yield "in_all", (self.metric is Metric.L1) == (self.facts.get("in_all") is True)
@@ -146,14 +147,14 @@ class Descriptor:
             yield "bands", not self.bands
             yield "length", self.n * self.step_ms == self.length_ms
         per_unit = self.kwh_per_unit() if self.price_bound is None else 1 / self.price_bound
-        yield "hides_wh", fields.parse_with("hides_wh", _exact) == self.radius * per_unit * 1000
+        yield "hides_wh", fields.parse_with("hides_wh", exact) == self.radius * per_unit * 1000
         yield "sd", math.isclose(fields.number("sd"), sd(noise, self.rounding), rel_tol=1e-3)
         if "ci95" in fields.facts:
             half = half_width(noise, 0.95, self.rounding)
             yield "ci95", math.isclose(fields.number("ci95"), half, rel_tol=1e-3)
 
     def _has_unit(self) -> bool:
-        """Return whether the unit is one of the values' kind."""
+        """Return whether the unit suits the kind of the values."""
         if self.price_bound is not None:
             return self.facts["weights"].get("unit") == self.unit and self.unit not in UNIT_FACTOR
         return self.unit in UNITS[Kind.INTERVAL_ENERGY if self.is_energy else Kind.POWER]
@@ -167,11 +168,19 @@ class Descriptor:
 
     @property
     def threshold_w(self) -> Fraction:
-        """The threshold in W of energies above one; 0 if it is unreadable."""
+        """The threshold in W of an energy above a threshold; 0 if it is unreadable."""
         text = self.facts.get("threshold_w")
         with suppress(ValueError, ZeroDivisionError):
             return Fraction(text) if isinstance(text, str) and len(text) < 100 else Fraction(0)
         return Fraction(0)
+
+    @property
+    def variance(self) -> Fraction:
+        """The variance of the noise of a value, in unit², as the decimal of at most 17 digits nearest to it.
+
+        Slots are uncorrelated, so the variance of a sum of values is the sum of their variances.
+        """
+        return Fraction(repr(sd(self.mechanism, self.rounding) ** 2))
 
     def slot_ms(self, band: str | None = None) -> int:
         """Return the duration of a slot, or of a band if slots are bands."""
@@ -195,7 +204,7 @@ class Descriptor:
         return self.calendar(self.timezone).start_ms(time_ms)
 
     def calendar(self, timezone: str) -> Calendar:
-        """Return the calendar of the windows: days up to 1.5 days (longer than any day), weeks, or months."""
+        """Return the windows' calendar: days for windows of up to 1.5 days, else weeks or months."""
         days = self.length_ms / DAY_MS
         return Calendar(timezone, "1d" if days < 1.5 else "1w" if days < 8 else "1mo")
 
@@ -225,11 +234,11 @@ class Record:
         Raises:
             RecordError: a field is missing or invalid; the error names it.
         """
-        fields = _Fields("record", message, Decimal)
+        fields = Fields("record", message, Decimal)
         return cls(
             meter=fields.text("meter"),
             time_ms=fields.parse_with("t", parse_time),
-            step_ms=fields.parse_with("for", _duration_ms),
+            step_ms=fields.parse_with("for", duration_ms),
             value=fields.number("value"),
             unit=fields.text("unit"),
             sd=float(fields.number("sd")),
@@ -239,7 +248,7 @@ class Record:
         )
 
 
-class _Fields:
+class Fields:
     """The fields of one message, read by name and type; `v` must be 1."""
 
     def __init__(self, subject: str, message: Message, parse_float: Callable[[str], Any]) -> None:
@@ -249,15 +258,18 @@ class _Fields:
             raise self.error("v", "is not 1: a later version wrote it")
 
     def error(self, name: str, reason: str) -> RecordError:
+        """Return the error of a field: what the message is, the field's name and the reason."""
         return RecordError(f"a {self._subject} whose {name!r} {reason}")
 
     def text(self, name: str) -> str:
+        """Return a field that must be a string."""
         value = self.facts.get(name)
         if isinstance(value, str):
             return value
         raise self.error(name, "is missing or not a string")
 
     def number(self, name: str) -> Fraction:
+        """Return a field that must be a finite number, exactly as it is written."""
         value = self.facts.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return Fraction(value)
@@ -266,12 +278,14 @@ class _Fields:
         raise self.error(name, "is missing or not a number")
 
     def integer(self, name: str) -> int:
+        """Return a field that must be a whole number."""
         number = self.number(name)
         if number.denominator == 1:
             return number.numerator
         raise self.error(name, "is not a whole number")
 
     def parse_with(self, name: str, parse: Callable[[str], T]) -> T:
+        """Return what `parse` makes of a string field."""
         text = self.text(name)
         with suppress(ValueError, ZeroDivisionError):
             return parse(text)
@@ -301,31 +315,31 @@ def _id_of(facts: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _mechanism(fields: _Fields) -> LInfLaplace:
-    epsilon, quantum = (fields.parse_with(name, _exact) for name in ("epsilon", "quantum"))
+def _mechanism(fields: Fields) -> LInfLaplace:
+    epsilon, quantum = (fields.parse_with(name, exact) for name in ("epsilon", "quantum"))
     n = 1 if fields.text("metric") == Metric.L1 else fields.integer("n")
     with suppress(ValueError):
         return LInfLaplace(epsilon, quantum, n)
     raise RecordError("a descriptor whose 'epsilon', 'quantum' and 'n' do not make a mechanism")
 
 
-def _bands(fields: _Fields) -> Mapping[str, int]:
+def _bands(fields: Fields) -> Mapping[str, int]:
     """Return the duration of each band in its window, in ms; empty if slots are not bands."""
     durations = fields.facts.get("bands", {})
     with suppress(ValueError, TypeError, AttributeError):
         return {
-            name: 0 if (name, text) == (UNKNOWN_BAND, "PT0S") else _duration_ms(text)
+            name: 0 if (name, text) == (UNKNOWN_BAND, "PT0S") else duration_ms(text)
             for name, text in durations.items()
         }
     raise fields.error("bands", "cannot be read")
 
 
-def _price_bound(fields: _Fields) -> Fraction | None:
-    """Return the largest price of a kWh; None if values are not amounts."""
+def _price_bound(fields: Fields) -> Fraction | None:
+    """Return the highest price per kWh; None if values are not amounts."""
     if "weights" not in fields.facts:
         return None
     with suppress(ValueError, TypeError, KeyError, ZeroDivisionError):
-        return _exact(fields.facts["weights"]["bound"])
+        return exact(fields.facts["weights"]["bound"])
     raise fields.error("weights", "cannot be read")
 
 
@@ -341,16 +355,18 @@ def _is_zone(name: str) -> bool:
     return False
 
 
-def _exact(text: str) -> Fraction:
+def exact(text: str) -> Fraction:
+    """Parse an exact number; raises ValueError."""
     if _EXACT.fullmatch(text) is None:
         raise ValueError("an integer, a decimal or a ratio of integers")
     return Fraction(text)
 
 
 @lru_cache(maxsize=64)  # each record has a duration, usually the same
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
+    """Parse a duration in hours, minutes and seconds; raises ValueError."""
     match = _ISO_DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
-    if not (duration_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):
+    if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):
         raise ValueError("a duration in hours, minutes and seconds, such as PT30M")
-    return duration_ms
+    return total_ms

@@ -1,16 +1,16 @@
 """Combine fine and coarse streams of one meter: errors get smaller, without bias (THEORY 3.8).
 
 The half hours of a day, released by one stream, add up to the day that another released with noise of its
-own. Least squares weighs both, so that the sum of the half hours equals the day: `privacy.nested` has the
-formulas and the errors.
+own. Least squares weighs both and makes the half hours add up to the day: `privacy.nested` has the formulas
+and the errors.
 
 A coarse number is combined only with a *complete* set of finer ones, which fill its window exactly. If a
-record is missing, or a slot lies across an end of the window, the coarse number and the finer ones below it
+record is missing, or a slot straddles an end of the window, the coarse number and the finer ones below it
 stay as they were released. Where a stream in the middle lacks a record (a day of a month), the records below
 (its half hours) stand in for it.
 
-This is unbiased only if the fine slots of a window add up to the coarse one, before noise. They do if one
-source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
+The result is unbiased only if, before noise, the fine slots of a window add up to the coarse one. They do if
+one source feeds both streams with the same lateness, gap, range and calendar, which `privacy.shares` ensures.
 Descriptors do not state all of that: the facts that they do state are compared here, and streams that differ
 are refused.
 """
@@ -35,7 +35,7 @@ Flags = NDArray[np.bool_]
 class Nested:
     """The numbers of one stream after combination with the other streams of its meter, in `unit`.
 
-    Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` holds the
+    Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` contains the
     measured value with probability `coverage`, for each number separately. Errors of different numbers are
     dependent: never add up squares of `sd`. A number that is not `combined` is unchanged.
     """
@@ -70,8 +70,8 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
     The result has one item for each series, in the same order and with the same slots.
 
     Raises:
-        ValueError: there are fewer than two series; they are not of one meter, kind and unit, or of sources
-            that are read alike; a stream has a slot that is not longer than every slot of the stream before;
+        ValueError: there are fewer than two series; they do not share one meter, kind and unit, or their
+            sources are not read in the same way; a slot is not longer than every slot of the previous stream;
             a window has several slots, whose noises are not independent; or coverage is not between 0 and 1.
     """
     _check(streams, coverage)
@@ -86,16 +86,16 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
 def _check(streams: Sequence[Series], coverage: float) -> None:
     """Refuse series that cannot be those of nested streams; raises ValueError."""
     if len(streams) < 2:
-        raise ValueError("nested streams must be two or more: a fine one and coarser ones")
+        raise ValueError("there must be at least two nested streams: a fine one and coarser ones")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     if len({series.meter for series in streams}) != 1:
-        raise ValueError("nested streams must be of one meter")
+        raise ValueError("nested streams must belong to one meter")
     descriptors = [terms for series in streams for terms in series.descriptors.values()]
     if any(terms.bands or terms.mechanism.n != 1 for terms in descriptors):
         raise ValueError("nested streams need windows of one slot: the slots of one window share noise")
     if any(_source_facts(terms) != _source_facts(descriptors[0]) for terms in descriptors):
-        raise ValueError("nested streams must have one kind and unit, and sources that are read alike")
+        raise ValueError("nested streams must have the same kind and unit, and sources read in the same way")
     if len({terms.timezone for terms in descriptors if terms.timezone}) > 1:
         raise ValueError("nested streams must share one local calendar")
     lengths_ms = [series.end_ms - series.time_ms for series in streams]
@@ -111,7 +111,7 @@ def _source_facts(terms: Descriptor) -> tuple[Any, ...]:
 def _attach(streams: Sequence[Series], place: int, pieces: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
     """Put the records of a stream above the finer pieces that fill them.
 
-    Returns the pieces for the next stream, in order of time and without overlaps, and the roots of finished
+    Returns the pieces for the next stream, in time order and without overlaps, and the roots of finished
     trees, which are the pieces below a record that they do not fill.
     """
     series = streams[place]

@@ -15,7 +15,7 @@ _STEP = 1.02
 class Register:
     """The private energy from `start_ms` to each of `time_ms`, in kWh, with its error.
 
-    The sum may fall, because the noise of a slot can exceed its energy. `low` .. `high` holds the energy
+    The sum may fall, because the noise of a slot can exceed its energy. `low` .. `high` contains the energy
     measured up to a time with probability `coverage`, for each time separately.
     """
 
@@ -35,14 +35,14 @@ def total(
 
     The sum runs from the first record to the last, or from `start_ms` to `end_ms`.
 
-    A sum's interval never shrinks as slots are added: given the radii, errors are symmetric and unimodal
-    (Anderson 1955). So the interval of one time is valid for all earlier times, and a new one is computed
-    only each time the deviation has grown by 2 %. Intervals are never too narrow, and at most about 2 % too
-    wide; the last one is exact, that of `Series.energy`.
+    A sum's interval never shrinks as slots are added: given the noise bounds, errors are symmetric and
+    unimodal (Anderson 1955). So the interval of one time is valid for all earlier times, and a new one is
+    computed only each time the deviation has grown by 2 %. Intervals are never too narrow, and at most about
+    2 % too wide; the last one is exact, that of `Series.energy`.
 
     Raises:
-        ValueError: whole slots do not fill the time, because of a gap or of a slot across an end; or
-            coverage is not between 0 and 1.
+        ValueError: whole slots do not fill the time, because of a gap or a slot across one of its ends; or
+        coverage is not between 0 and 1.
     """
     start_ms = int(series.time_ms[0]) if start_ms is None else start_ms
     series_part = series.between(start_ms, int(series.end_ms[-1]) if end_ms is None else end_ms)

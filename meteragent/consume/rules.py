@@ -23,12 +23,12 @@ capacity instead of energy.
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
 D_i = E_i - s E, which is above zero exactly if i has more than the share s. D_i is a weighted sum of records,
 so its error has a known law (`privacy.totals`); let h_i be the bound that it exceeds with probability
-`error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If some home does dominate, the feeder is
-shown only if the error puts that home's D_i too low by more than h_i. The probability of this is at most
-`error`, regardless of the number of homes (each home has to pass, so the probabilities do not add up). In
-doubt, a feeder is withheld: noise makes this rule withhold more, never less, and feeders over short times or
-of few homes are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some
-home has more than s of any total above zero.
+`error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the feeder is shown
+only if the error puts that home's D_i too low by more than h_i. The probability of that is at most `error`,
+regardless of the number of homes (each home has to pass, so the probabilities do not add up). In doubt, a
+feeder is withheld: noise makes this rule withhold more, never less, and feeders of few homes or over short
+times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some home
+has more than s of any total above zero.
 
 The rule is about the energy of the whole time. If a home has most of a single slot (a car that charges at
 night), the noise of one slot hides it here, as it hides it from everybody else: that is the promise.
@@ -58,7 +58,7 @@ class Rules:
     """The rules for showing a cell: it has at least `at_least` homes, and none has more than `share` of it.
 
     With `capacity`, by meter, `share` refers to public capacities. Otherwise it refers to private energies,
-    and a feeder with a dominant home is shown with at most probability `error`.
+    and a feeder with a dominant home is shown with a probability of at most `error`.
     """
 
     at_least: int = 1

@@ -1,8 +1,8 @@
-"""The records of meters over time, and estimates from them: of a slot, of energy, of the mean of homes.
+"""The records of meters over time, and estimates from them: a slot's value, an energy, a mean over homes.
 
-The estimated quantities are the slot values of the meter's agent, after fill and clamp. An interval holds the
-quantity with the stated probability, by the law of the noise that the descriptor names (`privacy.totals`):
-independent between windows and between meters, dependent within a window.
+The estimated quantities are the slot values of the meter's agent, after fill and clamp. An interval contains
+the quantity with the stated probability, by the law of the noise that the descriptor names
+(`privacy.totals`): independent between windows and between meters, dependent within a window.
 """
 
 import math
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=NDArray[Any])
 class Estimate:
     """A value, the standard deviation of its noise, and an interval; all in `unit`.
 
-    `low` .. `high` holds the measured value with probability `coverage`.
+    `low` .. `high` contains the measured value with probability `coverage`.
     """
 
     value: float
@@ -47,7 +47,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Series:
-    """The records of one meter in order of time, one per slot, and the descriptors that they name.
+    """The records of one meter in time order, one per slot, and the descriptors that they name.
 
     The records have one kind and one unit; slots do not overlap; `gaps` lists the missing time. The bands of
     a mean day are in the order of their names, each with the time of its whole window.
@@ -69,7 +69,7 @@ class Series:
         for record in records:
             _check(record, descriptors)
             if by_slot.setdefault((record.time_ms, record.band or ""), record) != record:
-                raise RecordError("two records of one slot that differ")
+                raise RecordError("two different records of one slot")
         sorted_records = tuple(by_slot[slot] for slot in sorted(by_slot))
         if len({(record.meter, record.unit) for record in sorted_records}) != 1:
             raise RecordError("a series needs records of exactly one meter, in one unit")
@@ -136,7 +136,7 @@ class Series:
         if Space.PEAK in spaces:
             raise ValueError("peaks have no energy, sum or mean: use highest_mean")
         if Space.ABOVE in spaces:
-            raise ValueError("energies above a threshold are not the energy: use energy_above")
+            raise ValueError("energies above a threshold are not total energies: use energy_above")
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
@@ -168,7 +168,7 @@ class Series:
         """Select the records of the slots that fill the time from `start_ms` to `end_ms`.
 
         Raises:
-            ValueError: there are none, one is missing, or a slot lies across an end.
+            ValueError: there are none, one is missing, or a slot straddles an end.
         """
         start, stop = np.searchsorted(self.time_ms, (start_ms, end_ms))
         series = replace(self, records=self.records[start:stop])
@@ -258,9 +258,9 @@ def mean_energy(
 ) -> Estimate:
     """Estimate the mean over meters of the energy from `start_ms` to `end_ms`, in kWh; unbiased.
 
-    Records do not describe the course of the load within a slot, so a time that cuts a slot has no total.
+    Records do not say how the load varied within a slot, so a stretch of time that cuts a slot has no total.
     With `cut="even"` such a slot counts in proportion to its part inside, as if its load were even. Then the
-    interval holds that proportion of the slot's measured energy; it does not include the error of that
+    interval contains that proportion of the slot's measured energy; it does not include the error of that
     assumption.
 
     Raises:
@@ -279,7 +279,7 @@ def mean_energy(
 
 
 def _shares(series: Series, start_ms: int, end_ms: int) -> Floats:
-    """Compute the part of each slot that lies within a time."""
+    """Compute the part of each slot that lies within a stretch of time."""
     inside_ms = np.minimum(series.end_ms, end_ms) - np.maximum(series.time_ms, start_ms)
     shares = np.asarray(inside_ms / (series.end_ms - series.time_ms))
     if any(record.band and share < 1 for record, share in zip(series.records, shares, strict=True)):
@@ -342,16 +342,25 @@ def _check(record: Record, descriptors: Mapping[str, Descriptor]) -> None:
     terms = descriptors.get(record.descriptor)
     if terms is None:
         raise RecordError("a record whose descriptor is not among those received")
+    require_agreement(record, terms)
+
+
+def require_agreement(record: Record, terms: Descriptor) -> None:
+    """Check a record against the descriptor that it names.
+
+    Raises:
+        RecordError: its unit, duration, band, number of draws, value or sd does not match the descriptor.
+    """
     is_peak = terms.space is Space.PEAK
     duration_ms = terms.length_ms if is_peak or record.band is not None else terms.step_ms
     if (record.unit, record.step_ms) != (terms.unit, duration_ms):
-        raise RecordError("a record whose unit or duration is not its descriptor's")
+        raise RecordError("a record whose unit or duration does not match its descriptor")
     if (record.band is None) != (not terms.bands) or record.band not in {None, *terms.bands}:
         raise RecordError("a record whose band is not one of its descriptor's")
     if record.draws < 1 or (record.draws > 1 and not is_peak):
-        raise RecordError("a record whose number of draws cannot be its descriptor's")
+        raise RecordError("a record whose number of draws does not match its descriptor")
     if record.value % terms.mechanism.quantum or not math.isclose(record.sd, terms.facts["sd"], rel_tol=1e-3):
-        raise RecordError("a record whose value or sd cannot be its descriptor's")
+        raise RecordError("a record whose value or sd does not match its descriptor")
 
 
 def frozen(array: T) -> T:

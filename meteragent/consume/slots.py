@@ -43,7 +43,7 @@ class Slots:
         if any(descriptor.space is Space.PEAK for descriptor in self.descriptors):
             raise ValueError("peaks have no total: use highest_mean")
         if any(descriptor.space is Space.ABOVE for descriptor in self.descriptors):
-            raise ValueError("energies above a threshold are not the energy: use energy_above")
+            raise ValueError("energies above a threshold are not total energies: use energy_above")
         order = np.lexsort((self.start_ms, self.meter))
         meter, start, end = (column[order] for column in (self.meter, self.start_ms, self.end_ms))
         overlap = (meter[1:] == meter[:-1]) & (start[1:] < end[:-1])

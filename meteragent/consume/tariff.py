@@ -11,16 +11,17 @@ of `privacy.totals`. Costs of several windows need the energies of all their ban
 
 Energy whose band is unknown (the band "unknown" of a register) has a price only if the tariff gives it one.
 Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval is the
-union of those for each price in that range, which holds the cost with the stated probability for every such
-price, and the value is the middle of that interval.
+union of those for each price in that range, which contains the cost with the stated probability for every
+such price, and the value is the middle of that interval.
 
 How sure the cheapest tariff is
 -------------------------------
 For every other tariff, its p-value is the largest chance, over all loads under which that other tariff
 costs as little or less, that the noise makes the released difference at least as large (THEORY 3.9).
-`sureness` is 1 minus the sum of these p-values, at least 0. So for two tariffs the wrong one is called the
-cheapest with a sureness of 1 - p or more in at most a share p of windows; for k tariffs in at most (k - 1) p.
-Two tariffs that cost the same at any load cannot be told apart: then the sureness is 0.
+`sureness` is 1 minus the sum of these p-values, at least 0. So for two tariffs, the wrong one is called the
+cheapest with a sureness of 1 - p or more in at most a fraction p of windows; for k tariffs, in at most a
+fraction (k - 1) p. If two tariffs cost the same at every load, they cannot be told apart, and the sureness
+is 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ class TariffChoice:
 
     @property
     def sureness(self) -> float:
-        """How sure it is that no other tariff would have cost less."""
+        """The certainty that no other tariff would have cost less."""
         return max(0.0, 1 - sum(self.p_values.values()))
 
 
@@ -131,8 +132,8 @@ def _fees(windows: Series, tariff: Tariff) -> float:
 def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
     """Return the records whose price may differ from 0, and the largest absolute weight of each.
 
-    Noise that is symmetric and falls away from 0 spreads a sum more, the larger its weight is. So an interval
-    for the largest weight is wide enough for each price of the range.
+    Symmetric noise whose density falls away from 0 spreads a sum more, the larger its weight. So an interval
+    for the largest weight is wide enough for each price in the range.
     """
     weights = np.abs(prices).max(axis=1) * windows.kwh_per_unit
     records = tuple(
@@ -142,7 +143,7 @@ def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
 
 
 def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
-    """Return the chance that noise alone makes a tariff look as much dearer than the cheapest as it does.
+    """Return the chance that noise alone makes a tariff look this much dearer than the cheapest.
 
     If the prices of unknown bands leave a range of differences, the smallest difference and the largest noise
     of that range count.

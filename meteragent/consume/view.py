@@ -3,8 +3,8 @@
 Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
 Here all values of a day are lowered by one amount, and those that would fall below zero become zero. The
 amount is chosen so that the day's energy stays the same: of all non-negative values with that energy, these
-are the nearest, in squares weighted by duration. This is post-processing and costs no privacy. Single slots
-are biased, small ones upwards and large ones downwards, and intervals do not hold for them.
+are the nearest to the records, in squares weighted by duration. This is post-processing and costs no privacy.
+Single slots are biased, small ones upwards and large ones downwards, and intervals do not hold for them.
 """
 
 from dataclasses import dataclass

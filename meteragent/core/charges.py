@@ -12,7 +12,7 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The budgets of a stream, in 1/W: the budget that limits its charges, and all budgets that count them.
+    """A stream's budgets, in 1/W: the one that limits its charges, and all those that count them.
 
     A budget covers all streams of a meter, so the streams share `odometers`; `own_budget` is one of them.
     """

@@ -1,8 +1,8 @@
 """From messages to readings of meters.
 
-A message may hold several readings. They are processed in order of time, and each is counted under its
-outcome. A message is free, which means that it may be acknowledged, once all of its readings are free. For a
-meter with phases, each reading changes the sum of the phases, and this sum is the meter's reading.
+A message may hold several readings. They are processed in time order, and each is counted under its
+outcome. A message is free (it may be acknowledged) once all its readings are free. For a meter with phases,
+each reading changes the sum of the phases, and this sum is the meter's reading.
 """
 
 from collections.abc import Iterable
@@ -49,8 +49,8 @@ class Intake:
         one counts: a power holds from then on, a register includes the earlier ones, and an interval is the
         only one known to have just ended.
         """
-        timed: list[MeterReading] = []
-        stamped: dict[tuple[str, str | None, int], MeterReading] = {}
+        items: list[MeterReading] = []
+        arrivals: dict[tuple[str, str | None, int], MeterReading] = {}
         for message in messages:
             try:
                 meter, phase, readings = self.read(message)
@@ -60,14 +60,14 @@ class Intake:
                 continue
             for reading in readings:
                 if not reading.stamped:
-                    timed.append(MeterReading(meter, phase, reading))
+                    items.append(MeterReading(meter, phase, reading))
                     continue
                 key = meter, phase, reading.time_ms
-                if (replaced_item := stamped.pop(key, None)) is not None:
+                if (replaced_item := arrivals.pop(key, None)) is not None:
                     counts.add("replaced")
                     free.append(replaced_item.reading.token)
-                stamped[key] = MeterReading(meter, phase, reading)
-        return timed + sorted(stamped.values(), key=lambda item: item.reading.time_ms) if stamped else timed
+                arrivals[key] = MeterReading(meter, phase, reading)
+        return items + sorted(arrivals.values(), key=lambda item: item.reading.time_ms) if arrivals else items
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
         """Return the meter, phase and readings of a message; raises PayloadError if it has no readings."""

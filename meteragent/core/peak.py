@@ -88,7 +88,7 @@ class PeakWindow(Window):
         self.unmasked_energy = None
 
     def _rise(self, energy: int) -> None:
-        """Count the energy of a part."""
+        """Include the energy of a part in the maximum."""
         if self.mask is None:
             self.unmasked_energy = (
                 energy if self.unmasked_energy is None else max(self.unmasked_energy, energy)
@@ -124,7 +124,7 @@ class PeakWindow(Window):
             at_ms = until_ms
 
     def seal(self, _integrated_until_ms: int) -> None:
-        """Leave out the remaining parts, because readings no longer count in them."""
+        """Exclude the remaining parts, because readings no longer count in them."""
 
     def close(self, slot_index: int) -> int:
         """Return the released value in quanta: floor(A / L).

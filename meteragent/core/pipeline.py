@@ -42,7 +42,7 @@ from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.totals import Totals
 from meteragent.core.upcoming import Upcoming, upcoming
 from meteragent.core.window import Window
-from meteragent.domain.commit import Commit, Outgoing, Snapshot
+from meteragent.domain.commit import Commit, Outgoing, ReleasedSlot, Snapshot
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import PayloadError
 from meteragent.domain.reading import Message, Observer
@@ -124,7 +124,7 @@ class Pipeline:
         receives the accepted readings and the integrated spans.
         """
         self._observe(observer)
-        self._effects = Effects(Commit(self._stream.name, now_ms))
+        self._effects = Effects(Commit(self._stream.name, now_ms, shared=self._stream.shared))
         self._catching_up = closing_ms < now_ms
         changes = dict.fromkeys(self._redraw_restored())
         batch = self._prices.take(batch, now_ms, self._counts, self._effects)
@@ -271,7 +271,7 @@ class Pipeline:
             heapq.heappush(self._closes, (closes_ms, self._names[meter].public_id, meter))
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Open slots up to `open_ms` and close slots up to `close_ms` in all timelines, in order of time."""
+        """Open slots up to `open_ms` and close slots up to `close_ms` in all timelines, in time order."""
         close_ms = min(open_ms, close_ms)
         while True:
             opens_ms = self._opens[0][0] if self._opens else open_ms + 1
@@ -387,14 +387,14 @@ class Pipeline:
             self._counts.add("gap_slots")
         window.slots_with_reading.discard(slot_index)
         quanta = window.close(slot_index)
-        payload = self._formats[window.terms_id].record(
-            window.public_id, window.start_ms, slot_index, quanta, window.draws
-        )
+        form, slot = self._formats[window.terms_id], None
+        payload = form.record(window.public_id, window.start_ms, slot_index, quanta, window.draws)
         leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:
             leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)
-        self._effects.commit.outgoing.append(Outgoing(window.topic, payload, leave_ms, False))
+        if self._stream.shared:
+            slot = ReleasedSlot(form.descriptor.id, window.start_ms, window.slot_end_ms(slot_index))
+        self._effects.commit.outgoing.append(Outgoing(window.topic, payload, leave_ms, False, slot))
         self._counts.add("released")
         if self._stream.total:
-            descriptor = self._formats[window.terms_id].descriptor
-            self._totals.add(window, slot_index, quanta, descriptor, leave_ms, self._effects.commit)
+            self._totals.add(window, slot_index, quanta, form.descriptor, leave_ms, self._effects.commit)

@@ -24,6 +24,7 @@ class Stream:
     format         the format of records
     price_topic    the topic of prices, if weights come from one
     local_times    whether the times of readings are correct only if read in the source's time zone
+    shared         whether receivers, each with a topic of its own, get what leaves (`store.grants`)
     """
 
     name: str
@@ -44,6 +45,7 @@ class Stream:
     format: Form = "json"
     price_topic: str | None = None
     local_times: bool = False
+    shared: bool = False
 
     @property
     def terms(self) -> Terms:

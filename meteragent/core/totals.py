@@ -9,7 +9,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Totals:
-    """The running totals of a stream, by public id, because one total under two ids would link the ids."""
+    """The running totals of a stream, by public id: a total under two ids would link the ids."""
 
     __slots__ = ("_totals",)
 

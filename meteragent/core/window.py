@@ -66,7 +66,7 @@ class Window:
     slots_with_reading  the open slots to which a reading has been added; the others are gap throughout
     masked_slot         the index of the slot whose accumulator is unknown after a restart: `slots` holds a
                         register minus the accumulator instead (`register`)
-    lost_slot           the index of the slot whose accumulator was given up; the slot has no noise until
+    lost_slot           the index of the slot whose accumulator was abandoned; the slot has no noise until
                         `redraw`
     """
 
@@ -258,12 +258,12 @@ class Window:
         """
         if self.lost_slot is not None:
             raise MeteragentError("a slot without noise")
-        masked, slots = self.masked_slot, self.slots
-        if standing is not None and masked is None:
+        masked_index, slots = self.masked_slot, self.slots
+        if standing is not None and masked_index is None:
             time_ms, register = standing
-            masked = self._open_slot_at(time_ms)
-            if masked is not None:
-                slots = {**slots, masked: register - slots[masked]}
+            masked_index = self._open_slot_at(time_ms)
+            if masked_index is not None:
+                slots = {**slots, masked_index: register - slots[masked_index]}
         open_slots = tuple([Slot(slot_index, accumulator) for slot_index, accumulator in slots.items()])
         return OpenWindow(
             self.start_ms,
@@ -273,7 +273,7 @@ class Window:
             self.noise_bound,
             self.draws,
             open_slots,
-            masked,
+            masked_index,
         )
 
     # --- a register's slot after a restart -----------------------------------------------------

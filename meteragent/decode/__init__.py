@@ -1,10 +1,10 @@
 """Decoders from payloads to readings: one module per wire format, and profiles for known devices.
 
-`config.source.decoder` makes the decoder of a stream from its configuration, and `core.intake` calls it.
+`config.source.decoder` makes a stream's decoder from its configuration, and `core.intake` calls it.
 
 A decoder takes the bytes of a payload and returns its readings in the stream's unit. If it refuses the
 payload, it raises PayloadError with the name of a counter. A decoder never logs. It calls parsers through
-`parse_without_context`, because a chained exception of a parser would hold the payload.
+`parse_without_context`, because a parser's chained exception would hold the payload.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ Decoder = Callable[[bytes], Sequence[Reading]]
 
 
 class PayloadNumber(NamedTuple):
-    """A number in a payload as the meter wrote it, in the meter's unit.
+    """A number in a payload, as the meter wrote it, in the meter's unit.
 
-    `time_ms` is defined as in Reading. `id` is the meter that the payload names; None if the format names no
-    meter.
+    `time_ms` has the same meaning as in Reading. `id` is the meter that the payload names; None if the format
+    names none.
     """
 
     time_ms: int | None
@@ -33,7 +33,7 @@ class PayloadNumber(NamedTuple):
 
 
 def single_reading(decode: Callable[[bytes], Reading]) -> Decoder:
-    """Make a decoder of payloads that hold one reading each."""
+    """Make a decoder for payloads with one reading each."""
     return lambda payload: (decode(payload),)
 
 

@@ -1,9 +1,9 @@
-"""JMESPath with exact numbers: functions that calculate with the decimals of a document.
+"""JMESPath with exact numbers: functions that calculate with a document's decimals.
 
-The functions of the jmespath library support integers and binary floats only. The functions here take a
-document's decimals and return decimals. Sums and extremes are exact. A mean is exact if it terminates within
-64 digits; otherwise it is rounded half up to 64 digits. The library's comparisons in filters are exact, but a
-fraction written in an expression (`` `0.1` ``) is a binary float, for which `==` seldom holds.
+The jmespath library's functions support only integers and binary floats. The functions here take a document's
+decimals and return decimals. Sums and extremes are exact. A mean is exact if it terminates within 64 digits;
+otherwise it is rounded half up to 64 digits. The library's comparisons in filters are exact, but a fraction
+in an expression (`` `0.1` ``) is a binary float, which rarely equals a decimal.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(No
 
 
 def _number(value: Any) -> Decimal:
-    """Convert a number of a document or expression to a decimal; raises TypeError for other values."""
+    """Convert a number from a document or expression to a decimal; raises TypeError for other values."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -36,7 +36,7 @@ def _sortable(values: Iterable[Any]) -> list[Any]:
 
 
 class _Functions(functions.Functions):
-    """JMESPath's numeric functions, which raise TypeError for other values."""
+    """JMESPath's numeric functions, which raise TypeError for non-numeric values."""
 
     @functions.signature({"types": []})
     def _func_abs(self, value: Any) -> Decimal:
@@ -99,14 +99,14 @@ def _sort_key(pair: tuple[Any, Any]) -> Any:
 
 
 def _with_sort_keys(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of a sort key and a value; each key is the result of an expression on its value."""
+    """Return pairs of a sort key and a value; each key is the result of an expression on the value."""
     return list(zip(_sortable(key.visit(key.expression, value) for value in values), values, strict=True))
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:
-    """Compile an expression to a function of documents; raises JMESPathError for an invalid expression.
+    """Compile an expression to a function of documents; raises JMESPathError if it is invalid.
 
-    The exceptions of the function itself are not documented by the library.
+    The library does not document which exceptions that function raises.
     """
     query, options = jmespath.compile(expression), jmespath.Options(custom_functions=_Functions())
     return lambda document: query.search(document, options)

@@ -5,22 +5,22 @@ Theory of operation
 A payload becomes a reading in this order:
 
 1. Text: the payload is UTF-8 and not empty (`text_of`).
-2. Document: JSON with decimals for all numbers (`document_of`), so that the digits written by the meter
-   count, not the nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they are
-   harmless in fields that are not selected. The parser fails on a number whose exponent is too large for a
-   decimal; a slower parser then replaces that number with 0 or 10**100, which later steps clamp or refuse.
+2. Document: JSON with decimals for all numbers (`document_of`), so that the meter's own digits count, not the
+   nearest binary float. NaN and infinities become a marker, `_NOT_FINITE`, because they do no harm in fields
+   that are not selected. The parser fails on a number whose exponent is too large for a decimal; a slower
+   parser then replaces that number with 0 or 10**100, which later steps clamp or refuse.
 3. Selection: the expressions are evaluated (`finder`); a plain field name is a dictionary look-up.
 4. Types: the value must be a finite number (`number_of`), and the time Unix seconds, Unix milliseconds or RFC
-   3339 (`time_of`). Nothing is guessed: a number in a text, for instance, is refused.
+   3339 (`time_of`). Nothing is guessed: for example, a number in a text is refused.
 5. Unit: the value times a constant factor, rounded to whole millionths (`scaled`).
 
-Each step raises PayloadError with the name of a counter. The error has no parser's exception in its context,
-because that exception would hold the payload. Expressions are compiled when the configuration is read, so an
-invalid expression is an error of the configuration, not of a payload.
+Each step raises PayloadError with the name of a counter. The error's context holds no parser exception,
+because such an exception would hold the payload. Expressions are compiled when the configuration is read, so
+an invalid expression is an error in the configuration, not in a payload.
 
 Most payloads are flat objects, for which `_quick` does all steps at once, in a third of the time. `_quick`
-refuses nothing: a payload that it does not recognise goes through the steps above. The readings that it
-returns are those that the steps above would return; a test compares the two.
+refuses nothing: a payload that it does not recognise goes through the steps above. It returns the same
+readings as the steps above; a test compares the two.
 
 Decoding has no state in memory or on disk, so a power cut does not affect it: the broker sends an
 unacknowledged message again, and the same bytes give the same reading.
@@ -44,7 +44,7 @@ from meteragent.domain.reading import Reading
 from meteragent.domain.units import MICRO
 
 _MILLISECONDS_FROM = 10**11
-"""The smallest Unix time that is read as milliseconds; as seconds, it would be after the year 5000."""
+"""The smallest Unix time that is read as milliseconds; in seconds, it would be after the year 5000."""
 _TIME_MAX = 10**15
 _LARGE = 10**12
 
@@ -98,7 +98,7 @@ def number_or_text(value: Any) -> Decimal:
 
 
 def time_of(value: Any) -> int:
-    """Convert a selected time to ms since the Unix epoch; raises PayloadError for other values.
+    """Convert a selected time to ms since the Unix epoch; raises PayloadError if the value is not a time.
 
     The value is a Unix time in seconds or milliseconds, or an RFC 3339 text with a zone.
     """
@@ -129,10 +129,10 @@ def finder(expression: str) -> Callable[[Any], Any]:
     search = compile_expression(expression)
 
     def find(document: Any) -> Any:
-        """Return the value of the expression; raises PayloadError if it is inapplicable to the document."""
+        """Return the expression's value; raises PayloadError if it does not apply to the document."""
         if is_plain and isinstance(document, dict):
             return document.get(expression)
-        # The library does not document its exceptions, so all are caught.
+        # The library does not document its exceptions, so all exceptions are caught.
         return parse_without_context("refused_type", Exception, search, document)
 
     is_plain = _PLAIN.fullmatch(expression) is not None
@@ -140,10 +140,10 @@ def finder(expression: str) -> Callable[[Any], Any]:
 
 
 def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
-    """Make a reader of a payload's number and its time, selected by the expressions `value` and `time`.
+    """Make a reader of a payload's number and time, selected by the expressions `value` and `time`.
 
-    Without `time`, readings have the time of their arrival. The reader raises PayloadError. This function
-    raises ValueError for an invalid JMESPath expression.
+    Without `time`, readings have their time of arrival. The reader raises PayloadError. This function raises
+    ValueError if a JMESPath expression is invalid.
     """
     find_value = finder(value)
     find_time = finder(time) if time is not None else None
@@ -176,8 +176,8 @@ def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], 
     """Make the fast path for flat objects, which takes a third of the time; it never refuses a payload.
 
     The fast path returns a reading only if the payload is an object with a number in the field `value` and,
-    if `time` is given, a time in that field. Otherwise it returns None, and the general decoder decides.
-    Whole numbers stay integers.
+    if `time` is given, a time in the field `time`. Otherwise it returns None, and the general decoder
+    decides. Whole numbers stay integers.
     """
     micro, unit = scaled(factor), factor * MICRO
     whole_factor = unit.numerator if unit.denominator == 1 else None
@@ -202,7 +202,7 @@ def _quick(value: str, time: str | None, factor: Fraction) -> Callable[[bytes], 
 
 
 def _quick_time(value: Any) -> int | None:
-    """Convert a time as `time_of`; return None for a value that `time_of` refuses."""
+    """Convert a time as `time_of` does; return None for a value that `time_of` refuses."""
     if type(value) is int and 0 <= value < _TIME_MAX:
         return value if value >= _MILLISECONDS_FROM else 1000 * value
     try:

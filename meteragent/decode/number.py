@@ -1,6 +1,6 @@
 """The profile `number`: the payload is one number as text, such as ``512.3``.
 
-The payload has no time, so the reading has the time of its arrival.
+The payload has no time, so the reading has its time of arrival.
 """
 
 import math
@@ -20,7 +20,7 @@ _NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.ASCII | re.IGNOREC
 _HUGE = Decimal(10) ** 12
 _BEYOND = Decimal(10) ** 100
 _EXACT = Context(prec=240, rounding=ROUND_FLOOR)
-"""A context in which numbers up to 10**100 with at most 130 decimals add up exactly."""
+"""A context in which numbers up to 10**100 with at most 130 decimals are added exactly."""
 _MICRO = Decimal(10) ** 6
 _HALF = Decimal("0.5")
 _FLOOR = Context(prec=64, rounding=ROUND_FLOOR)
@@ -37,7 +37,7 @@ def text_of(payload: bytes) -> str:
 
 
 def finite(text: str) -> Decimal:
-    """Parse a finite number as a decimal; return 0 or ±10**100 if its exponent is too large for one."""
+    """Parse a finite number as a decimal; return 0 or ±10**100 if the exponent is too large for a decimal."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -48,7 +48,7 @@ def finite(text: str) -> Decimal:
 
 
 def total(numbers: Iterable[Decimal]) -> Decimal:
-    """Add numbers exactly; clamp numbers beyond ±10**100 first."""
+    """Return the exact sum of numbers, after clamping those beyond ±10**100."""
     result = Decimal(0)
     for number in numbers:
         result = _EXACT.add(result, min(max(number, -_BEYOND), _BEYOND))
@@ -56,7 +56,7 @@ def total(numbers: Iterable[Decimal]) -> Decimal:
 
 
 def micro(value: Decimal) -> int:
-    """Round a value to whole millionths: floor(value * 10**6 + 1/2), exact (DESIGN 2); `scaled` by 1."""
+    """Return a value in whole millionths, rounded exactly: floor(value * 10**6 + 1/2) (DESIGN 2)."""
     return _floored(value, _MICRO)
 
 
@@ -73,7 +73,7 @@ def scaled(factor: Fraction) -> Callable[[Decimal], int]:
 
 
 def _floored(value: Decimal, unit: Decimal) -> int:
-    """Round half up with decimals of 64 digits, rounded down; at most 49 of them are in the whole number."""
+    """Round half up with 64-digit decimals, rounded down; the whole number has at most 49 of these digits."""
     return math.floor(_FLOOR.fma(_bounded(value), unit, _HALF))
 
 
@@ -83,14 +83,14 @@ def _ratio(value: Decimal, unit: Fraction) -> int:
 
 
 def _bounded(value: Decimal) -> Decimal:
-    """Clamp a value to a size that is safe to calculate with."""
+    """Clamp a value to a size that is safe for calculation."""
     if value.copy_abs() > _HUGE:  # abs() would round and could overflow
         return _HUGE.copy_sign(value)
     return value if value.adjusted() > _VANISHING else _ZERO
 
 
 def bare(payload: bytes) -> tuple[PayloadNumber]:
-    """Read a payload that is one number, without a time; raises PayloadError as `read` does."""
+    """Read a payload that is one number without a time; raises PayloadError as `read` does."""
     return (PayloadNumber(None, read(payload)),)
 
 

@@ -1,22 +1,22 @@
-"""P1 telegrams (the output of European meters' customer ports), and D0 readouts (IEC 62056-21, mode D).
+"""P1 telegrams from the customer ports of European meters, and D0 readouts (IEC 62056-21, mode D).
 
 A telegram begins with ``/`` and the manufacturer's name, has a line ``code(value*unit)`` for each object, and
-ends with ``!``. From DSMR 4 on, a CRC-16 of everything from ``/`` to ``!`` follows. Lines end with CR LF; if
-a program has replaced CR LF with LF, CR LF is restored before the CRC is checked. Some devices write the CRC
-without its leading zeros. A telegram without a CRC is read only if it states neither a protocol version nor a
-time, as in DSMR 2 and 3 and in D0 readouts.
+ends with ``!``. From DSMR 4 on, a CRC-16 over everything from ``/`` to ``!`` follows. Lines end with CR LF;
+if a program has replaced CR LF with LF, CR LF is restored before the CRC is checked. Some devices write the
+CRC without its leading zeros. A telegram without a CRC is read only if it states neither a protocol version
+nor a time, as in DSMR 2 and 3 and in D0 readouts.
 
-The codes of a D0 readout end in ``*255``, which marks the present value. Codes with other endings mark stored
-values of the past and are ignored. In the codes of powers, some meters also write 255 for 0, as in
-``1-0:1.7.255*255``. A readout has no CRC, and anything that a gateway appends to it is ignored.
+In a D0 readout, codes for present values end in ``*255``. Codes with other endings are for stored past values
+and are ignored. In power codes, some meters also write 255 instead of 0, as in ``1-0:1.7.255*255``. A readout
+has no CRC, and anything that a gateway appends to a readout is ignored.
 
-Austrian meters count in W and Wh, without decimals; D0 readouts have W with at most two decimals. A number in
-W or Wh with more decimals is refused, because it is a number in kW or kWh whose k was lost on the way.
+Austrian meters use W and Wh, without decimals; D0 readouts use W with at most two decimals. A number in W or
+Wh with more decimals is refused, because it must be in kW or kWh and have lost its k on the way.
 
-The time of a telegram is the meter's local time with S (summer) or W (winter). W is the smaller and S the
-larger of a zone's offsets in the telegram's year. So both occurrences of the repeated hour in autumn are
-unambiguous, and a meter that keeps winter time all year is read correctly. If no zone is given, the offsets
-are those of Central European Time, UTC+1 and UTC+2.
+A telegram's time is the meter's local time with S (summer) or W (winter). W stands for the smaller and S for
+the larger of the zone's offsets in the telegram's year. The repeated hour in autumn is therefore unambiguous,
+and a meter that stays on winter time all year is read correctly. If no zone is given, the offsets are those
+of Central European Time, UTC+1 and UTC+2.
 """
 
 import re
@@ -32,7 +32,7 @@ from meteragent.decode.number import text_of
 from meteragent.domain.errors import PayloadError
 
 ARRIVAL = "arrival"
-"""The value of a zone with which a telegram's time is not read, because the time of arrival counts."""
+"""The zone that means that a telegram's time is ignored and the time of arrival counts."""
 
 _LINE = re.compile(
     r"([0-9]-[0-9]:[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{1,2}|255))(?:\*([0-9]{1,3}))?(\(.*\))", re.ASCII
@@ -44,7 +44,7 @@ _TIME = re.compile(r"\(([0-9]{12})([SW])\)", re.ASCII)
 _CRC = re.compile(r"[0-9A-Fa-f]{1,4}", re.ASCII)
 _MOMENT = "0-0:1.0.0"
 _CODES_WITH_CRC = ("1-3:0.2.8", "0-0:96.1.4", _MOMENT)
-"""The codes of protocol versions and of the time: a telegram with any of these lines has a CRC."""
+"""The codes for protocol versions and the time: a telegram with any of these lines has a CRC."""
 _HOUR = timedelta(hours=1)
 _CENTRAL_EUROPEAN = {"W": _HOUR, "S": 2 * _HOUR}
 _KILO = {"kW": "W", "kWh": "Wh"}
@@ -54,7 +54,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _entry(byte: int) -> int:
-    """Compute the CRC of one byte, which is an entry of the table."""
+    """Compute the CRC of one byte, which is a table entry."""
     for _ in range(8):
         byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
     return byte
@@ -72,9 +72,9 @@ def checksum(data: bytes) -> int:
 
 
 class Telegram(NamedTuple):
-    """A valid telegram: the values by code, and the time (None before DSMR 4 and in D0 readouts).
+    """A valid telegram, with values by code and a time (None before DSMR 4 and in D0 readouts).
 
-    `is_readout` is True if the codes of the telegram end in ``*255``.
+    `is_readout` is True if the telegram's codes end in ``*255``.
     """
 
     values: dict[str, list[str]]
@@ -82,9 +82,9 @@ class Telegram(NamedTuple):
     is_readout: bool = False
 
     def number(self, code: str, unit: str, *, signed: bool = False) -> Decimal | None:
-        """Return the number of a code, in kW or kWh; None if there is no such line.
+        """Return the number at a code, in kW or kWh; None if there is no such line.
 
-        Raises PayloadError if the value is not a number, is negative without being `signed`, or has another
+        Raises PayloadError if the value is not a number, is negative although not `signed`, or has another
         unit, or if the code occurs twice.
         """
         values = self.values.get(code)
@@ -109,7 +109,7 @@ def telegram(payload: bytes, zone: str | None = None) -> Telegram:
     text = text_of(payload).strip()
     if not text.startswith("/"):
         raise PayloadError("refused_type")
-    body, _, crc = text.rpartition("!")  # if there is no ``!``, `crc` is the whole text, which is not a CRC
+    body, _, crc = text.rpartition("!")  # without a ``!``, `crc` is the whole text, which is not a CRC
     values, is_readout = _values(body.splitlines())
     if any(code in values for code in _CODES_WITH_CRC) or (crc and not is_readout):
         _check(body, crc)
@@ -118,7 +118,7 @@ def telegram(payload: bytes, zone: str | None = None) -> Telegram:
 
 
 def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
-    """Return the values of each code, as written, and whether the text is a readout; ignore other lines."""
+    """Return each code's values, as written, and whether the text is a readout; other lines are ignored."""
     values: dict[str, list[str]] = {}
     is_readout = False
     for line in lines:
@@ -132,7 +132,7 @@ def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
 
 
 def _check(body: str, crc: str) -> None:
-    """Check the CRC of a telegram; raises PayloadError if it is missing or wrong."""
+    """Check a telegram's CRC; raises PayloadError if it is missing or wrong."""
     if "\r" not in body:
         body = body.replace("\n", "\r\n")
     if not _CRC.fullmatch(crc) or checksum(body.encode() + b"!") != int(crc, 16):
@@ -140,7 +140,7 @@ def _check(body: str, crc: str) -> None:
 
 
 def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
-    """Return a telegram's time in ms since the epoch, or None without one; raises PayloadError."""
+    """Return a telegram's time in ms since the epoch, or None if it has no time; raises PayloadError."""
     if values is None:
         return None
     match = _TIME.fullmatch(values[0])
@@ -153,7 +153,7 @@ def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
 
 @cache
 def _offsets(zone: str, year: int) -> dict[str, timedelta]:
-    """Return a zone's offsets from UTC in a year's winter (W) and summer (S), which may be equal."""
+    """Return a zone's offsets from UTC in a year, for winter (W) and summer (S); they may be equal."""
     seasons = [datetime(year, month, 1, tzinfo=ZoneInfo(zone)).utcoffset() or timedelta() for month in (1, 7)]
     return {"W": min(seasons), "S": max(seasons)}
 

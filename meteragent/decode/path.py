@@ -1,8 +1,8 @@
 """Paths in a JSON document, which distinguish an absent value from null.
 
-A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names. A `*` stands for the only object
-that contains the rest of the path. Any other path is a JMESPath expression, in which null and an absent value
-are the same.
+A path such as `ENERGY.Power` or `params."em:0".act_power` consists of names. A `*` stands for the only child
+object that contains the rest of the path. Any other path is a JMESPath expression, in which null and an
+absent value are the same.
 """
 
 import json
@@ -24,7 +24,7 @@ _ANY = "*"
 
 
 def names_of(path: str) -> tuple[str, ...] | None:
-    """Return the names of a path; None if it is an expression of another form.
+    """Return the names in a path; None if the path is a JMESPath expression.
 
     Raises ValueError if a quoted name is not JSON.
     """
@@ -72,7 +72,7 @@ def finder_of(names: Sequence[str]) -> Find:
 
 
 def _any_child(find_parent: Find, find: Find) -> Find:
-    """Make a function that finds a value in the only child of a parent that contains it."""
+    """Make a function that finds a value in a parent's only child that contains the value."""
 
     def find_in_children(document: Any) -> Any:
         """Return the value, or ABSENT; raises PayloadError if several children contain it."""

@@ -1,8 +1,8 @@
-"""Profiles: the quantities in a known device's messages, their readers, and the fields that must never leave.
+"""Profiles: the quantities in a known device's messages, their readers, and fields that must never leave.
 
-A quantity is one number of a device's messages, or several of the same kind. Its kind and unit are those of
-the device's documentation. The configuration repeats both, and the profile refuses any other kind or unit
-(law 5). The rest of a message is ignored (default deny).
+A quantity is one number in a device's messages, or several of the same kind. The kind and unit come from the
+device's documentation. The configuration repeats both, and the profile refuses any other kind or unit (law
+5). The rest of a message is ignored (default deny).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ Direction = Literal["import", "export", "net", "both"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a profile's facts: an address, the day, and whether the messages were captured."""
+    """The origin of a profile's facts: an address, a date, and whether the messages were captured."""
 
     address: str
     date: str
@@ -36,11 +36,10 @@ class Quantity:
     `read` returns the numbers in a payload, or raises PayloadError. `scale` is the number of W or Wh in one
     of the device's units; None if the configuration has to state the unit. `interval_ms` is the time that an
     interval energy covers, if the device's documentation states it. `timed` is False if the messages have no
-    unambiguous time; the time of arrival counts instead. `step_wh` is the step in which an energy is counted,
-    if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed. `direction`
-    is None if it is unknown. `topic` is the end of the topic on which a bare number of this quantity is sent.
-    If times are local, `in_zone` makes the reader for a time zone other than that of `read`, or for
-    "arrival".
+    unambiguous time; in that case the time of arrival counts. `step_wh` is the step in which an energy is
+    counted, if known; if `is_count`, the step is 1. `counters` is the number of counters that are summed.
+    `direction` is None if it is unknown. `topic` is the end of the topic on which a bare number of this
+    quantity is sent. If times are local, `in_zone` makes a reader for another time zone, or for "arrival".
     """
 
     kind: Kind
@@ -61,16 +60,16 @@ class Profile:
     """A family of devices on MQTT.
 
     `topics` are the usual topic templates, the most likely first. `quantities` maps names to quantities; the
-    first of a kind is the default of that kind. `named` makes the quantity of any other name, for families
-    whose users name the quantities; it returns None for an impossible name.
+    first of a kind is the default of that kind. `named` makes the quantity for any other name, for families
+    whose users name the quantities; it returns None if the name is impossible.
 
     `every_ms` is the usual time between readings. `period_ms` is the longest time between powers (0: they are
     sent on change; None: the operator has to state it). `hold_ms` is the default of `source.hold`.
-    `quantum_w` is the device's resolution. The load is within `dead_band_w` of the power that was sent last
-    (DESIGN 2); unless `dead_band_known`, the operator has to state the dead band.
+    `quantum_w` is the device's resolution. The load is within `dead_band_w` of the last power sent (DESIGN
+    2); unless `dead_band_known`, the operator has to state the dead band.
 
     `identifies` describes the {meter} in the topics if it names a device or a contract and so must not leave
-    unchanged. If `needs_id`, one topic has messages of several meters, each with a meter's id. `personal`
+    unchanged. If `needs_id`, one topic carries messages of several meters, each with a meter's id. `personal`
     lists the fields that identify a person, a place or a contract; they are dropped. `traps` lists facts to
     know before trusting a number. `fields` are the names in payloads on which the profile depends, and
     `origins` the sources of its facts, if the profile is data.
@@ -95,7 +94,7 @@ class Profile:
     origins: tuple[Origin, ...] = ()
 
     def quantity(self, kind: Kind, name: str | None) -> Quantity | None:
-        """Return the quantity of a kind and name, or the first of the kind if `name` is None.
+        """Return the quantity with a kind and name, or the kind's first quantity if `name` is None.
 
         Return None if there is no such quantity.
         """
@@ -113,16 +112,16 @@ def decoder(
     unit: str,
     meter_id: str | None = None,
 ) -> Decoder:
-    """Make a decoder that converts the numbers of `read` to readings in `unit`.
+    """Make a decoder that converts the numbers from `read` to readings in `unit`.
 
     `scale` is the number of W or Wh in one of the device's units; None if the device's unit is `unit`. With a
-    `meter_id`, only numbers of that meter count, because a radio also receives the neighbours' meters. The
+    `meter_id`, only that meter's numbers count, because a radio also receives the neighbours' meters. The
     decoder raises PayloadError.
     """
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
-        """Return the meter's readings in a payload; raises PayloadError if all are of other meters."""
+        """Return the meter's readings in a payload; raises PayloadError if it has only other meters'."""
         numbers = read(payload)
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:

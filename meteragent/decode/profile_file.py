@@ -1,7 +1,7 @@
 """Profiles as data: a TOML file that describes the messages of a family of devices, without code.
 
-A file is read into a `Profile` or refused with all errors at once, each with its line, the value found and
-the value expected. docs/profiles.md is the guide for authors of such files.
+A file either becomes a `Profile` or is refused with all errors at once, each with its line, actual value and
+expected value. docs/profiles.md is the guide for authors.
 """
 
 import difflib
@@ -21,13 +21,13 @@ from meteragent.domain.lines import Path, line_of, lines
 from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, value_text
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
-"""The form of a profile's name."""
+"""The pattern of a profile's name."""
 _TAKEN = ("number", "json")
 """The names of the formats that any device may send."""
 
 
 def parse(text: str, name: str) -> Profile:
-    """Read a profile from the text of the file called `name`.toml; raises ConfigError with all errors."""
+    """Parse the text of the profile file `name`.toml; raises ConfigError, which lists all errors."""
     try:
         document = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
@@ -41,22 +41,22 @@ def parse(text: str, name: str) -> Profile:
     return table.profile()
 
 
-def _misnamed(written: str, name: str, text: str) -> Iterator[ConfigError]:
-    """Yield the refusal of a name that differs from the file's, or that is not a valid profile name."""
+def _misnamed(stated_name: str, name: str, text: str) -> Iterator[ConfigError]:
+    """Yield a refusal if the name is not a valid profile name, or differs from the file's name."""
     problem = None
     if not NAME.fullmatch(name) or name in _TAKEN:
         problem = ConfigError(
-            "name", repr(name), "a file called by small letters, digits and -, such as my-meter.toml"
+            "name", repr(name), "a file name of lower-case letters, digits and -, such as my-meter.toml"
         )
-    elif written != name:
-        problem = ConfigError("name", repr(written), f"{name!r}, as the file is called")
+    elif stated_name != name:
+        problem = ConfigError("name", repr(stated_name), f"{name!r}, the name of the file")
     if problem is not None:
         problem.line = line_of(("name",), lines(text))
         yield problem
 
 
 def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) -> Iterator[ConfigError]:
-    """Yield an error for each unknown, missing or wrong key; a misspelt key is not also reported missing."""
+    """Yield an error for each unknown, missing or wrong key; a misspelt key does not count as missing."""
     key_lines = lines(text)
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     meant = {path: _meant(path, document) for path in unknown}
@@ -71,7 +71,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _meant(path: Path, document: Any) -> str | None:
-    """Return the key that was probably meant by a misspelt key: the nearest that its table lacks."""
+    """Return the key that a misspelt key probably means: the nearest that its table lacks."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]
@@ -87,12 +87,12 @@ def _refusal(
         expected = nearest or f"one of {', '.join(_keys(path))}"
         error = ConfigError(key_text(path), "an unknown key", expected, meant=nearest)
     elif detail["type"] == "missing":
-        error = ConfigError(key_text(path), "nothing", "a value: this key has no default")
+        error = ConfigError(key_text(path), "nothing", "a value, because this key has no default")
     else:
         expected, nearest = expectation(detail)
-        key, separator, rest = expected.partition(": ")
+        key, separator, limits = expected.partition(": ")
         if separator and key in QuantityTable.model_fields and path[:1] == ("quantity",):
-            path, expected = (*path, key), rest
+            path, expected = (*path, key), limits
         value = "nothing" if isinstance(detail["input"], Mapping) else value_text(path[-1], detail["input"])
         error = ConfigError(key_text(path), value, expected, meant=nearest)
     error.line = line_of(path, key_lines)
@@ -100,13 +100,13 @@ def _refusal(
 
 
 def _place(place: Path) -> Path:
-    """Return the path of the key to which pydantic's location belongs, without pydantic's names of types."""
+    """Return the key's path for pydantic's location, without pydantic's type names."""
     depth = {"quantity": 3, "source": 3}.get(str(place[0]), 1) if place else 0
     return place[:depth]
 
 
 def _keys(path: Path) -> list[str]:
-    """Return the keys that the table around a path may have."""
+    """Return the keys that are allowed in the table around a path."""
     table: dict[str, type[BaseModel]] = {"quantity": QuantityTable, "source": SourceTable}
     model = table.get(str(path[0]), ProfileTable) if len(path) > 1 else ProfileTable
     return list(model.model_fields)

@@ -1,6 +1,6 @@
-"""The models of a profile as data: every key of its file, with its type and default.
+"""The models of a profile file: every key, with its type and default.
 
-docs/profiles.md is the guide for authors of such files.
+docs/profiles.md is the guide for authors of profiles.
 """
 
 from collections.abc import Iterator
@@ -37,14 +37,14 @@ _POWERS = ("W", "kW", "mW")
 
 
 def _duration(value: Any) -> int:
-    """Read a duration above 0."""
+    """Parse a positive duration."""
     if not isinstance(value, str) or not (duration_ms := parse_duration(value)):
         raise ValueError("a duration such as '10s' or '5min'")
     return duration_ms
 
 
 def _period(value: Any) -> int:
-    """Read the time between powers; 0 if they are sent on change."""
+    """Parse the time between powers; 0 if powers are sent on change."""
     return 0 if value == ON_CHANGE else _duration(value)
 
 
@@ -57,7 +57,7 @@ def _path(value: Any) -> str:
 
 
 def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
-    """Read a path, a list of paths to add up, or a list of such lists."""
+    """Parse a path, a list of paths to add, or a list of such lists."""
     terms = value if isinstance(value, list) else [value]
     sums = terms if terms and isinstance(terms[0], list) else [terms]
     if not all(isinstance(paths, list) and paths for paths in sums):
@@ -66,15 +66,15 @@ def _sums(value: Any) -> tuple[tuple[Term, ...], ...]:
 
 
 def _term(value: Any) -> Term:
-    """Read a part of a sum: a path, which may have a minus sign in front of it."""
+    """Parse a term of a sum: a path, perhaps preceded by a minus sign."""
     path = value.removeprefix("-") if isinstance(value, str) else value
     return Term(_path(path), path != value)
 
 
 def _channel(value: Any) -> Any:
-    """Check the number of a channel, or `all`."""
+    """Check a channel's number, or `all`."""
     if value != "all" and (type(value) is not int or value < 0):
-        raise ValueError("the number of the channel, from 0, or 'all' for the sum")
+        raise ValueError("the channel's number, from 0, or 'all' for the sum")
     return value
 
 
@@ -86,14 +86,14 @@ def _plain_path(value: str) -> str:
 
 
 def _time(value: str) -> str | None:
-    """Read the path of the time; None if the time of arrival counts."""
+    """Parse the path of the time; None if the time of arrival counts."""
     return None if value == ARRIVAL else _plain_path(value)
 
 
 def _topic(value: str) -> str:
     """Check a topic template."""
     if not value or "#" in value or any(c in value for c in " \t\n"):
-        raise ValueError("a topic such as 'tele/{meter}/SENSOR', in which + is any segment")
+        raise ValueError("a topic such as 'tele/{meter}/SENSOR', where + is any segment")
     return value
 
 
@@ -104,7 +104,7 @@ def _prefix(value: str) -> str:
 
 
 def _match(value: Any) -> tuple[Conditions, ...]:
-    """Read a table of conditions, or a list of alternative tables."""
+    """Parse a table of conditions, or a list of alternative tables."""
     tables = value if isinstance(value, list) else [value]
     if not all(isinstance(table, dict) for table in tables):
         raise ValueError("a table of paths, or a list of such tables")
@@ -114,12 +114,10 @@ def _match(value: Any) -> tuple[Conditions, ...]:
 
 
 def _any_of(condition: Any) -> tuple[Condition, ...]:
-    """Read the conditions of one path."""
+    """Parse the conditions on one path."""
     conditions = tuple(condition) if isinstance(condition, list) else (condition,)
     if not conditions or not all(isinstance(value, bool | str | int | Decimal) for value in conditions):
-        raise ValueError(
-            "true (it is there), false (it is absent), the value it must equal, or a list of these"
-        )
+        raise ValueError("true (present), false (absent), the value that it must equal, or a list of these")
     return conditions
 
 
@@ -138,25 +136,25 @@ class _Table(BaseModel):
 
 
 class QuantityTable(_Table):
-    """One number of the messages: `[quantity.NAME]`."""
+    """One number in the messages: `[quantity.NAME]`."""
 
     kind: Kind
     """power, register, or interval_energy."""
     unit: Literal["W", "kW", "mW", "Wh", "kWh", "mWh", "Wmin", "J"] | None = None
     """The device's unit. Without it, the configuration states the unit."""
     unit_at: _Path | None = None
-    """The path of a text that must equal `unit`; otherwise the message is refused."""
+    """The path of a text that must equal `unit`; otherwise, the message is refused."""
     value: Annotated[tuple[tuple[Term, ...], ...], BeforeValidator(_sums)] = ()
-    """The path of the number, or several paths to add up, or to subtract if a minus sign is in front.
+    """The path of the number, or several paths to add, or to subtract if preceded by a minus sign.
 
     Of several lists, the first that has a value counts. Without this key, the payload is a bare number.
     """
     channel: Annotated[int | Literal["all"] | None, BeforeValidator(_channel)] = None
-    """The channel, from 0, or all for the sum, if the value may be a list with a number for each channel."""
+    """If the value may be a list with a number for each channel: the channel, from 0, or all for the sum."""
     text: bool = Field(default=False, strict=True)
-    """Whether a text that spells a number counts."""
+    """Whether a text that spells a number counts as a number."""
     match: _Match = ()
-    """Conditions in addition to those of the profile."""
+    """Conditions in addition to the profile's."""
     negative: _Match = ()
     """Conditions under which the number counts as negative."""
     interval: _Duration | None = None
@@ -166,19 +164,19 @@ class QuantityTable(_Table):
     counters: int = Field(default=1, ge=1, strict=True)
     """The number of counters that are summed."""
     direction: Direction | None = None
-    """import, export, net (import less export), or both (import and export counted together)."""
+    """import, export, net (import minus export), or both (import and export counted together)."""
     topic: _Text | None = None
     """The end of the topic on which a bare number is sent."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Refuse combinations of keys that contradict one another."""
+        """Refuse keys that contradict each other."""
         is_power = self.kind is Kind.POWER
         if self.unit is not None and (self.unit in _POWERS) is not is_power:
             units = [unit for unit in _UNITS if (unit in _POWERS) is is_power]
             raise ValueError(f"unit: one of {', '.join(units)} for kind '{self.kind}'")
         if (self.interval is not None) is not (self.kind is Kind.INTERVAL_ENERGY):
-            raise ValueError("interval: how long each number covers, for kind 'interval_energy' and no other")
+            raise ValueError("interval: the time that each number covers, only for kind 'interval_energy'")
         if is_power and self.step is not None:
             raise ValueError("step: none, because a power is not counted")
         if is_power and self.counters != 1:
@@ -190,11 +188,11 @@ class QuantityTable(_Table):
                 "value: the path of the number, which channel, text, match, negative and unit_at refer to"
             )
         if self.unit_at is not None and self.unit is None:
-            raise ValueError("unit: what the text at unit_at must be")
+            raise ValueError("unit: the text that unit_at must have")
         return self
 
     def quantity(self, message: Message) -> Quantity:
-        """Return the quantity, in messages with the given layout."""
+        """Return the quantity in messages with this layout."""
         scale = None if self.unit is None else _UNITS[self.unit]
         is_power = self.kind is Kind.POWER
         if not self.value:
@@ -227,26 +225,27 @@ class SourceTable(_Table):
     """The origin of the facts: `[[source]]`."""
 
     address: _Text
-    """The address of the page, or the device and its firmware."""
+    """The page's address, or the device and its firmware."""
     date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
-    """The day on which the page was read or the messages were captured."""
+    """The date on which the page was read or the messages were captured."""
     facts: Literal["captured", "from documentation"]
-    """captured: real messages; from documentation: the maker's description, or the source of a program."""
+    """captured: real messages; from documentation: the maker's description, or a program's source code."""
 
 
 class ProfileTable(_Table):
     """The whole file."""
 
     name: str
-    """The profile's name, which is also that of the file."""
+    """The profile's name, which is also the file's name."""
     title: _Text
-    """The kind of device, after `a` or `an`, or a name."""
+    """The kind of device, preceded by `a` or `an`, or a name."""
     topics: list[Annotated[_Text, AfterValidator(_topic)]] = Field(min_length=1)
-    """The usual topics, the most likely first. {meter} and {phase} are segments, + is any segment."""
+    """The usual topics, most likely first. {meter} and {phase} are segments, and + is any segment."""
     match: _Match = ()
-    """The conditions that a message of this family meets: a table, or a list of alternative tables."""
+    """The conditions that this family's messages meet: a table, or a list of alternative tables."""
     partial: _Match | None = None
-    """The messages that omit unchanged values: such a message without the quantity is counted as `other`."""
+    """The conditions for messages that omit unchanged values: without the quantity, such a message is counted
+    as `other`."""
     time: Annotated[str | None, BeforeValidator(_time)]
     """The path of the time, which must be a Unix time or have a zone; or arrival."""
     id: Annotated[str, AfterValidator(_plain_path)] | None = None
@@ -254,25 +253,26 @@ class ProfileTable(_Table):
     every: _Duration
     """The usual time between messages."""
     period: Annotated[int, BeforeValidator(_period)] | None = None
-    """The longest time between powers, or `on change`. Without it, source.every is required."""
+    """The longest time between powers, or `on change`. Without this key, source.every is required."""
     hold: _Duration
-    """The longest time for which a power stands if no other power follows."""
+    """The longest time for which a power counts if no other power follows."""
     dead_band: _Number | None = None
-    """The largest change in W since the power sent last. Without it, source.dead_band is required."""
+    """The largest change, in W, since the last power sent. Without this key, source.dead_band is required."""
     quantum: _Positive = Fraction(1)
     """The device's resolution, in W."""
     identifies: _Text | None = None
-    """The meaning of {meter} in the topics if it names a device, person or contract and must not leave."""
+    """What {meter} in the topics means, if it names a device, person or contract and so must not leave."""
     dropped: list[_Text] = []
     """The fields that identify a device, a person, a place or a contract."""
     traps: list[_Text] = []
-    """Facts to know before trusting a number."""
+    """Facts that users must know before they trust a number."""
     others: Annotated[str, AfterValidator(_prefix)] | None = None
-    """The object in which source.value may name any field; the configuration states its kind and unit."""
+    """An object in which source.value may name any field; the configuration states the field's kind and
+    unit."""
     source: list[SourceTable] = Field(min_length=1)
     """The origins of the facts."""
     quantity: dict[str, QuantityTable] = Field(min_length=1)
-    """The numbers, by name; the first of a kind is its default."""
+    """The numbers, by name; the first of a kind is that kind's default."""
 
     def profile(self) -> Profile:
         """Return the profile that this file describes."""
@@ -298,7 +298,7 @@ class ProfileTable(_Table):
         )
 
     def _words(self) -> Iterator[str]:
-        """Yield the names on which the profile depends, and the texts that identify a kind of message."""
+        """Yield the names that the profile depends on, and the texts that identify a kind of message."""
         paths = [path for path in (self.time, self.id, self.others) if path is not None]
         matches = (
             self.match,
@@ -316,7 +316,7 @@ class ProfileTable(_Table):
 
 
 def _named(message: Message, prefix: str, kind: Kind, path: str) -> Quantity | None:
-    """Return the quantity of any field below a prefix; None if `path` is not a JMESPath expression."""
+    """Return the quantity for any field below a prefix; None if `path` is not a JMESPath expression."""
     try:
         compile_expression(path)
         value = Value(((Term(f"{prefix} | {path}", is_negative=False),),))

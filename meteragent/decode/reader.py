@@ -1,17 +1,17 @@
-"""Readers of the payloads of a profile that is data: JSON documents, and bare numbers.
+"""Readers of payloads for profiles in files: JSON documents and bare numbers.
 
 Theory of operation
 -------------------
 A JSON payload becomes a number in this order:
 
-1. The document must be an object, and must match the profile's conditions and those of the quantity;
-   otherwise the message is counted as `other`.
-2. Of the alternatives for a quantity, the first with any of its values counts. If there is none, the message
-   is refused, or counted as `other` if it is of a kind that omits unchanged values.
-3. All values of the alternative are added, and those with a minus sign subtracted. A value that is missing,
-   null, or not a number is refused: no part is replaced by 0.
+1. The document must be an object that meets the conditions of the profile and of the quantity; otherwise, the
+   message is counted as `other`.
+2. The first of a quantity's alternatives that has any of its values counts. If no alternative does, the
+   message is refused, or counted as `other` if it is of a kind that omits unchanged values.
+3. All values of the alternative are added, or subtracted if they have a minus sign. A value that is missing,
+   null, or not a number is refused: no part is replaced with 0.
 4. A power of 2^31 mW or more is refused. Such powers are sent by devices whose firmware reads a negative
-   32-bit number as a positive one: 2^32 steps less the power, and a step is a milliwatt or more. No home's
+   32-bit number as a positive one: 2^32 steps minus the power, where a step is a milliwatt or more. No home's
    meter measures two megawatts. A wrap at 16 bits cannot be distinguished from a power.
 5. The time is read at its path. If the object that should hold the time is absent, the time of arrival
    counts.
@@ -31,9 +31,10 @@ from meteragent.domain.errors import PayloadError
 
 Read = Callable[[bytes], Sequence[PayloadNumber]]
 Condition = bool | str | Decimal | int
-"""The condition on a value: true if it must be present, false if absent, or the value that it must equal."""
+"""A condition on a value: true if it must be present, false if absent, or else the value that it must
+equal."""
 Conditions = tuple[tuple[str, tuple[Condition, ...]], ...]
-"""The conditions on a message: for every path, at least one of the alternatives must hold."""
+"""Conditions on a message: for every path, at least one alternative must hold."""
 
 _WRAP_W = Decimal(2) ** 31 / 1000
 _NO_VALUE = (b"unknown", b"unavailable", b"none")
@@ -41,10 +42,10 @@ _NO_VALUE = (b"unknown", b"unavailable", b"none")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The part that all quantities of a profile share: conditions, and the paths of the time and the id.
+    """What all quantities of a profile share: conditions, and the paths of the time and the id.
 
-    A message must meet one of the conditions in `match`, if there are any. A message that meets one of those
-    in `partial` may lack a quantity, and is then counted as `other`.
+    A message must meet one of the conditions in `match`, if there are any. A message that meets one of the
+    conditions in `partial` may lack a quantity, and is then counted as `other`.
     """
 
     match: tuple[Conditions, ...] = ()
@@ -62,10 +63,10 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The place of a quantity's number: alternative sums, of which the first with a value counts.
+    """Where a quantity's number is: alternative sums; the first that has a value counts.
 
-    `channel` is set if a value may be a list: the number of the channel, from 0, or `all` for the sum. A text
-    that spells a number counts as one only if `text`. In a message that meets one of the `negative`
+    `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A text that
+    spells a number counts as a number only if `text` is true. In a message that meets one of the `negative`
     conditions, the number counts as negative. `unit` is the unit that the text at `unit_path` must state.
     """
 
@@ -79,7 +80,7 @@ class Value:
 
 
 def document_reader(message: Message, value: Value, scale: Fraction | None, *, is_power: bool) -> Read:
-    """Make the reader of a quantity in a JSON document; raises ValueError if a path is invalid.
+    """Make a reader of a quantity in a JSON document; raises ValueError if a path is invalid.
 
     `scale` is the number of W or Wh in the device's unit; None if it is unknown.
     """
@@ -115,7 +116,7 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
 
 
 def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
-    """Make the reader of a payload that is one number; the words for an unknown state are not numbers."""
+    """Make a reader of a payload that is one number; words for an unknown state are not numbers."""
     limit = _limit(scale) if is_power else None
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
@@ -136,7 +137,7 @@ def _limit(scale: Fraction | None) -> Decimal | None:
 
 
 def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
-    """Make a function that returns whether a document meets one of the conditions; True if there are none."""
+    """Make a function that returns whether a document meets any of the conditions; True if there are none."""
     compiled = [
         [(finder(path), _check(values)) for path, values in conditions] for conditions in alternatives
     ]
@@ -144,7 +145,7 @@ def _matcher(alternatives: tuple[Conditions, ...]) -> Callable[[Any], bool]:
         return lambda _: True
 
     def matches(document: Any) -> bool:
-        """Return whether all parts of any one condition hold."""
+        """Return whether all parts of at least one condition hold."""
         for parts in compiled:
             for find, holds in parts:
                 if not holds(find(document)):
@@ -205,7 +206,7 @@ def _first_finder(
 
 
 def _signed(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
-    """Return a signed term of a sum; raises PayloadError if it is missing or not a number."""
+    """Return a sum's term with its sign; raises PayloadError if it is missing or not a number."""
     if value is ABSENT:
         raise PayloadError("refused_missing")
     return number(value).copy_negate() if is_negative else number(value)
@@ -227,7 +228,7 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
 
 
 def _time_finder(path: str | None) -> Callable[[Any], int | None]:
-    """Make a function that returns the time at a path; None if the object that should hold it is absent."""
+    """Make a function that returns the time at a path; None if the object around the time is absent."""
     if path is None:
         return lambda _: None
     *parents, name = names_of(path) or ()

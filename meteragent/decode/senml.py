@@ -1,14 +1,14 @@
-"""SenML packs in JSON (RFC 8428, 8798, 9100): the resolution and the selection of a pack's records.
+"""SenML packs in JSON (RFC 8428, 8798, 9100): the resolution and selection of a pack's records.
 
 Theory of operation
 -------------------
-A base field applies from its record on until a later record replaces it. A record's name is bn + n, its time
-bt + t, its unit u or else bu, its value bv + v and its sum bs + s; a missing number counts as 0. Times from
-2**28 on are seconds since the Unix epoch. Smaller times are relative to the arrival, and 0 is the arrival
-itself. A relative time in the future is a plan, not a measurement, and is refused.
+A base field applies from its record on, until a later record replaces it. A record's name is bn + n, its time
+is bt + t, its unit is u or else bu, its value is bv + v, and its sum is bs + s; a missing number counts as 0.
+Times from 2**28 on are seconds since the Unix epoch. Smaller times are relative to the arrival, and 0 is the
+arrival itself. A relative time in the future is a plan, not a measurement, and is refused.
 
-The configuration selects records by their full names, or by the end of the name after a ``:`` or ``/``.
-Without a name, it selects the records with a unit of the right kind. Nothing is guessed: if the selected
+The configuration selects records by their full name, or by the end of the name after a ``:`` or ``/``.
+Without a name, it selects the records whose unit has the right kind. Nothing is guessed: if the selected
 records have different names, the pack is refused.
 
 Rules:
@@ -31,7 +31,7 @@ from meteragent.domain.units import Kind
 WATTS = {"W": 1, "kW": 1000}
 JOULES = {"J": 1, "Wh": 3600, "kWh": 3_600_000}
 J_IN_WH = Fraction(1, 3600)
-"""The scale of energies, which are read in J: the number of Wh in one J."""
+"""The number of Wh in one J, which is the scale of energies, because they are read in J."""
 
 _VERSIONS = (10, 26)  # RFC 9100: 10 is RFC 8428, and 2**4 adds the secondary units of RFC 8798
 _ABSOLUTE_S = 2**28
@@ -41,7 +41,7 @@ _LARGE = Decimal(10) ** 30
 
 
 class Record(NamedTuple):
-    """A resolved record. `value` and `sum` may be of any type; each is None if missing."""
+    """A resolved record. `value` and `sum` may have any type; each is None if missing."""
 
     name: str
     unit: str | None
@@ -78,7 +78,7 @@ def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
 
 
 def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
-    """Add a field and its base if both are numbers; otherwise return the field unchanged."""
+    """Return the sum of a field and its base if both are numbers; otherwise return the field unchanged."""
     value = fields.get(key)
     if base is None or (key in fields and not isinstance(value, Decimal)):
         return value
@@ -86,17 +86,17 @@ def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
 
 
 def _sum(number: Any, base: Any) -> Decimal:
-    """Add two numbers; raises PayloadError if a value is not a number."""
+    """Return the sum of two numbers; raises PayloadError if a value is not a number."""
     return _EXACT.add(_bounded(number_of(number)), _bounded(number_of(base)))
 
 
 def _bounded(number: Decimal) -> Decimal:
-    """Clamp a number to a size at which arithmetic is exact."""
+    """Clamp a number to a size for which arithmetic is exact."""
     return _LARGE.copy_sign(number) if number.copy_abs() > _LARGE else number
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Return a Reading's time: ms since the epoch, negative ms before the arrival, or None (arrival)."""
+    """Return a Reading's time: ms since the epoch, minus the ms before arrival, or None (arrival)."""
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
     return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None
@@ -105,15 +105,15 @@ def _time_ms(time_s: Decimal) -> int | None:
 def reader(
     kind: Kind, name: str | None, *, of_sum: bool = False
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of the selected records at all times in a pack, in W or in J (`J_IN_WH`).
+    """Make a reader of the selected records at all times in a pack, in W or J (`J_IN_WH`).
 
-    Without a name, the reader selects records with a unit of the kind. `of_sum` selects the sum of a power,
-    which is a register. For a register, a named record in W or kW contributes its sum.
+    Without a name, the reader selects records whose unit has the right kind. `of_sum` selects the sum of a
+    power, which is a register. For a register, a named record in W or kW contributes its sum.
     """
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Return the numbers of the selected records; raises PayloadError if none or several names match."""
+        """Return the numbers in the selected records; raises PayloadError unless exactly one name matches."""
         pack = list(records(payload))
         if name is None:
             selected = [
@@ -137,7 +137,7 @@ def _is_named(full_name: str, name: str) -> bool:
 
 
 def _number(record: Record, kind: Kind, *, of_sum: bool) -> Decimal:
-    """Return the selected number of a record, in W or in J."""
+    """Return the selected number in a record, in W or J."""
     if kind is Kind.REGISTER and (of_sum or record.unit in WATTS):
         factor, number = WATTS.get(record.unit or ""), record.sum
     else:

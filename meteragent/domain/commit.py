@@ -108,13 +108,25 @@ class Total(NamedTuple):
         )
 
 
+class ReleasedSlot(NamedTuple):
+    """The slot of a record: its descriptor's id, the start of its window, and its own end."""
+
+    descriptor_id: str
+    window_ms: int
+    end_ms: int
+
+
 class Outgoing(NamedTuple):
-    """A message to send, byte for byte, at `due_ms` (wall clock) or later."""
+    """A message to send, byte for byte, at `due_ms` (wall clock) or later.
+
+    `slot` is that of a record of a shared stream, by which the store decides who gets it; otherwise None.
+    """
 
     topic: str
     payload: bytes
     due_ms: int
     retain: bool
+    slot: ReleasedSlot | None = None
 
 
 class Descriptor(NamedTuple):
@@ -143,7 +155,8 @@ class Commit:
     messages arrived, so that meters that report together share pages. `terms`: the terms to which states
     refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send, in order. `totals`:
     running totals by public name. `prices`: all prices of the stream that are still needed, or None if
-    nothing is new.
+    nothing is new. `shared`: whether each active receiver gets the messages (`store.grants`), whose topics
+    then begin with the public id in place of a sink topic.
     """
 
     stream: str
@@ -157,6 +170,7 @@ class Commit:
     outgoing: list[Outgoing] = field(default_factory=list)
     totals: dict[str, Total] = field(default_factory=dict)
     prices: tuple[Price, ...] | None = None
+    shared: bool = False
 
     def __bool__(self) -> bool:
         """Return whether there is anything to write."""

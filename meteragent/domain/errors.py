@@ -6,6 +6,7 @@
     +-- PayloadError         the meter: a message that is not a reading
     +-- RecordError          the sender: a message that is not a record, or contradicts another
     +-- LinkError            the network: a broker that refuses or cannot be reached
+    +-- DatabaseError        the receiver's database: it refuses what `collect` needs
     +-- StoreError           the device: the file that holds the ledger
         +-- StoreInUse       another agent has the store open
         +-- StoreRestored    the store is older than records that have already left
@@ -119,7 +120,11 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker that cannot be reached, or that refused the connection, a subscription or a publication."""
+    """A broker or database that cannot be reached, or a broker that refused what was asked of it."""
+
+
+class DatabaseError(MeteragentError):
+    """A database that refuses what `collect` needs: a permission, a version, a setting or a table."""
 
 
 class StoreError(MeteragentError):

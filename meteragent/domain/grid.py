@@ -38,7 +38,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DURATION_MS = {"ms": 1, "s": 1000, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _DURATION = re.compile(r"(\d{1,12})(ms|s|min|h|d)", re.ASCII)
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+"""The form of times in messages: RFC 3339 with a zone."""
 
 
 def floor(time_ms: int, step_ms: int) -> int:
@@ -124,7 +125,7 @@ class BandRule:
     holidays: frozenset[date] = frozenset()
 
     def holds_on(self, day: date) -> bool:
-        """Return whether the band has hours on a day."""
+        """Return whether the band has hours on the given day."""
         return (_SUNDAY if day in self.holidays else day.weekday()) in self.weekdays
 
     @property
@@ -287,6 +288,6 @@ def parse_time(text: str) -> int:
 
     Raises ValueError for any other text, including a time without a zone.
     """
-    if _RFC3339.fullmatch(text) is None:
+    if RFC3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time with a zone, such as 2026-11-20T12:00:00Z")
     return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND

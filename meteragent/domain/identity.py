@@ -217,6 +217,11 @@ def render(template: str, public_id: str) -> str:
     return template.replace(PLACEHOLDER, public_id)
 
 
+def public_id(template: str, topic: str) -> str:
+    """Return the public name in a sink topic, or in a topic below it."""
+    return topic.split("/")[template.split("/").index(PLACEHOLDER)]
+
+
 def pseudonym(key: bytes, meter: str) -> str:
     """Return a keyed name for a meter: 16 hex digits of HMAC-SHA-256(key, meter).
 

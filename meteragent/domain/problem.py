@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Meaning:
     """The meaning of a code: its cause (which may have fields to fill in), its cure and a section.
 
-    `section` is the anchor of a section with more detail in the runbook, deploy/README.md.
+    `section` is the anchor of a section with more detail in docs/signs.md.
     """
 
     cause: str

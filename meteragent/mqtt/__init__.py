@@ -12,12 +12,12 @@ Theory of operation
     Receiving: a QoS 1 message is passed to a callback synchronously, with a token, and is acknowledged when
     the caller returns the token. The broker keeps unacknowledged messages for `session_expiry_s`, across
     connections and crashes, and sends them again on the next connection. Subscriptions are at QoS 1, so the
-    broker downgrades QoS 2 messages to QoS 1. A QoS 2 message that arrives nevertheless ends the connection.
+    broker downgrades QoS 2 messages to QoS 1. If a QoS 2 message arrives nevertheless, the connection ends.
 
-    Publishing: messages are published at QoS 1 and are not kept here. If a connection ends before a
-    publication is reported as delivered, the caller must publish the message again on the next connection, as
-    the outbox does. The broker publishes the last will even after an orderly disconnection, so the will
-    follows everything that was written, however the connection ends.
+    Publishing: messages are published at QoS 1, and the client does not store them. If a connection ends
+    before a publication is reported as delivered, the caller must publish the message again on the next
+    connection, as the outbox does. The broker publishes the last will even after an orderly disconnection, so
+    the will follows everything that was written, however the connection ends.
 
 Rules
     1. A message is acknowledged only by `Session.acknowledge`, on the session that received it.

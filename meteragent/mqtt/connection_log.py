@@ -8,9 +8,9 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt.session import LoginRefused
 
 SUMMARY_S: Final = 60.0
-"""The time between two lines about one broken connection."""
+"""The time between two log lines about the same broken connection."""
 REASONS_MAX: Final = 5
-"""The largest number of different reasons per outage that are logged immediately."""
+"""The largest number of different reasons per outage to log immediately."""
 STABLE_S: Final = 30.0
 """The lifetime after which a connection counts as established."""
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("meteragent.mqtt.reconnect")
 
 
 class ConnectionLog:
-    """The log of the attempts to keep one connection.
+    """A log of the attempts to keep a connection open.
 
     The first failure after an established connection is logged immediately, and so is each new reason.
     Further failures are counted, and their number is logged once every SUMMARY_S. While failures are counted,

@@ -38,7 +38,7 @@ class Endpoint:
         if not self.tls and (self.ca_file is not None or self.cert_file is not None):
             raise ValueError("mqtt:// with a ca_file, cert_file or key_file, which need mqtts://")
         if self.version not in VERSIONS:
-            raise ValueError("the version is not one of " + ", ".join(VERSIONS))
+            raise ValueError("a version that is not one of " + ", ".join(VERSIONS))
 
     @classmethod
     def parse(

@@ -20,11 +20,11 @@ _LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
 _NUMBERS: Final = 2048
-"""The number of variable byte integers to cache, because packet lengths repeat."""
+"""The number of cached variable byte integers; packet lengths repeat."""
 
 
 class Kind(IntEnum):
-    """The first byte of a packet without its flags (2.2.1)."""
+    """A packet's type: the first byte without its flags (2.2.1)."""
 
     CONNECT = 0x10
     CONNACK = 0x20
@@ -115,7 +115,7 @@ def disconnect(level: int, reason: int = 0) -> bytes:
 
 @lru_cache(_NUMBERS)
 def number(value: int) -> bytes:
-    """Return a number as a variable byte integer (1.5.5)."""
+    """Encode a number as a variable byte integer (1.5.5)."""
     digits = bytearray()
     while value > _DIGIT:
         digits.append(value & _DIGIT | _MORE)
@@ -125,7 +125,7 @@ def number(value: int) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Return a text as a UTF-8 string preceded by its length (1.5.4)."""
+    """Encode a text as a UTF-8 string preceded by its length (1.5.4)."""
     data = text.encode()
     return _SHORT.pack(len(data)) + data
 

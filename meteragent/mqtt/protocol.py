@@ -35,7 +35,7 @@ _PUBLISH, _PUBACK = int(Kind.PUBLISH), int(Kind.PUBACK)  # plain integers compar
 
 
 class Connected(NamedTuple):
-    """An accepting CONNACK, with the values that the broker grants; None means the requested value."""
+    """A CONNACK that accepts the connection, with the granted values; None means as requested."""
 
     session_present: bool
     receive_maximum: int = _UNLIMITED
@@ -45,7 +45,7 @@ class Connected(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A refusing CONNACK, with the reason code and its meaning."""
+    """A CONNACK that refuses the connection, with the reason code and its meaning."""
 
     reason: int
     text: str
@@ -77,7 +77,7 @@ class Puback(NamedTuple):
 
 
 class Suback(NamedTuple):
-    """A SUBACK with the granted QoS, or with a reason code of 0x80 or above."""
+    """A SUBACK, with the granted QoS or a reason code of 0x80 or above."""
 
     packet_id: int
     reason: int
@@ -172,7 +172,7 @@ class Protocol:
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
         """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond the broker's Receive Maximum."""
         if self._unanswered_count >= self._receive_maximum:
-            raise TooMany("the broker takes no more unanswered publications")
+            raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
         self._unanswered_count += 1
         return packet_id, packets.publish(self.level, packet_id, topic, payload, retain=retain)
@@ -365,7 +365,7 @@ class Protocol:
         return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
-        """Return an expected SUBACK or None; an UNSUBACK is no event and has no reason before MQTT 5."""
+        """Return an expected SUBACK or None; an UNSUBACK yields no event and has no reason before MQTT 5."""
         packet_id = cursor.integer(2)
         if self.level == MQTT_5:
             cursor.properties()

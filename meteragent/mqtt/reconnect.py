@@ -25,7 +25,7 @@ Entropy = Callable[[int], bytes]
 
 FLOOR_S: Final = 0.5
 CEILING_S: Final = 30.0
-"""The upper limits of the first and of the longest pause."""
+"""The upper limits of the first pause and of all pauses, in seconds."""
 WEEK_S: Final = 7 * 86_400
 
 
@@ -64,7 +64,7 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     `timeout_s` limits each wait for an answer. `on_refused` is called for each publication that the broker
     refuses (MQTT 5 only); without it, or if the refusal does not concern a topic, a refusal ends the
     connection. `on_failed` is called with the reason when a connection ends or cannot be made. In the log,
-    `role` precedes the address, and `login_hint` follows a refused user name or password.
+    `role` precedes the address, and `login_hint` follows the report of a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -124,6 +124,7 @@ class _Versions:
         self._has_worked = False
 
     def note_attempt(self, reason: LinkError, *, has_worked: bool) -> None:
+        """Choose the next version from the reason why a connection ended."""
         self._has_worked |= has_worked
         unanswered = isinstance(reason, NoConnack) and not self._has_worked
         if not self._is_configured and (unanswered or isinstance(reason, VersionRefused)):

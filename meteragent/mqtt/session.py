@@ -45,7 +45,7 @@ MAX_PACKET_BYTES: Final = 4 * 2**20
 SKIP_S: Final = 60.0
 """The longest time that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
-"""The longest wait for a publication's answer; then the connection ends, and the next one publishes again."""
+"""The longest wait for an answer to a publication; then the connection ends, and the next one repeats it."""
 
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
 """Refusals that do not concern the topic: the packet id is in use, or a quota is exceeded."""
@@ -76,11 +76,11 @@ class SubscriptionRefused(LinkError):
 
 
 class NoConnack(LinkError):
-    """The broker has not answered CONNECT; perhaps it does not know this version."""
+    """The broker did not answer CONNECT; perhaps it does not know this version."""
 
 
 class NoAnswer(LinkError):
-    """The broker has not answered a request in time."""
+    """The broker did not answer a request in time."""
 
 
 @dataclass(frozen=True, slots=True)

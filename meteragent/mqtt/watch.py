@@ -63,6 +63,7 @@ class _Watcher:
         self._failures = 0
 
     async def serve(self, session: Session) -> None:
+        """Subscribe to the filters on a new connection, then report that it listens."""
         self._session = session
         for topic_filter in self._filters:
             await session.subscribe(topic_filter)
@@ -70,11 +71,13 @@ class _Watcher:
         self._on_listening()
 
     def take(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
+        """Acknowledge a message and hand it over."""
         if token is not None and self._session is not None:
             self._session.acknowledge([token])
         self._on_message(topic, payload, retain)
 
     def failed(self, reason: LinkError) -> None:
+        """Raise the reason once `ATTEMPTS` connections have failed and none has ever listened."""
         self._failures += 1
         if not self._has_listened and self._failures >= ATTEMPTS:
             if self._login_hint and isinstance(reason, LoginRefused):

@@ -149,9 +149,9 @@ class _Bench:
     def __init__(self, mechanism: WindowMechanism, bits: Bits, quick: int) -> None:
         self.mechanism, self.bits, self.quick = mechanism, bits, quick
         self.n, self.quantum = mechanism.n, mechanism.quantum
-        self.steps, rest = divmod(self.quantum, Fraction(getattr(mechanism, "step", self.quantum)))
+        self.steps, remainder = divmod(self.quantum, Fraction(getattr(mechanism, "step", self.quantum)))
         self.a = self.loss(1)
-        if not self.a > 0 or rest:
+        if not self.a > 0 or remainder:
             raise ValueError(
                 "the loss of a quantum must be above zero, and the quantum a multiple of the mechanism's step"
             )

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A node of a tree is a number that was released with noise of its own. The measured values of its children add
 up to its measured value: for example, the half hours of a day, or the days of a month. Noises are
-independent. Let node i have the released value y and the variance v of its noise. Two passes compute the best
+independent. Let node i have released value y and noise variance v. Two passes compute the best
 linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with unequal
 variances):
 
@@ -17,8 +17,8 @@ independent noises with known weights, and `privacy.totals` computes its law. In
 dithered values they hold at the worst load. The weights follow from the *path* of a node: the kinds of the
 nodes from the root down to it. Nodes with equal paths have the same law.
 
-`sd` of the mechanism is used as the deviation of a dithered number: its mean over loads. The estimates are
-unbiased for every load; they are the best ones where each number's variance is that mean.
+For a dithered number, the mechanism's `sd` serves as the standard deviation: its mean over loads. The
+estimates are unbiased for every load; they are the best if the variance of each number equals that mean.
 """
 
 import math
@@ -117,7 +117,7 @@ def sd(path: Path) -> float:
 
 
 def half_width(path: Path, coverage: float = 0.95) -> float:
-    """Return the h such that the measured value lies within the estimate +- h with this probability.
+    """Return the h such that the measured value lies within h of the estimate with this probability.
 
     Raises:
         ValueError: the coverage is not between 0 and 1.
@@ -161,7 +161,7 @@ def _own_variance(kind: Kind) -> float:
 
 
 def _shares(kind: Kind) -> tuple[float, float]:
-    """Return the shares U/v of a node's own number and U/V of its children's sum in its z."""
+    """Return the weights of a node's own number, U/v, and of its children's sum, U/V, in its z."""
     if not kind.children:
         return 1.0, 0.0
     variance = _variance(kind)

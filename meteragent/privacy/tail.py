@@ -124,7 +124,7 @@ def _kinds(terms: Iterable[Term]) -> tuple[tuple[tuple[_Kind, int], ...], float]
 
 
 def _slot_tail(a: float, y: Floats) -> Floats:
-    """Return P(z + U >= y): T(k) = r^k / (1 + r) for k >= 0, r = e^-a, linear between whole k."""
+    """Return P(z + U >= y): T(k) = r^k / (1 + r) for k >= 0, r = e^-a, linear between integers k."""
     k = np.ceil(y)
     return np.asarray((1 - (k - y)) * _whole_tail(a, k) + (k - y) * _whole_tail(a, k - 1))
 
@@ -136,7 +136,7 @@ def _whole_tail(a: float, k: Floats) -> Floats:
 
 
 def _slot_excess(a: float, y: Floats) -> Floats:
-    """Return E max(z + U - y, 0) for y >= 1/2: r^k / (2 (1 - r)) at whole k, integrals of T in between."""
+    """Return E max(z + U - y, 0) for y >= 1/2: r^k / (2 (1 - r)) at integers k, integrals of T in between."""
     k = np.ceil(y)
     s = k - y
     at, before = _whole_tail(a, k), _whole_tail(a, k - 1)

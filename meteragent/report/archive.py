@@ -1,4 +1,4 @@
-"""The texts of an archive's statement that differ from those of a stream of the agent."""
+"""The texts of an archive's statement that differ from those for the agent's streams."""
 
 _KEY = (
     "The noise is derived from a key (AES-256), so that a part that runs again gives the same output. Anyone"
@@ -24,8 +24,8 @@ WHERE = (
     " where the rows of the input are windows, and a row for each slot where they are readings:"
 )
 _MANIFEST = (
-    "`_manifest.json` beside them holds the descriptors, the ids of keys, the numbers of windows released and"
-    " refused, and the name of the run, a keyed hash"
+    "`_manifest.parquet` beside them holds the descriptors, the ids of keys, the numbers of windows released"
+    " and refused, and the name of the run, a keyed hash"
 )
 _WINDOWS = (
     "which meters and windows exist is not hidden: the output has a window if a reading begins in it, or"
@@ -41,9 +41,9 @@ EARLIER = "The key's ledger shows what was released under other terms; none of i
 
 
 def columns(*, keyed: bool, bands: bool) -> dict[str, str]:
-    """Return the meaning of each column of the output; names are pseudonyms where they are `keyed`."""
+    """Return the meaning of each output column; meter names are pseudonyms if `keyed`."""
     name = "a keyed pseudonym of the meter's name" if keyed else "the meter's own name, as in the input"
-    band = {"band": "the hours of the day that the number is for; public"} if bands else {}
+    band = {"band": "the hours of the day that the number covers; public"} if bands else {}
     return {
         "meter": f"{name}; public",
         "start": "when the window or the slot starts, in UTC; public",

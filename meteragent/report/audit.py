@@ -1,9 +1,9 @@
-"""Audit the mechanisms that a configuration runs: does each keep its promise, and how powerful is the test?
+"""Audit a configuration's mechanisms: does each keep its promise, and how powerful is the test?
 
-`meteragent.privacy.audit` tests each stream's distinct mechanisms twice (the windows of a calendar differ in
-epsilon). The mechanism is tested alone, with many windows. It is also tested from readings to messages
-(`pipeline_mechanism`), with as many windows as the time allows, since the whole core runs for each slot.
-ALARM bounds the probability that a correct configuration is refused; it is split evenly over all audits.
+`meteragent.privacy.audit` tests each distinct mechanism of a stream twice (calendar windows differ in
+epsilon). First the mechanism is tested alone, with many windows. Then it is tested from readings to messages
+(`pipeline_mechanism`), with as many windows as time allows, because the whole core runs for each slot. ALARM
+bounds the probability that a correct configuration is rejected; it is divided equally among all audits.
 """
 
 import json
@@ -21,18 +21,18 @@ from meteragent.privacy.statistics import MISS
 from meteragent.report.pipeline_mechanism import PipelineMechanism
 from meteragent.wire.descriptor import TermsDescriptor, describe
 
-_SIDES = 13  # sets of samples that an audit draws: one for the law, and two for each of six shifts
+_SIDES = 13  # sample sets that an audit draws: one for the law, and two for each of six shifts
 _NUMBERS_MAX, _SAMPLES_MAX = 100_000_000, 20_000
-_CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # a slot takes the core about 0.1 ms
-_CORE_SIDES = 25  # sets of samples of a small audit, with those for exact checks and dithers
-_END_MS = 5000 * 365 * DAY_MS  # windows follow one another from 1970 on, and end far from the last date
+_CORE_SLOTS, _CORE_SAMPLES_MAX, _CORE_N_MAX = 50_000, 2000, 2000  # the core takes about 0.1 ms for each slot
+_CORE_SIDES = 25  # sample sets of a small audit, including those for exact checks and dithers
+_END_MS = 5000 * 365 * DAY_MS  # consecutive windows start in 1970, and end well before the last date
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The audits of one mechanism of a stream: alone, and in messages (None if windows are too long).
+    """The audits of a stream's mechanism: alone, and in messages (None if windows are too long).
 
-    `descriptors` are those of all windows with this mechanism, which differ in length but not in noise.
+    `descriptors` are those of all windows with this mechanism; they differ in length but not in noise.
     """
 
     stream: str
@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def audits(self) -> tuple[Audit, ...]:
-        """The audits of the mechanism alone and, if there is one, of its messages."""
+        """The audit of the mechanism alone and, if it exists, the audit of its messages."""
         return (self.mechanism,) if self.messages is None else (self.mechanism, self.messages)
 
     @property
@@ -69,8 +69,8 @@ def trials(
 ) -> tuple[Trial, ...]:
     """Audit every mechanism that a configuration runs.
 
-    `samples` is the number of windows for the law, and for each side of each shift; by default, as many as
-    take a few seconds in total. The core gets no more than these. `bits` are the operating system's by
+    `samples` is the number of windows for the law and for each side of each shift; by default, as many as fit
+    into a few seconds in total. The core gets at most this number. `bits` come from the operating system by
     default.
     """
     kinds = [(stream.name, kind) for stream in config.stream for kind in _kinds(config, stream)]
@@ -82,8 +82,8 @@ def _kinds(config: settings.Config, stream: settings.Stream) -> list[tuple[Terms
     others_per_day = settings.others_per_day(config, stream)
     kinds: dict[tuple[Fraction, Fraction, int], dict[str, TermsDescriptor]] = {}
     for terms in settings.shapes(stream):
-        shared = describe(replace(terms, others_per_day=others_per_day))
-        kinds.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(shared.id, shared)
+        descriptor = describe(replace(terms, others_per_day=others_per_day))
+        kinds.setdefault((terms.epsilon, terms.quantum, terms.n), {}).setdefault(descriptor.id, descriptor)
     return [tuple(kind.values()) for kind in kinds.values()]
 
 
@@ -118,10 +118,12 @@ def as_text(trials: Sequence[Trial]) -> str:
         alone = _verdict(trial, "The mechanism alone", trial.mechanism)
         lines += [*_claim(trial), *alone, *_verdict(trial, "From readings to messages", trial.messages), ""]
     checks = [check for trial in trials for result in trial.audits for check in result.checks]
-    failed = sum(not check.passed for check in checks)
-    if failed:
-        lines.append(f"VIOLATED: {failed} of {len(checks)} checks failed. Stop the agent: release nothing.")
-        lines.append("Then report it (SECURITY.md), with this text and the output of `meteragent --version`.")
+    failures = sum(not check.passed for check in checks)
+    if failures:
+        lines.append(f"VIOLATED: {failures} of {len(checks)} checks failed. Stop the agent: release nothing.")
+        lines.append(
+            "Then report it as in SECURITY.md, with this text and the output of `meteragent --version`."
+        )
     else:
         lines.append(f"All {len(checks)} checks passed: no evidence against the promise.")
     lines.append(f"At most one audit in {1 / ALARM:,.0f} rejects a correct configuration.")
@@ -143,7 +145,7 @@ def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
     """Return the measured loss, the detectable violations, and each check with its verdict."""
     facts = trial.descriptors[0].facts
     if result is None:
-        return ["", f"  {title}: not tested, windows of {facts['n']:,} slots take too long"]
+        return ["", f"  {title}: not tested, because windows of {facts['n']:,} slots take too long"]
     level = result.lower * float(Fraction(facts["radius"]))
     loss = f"a loss {result.detects:.2f} times the promise, " if math.isfinite(result.detects) else ""
     scale = f"noise {result.detects_scale:.1%} too large or too small"
@@ -152,7 +154,7 @@ def _verdict(trial: Trial, title: str, result: Audit | None) -> list[str]:
         "",
         f"  {title}: {result.samples:,} windows, and as many for each side of each shift",
         f"    Loss measured: at least {result.lower:.3g} per {facts['unit']}, level {level:.3g}.",
-        f"    It would detect, with a chance of {1 - MISS:.0%}: {loss}{scale}.",
+        f"    With a probability of {1 - MISS:.0%}, it detects {loss}{scale}.",
         f"    False alarms: at most one in {1 / result.alarm:,.0f} audits.",
         *rows,
     ]

@@ -1,7 +1,7 @@
 """The texts that `check`, the statement, `plan` and the local page share: one file for each language.
 
-Placeholders in a text are written ``{name}``; Python and the page's script fill them in by the same rule. A
-translation is a second file beside `en.json` with the same keys.
+Placeholders are written ``{name}``; Python and the page's script fill them in by the same rule. A translation
+is another file beside `en.json` with the same keys.
 """
 
 import json

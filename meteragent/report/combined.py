@@ -1,4 +1,4 @@
-"""The errors of the numbers that a receiver gets by combining nested streams (`consume.nested`)."""
+"""The errors in the numbers that a receiver gets by combining nested streams (`consume.nested`)."""
 
 from itertools import pairwise
 
@@ -10,9 +10,9 @@ from meteragent.privacy.nested import Kind, Path
 
 
 def path_of(settings: config.Config, stream: config.Stream) -> Path:
-    """Return the path to the numbers of a stream in the tree of its nested streams; empty for a single one.
+    """Return the path to a stream's numbers in the tree of its nested streams; empty for a single stream.
 
-    The tree is that of ordinary windows: a day has 24 hours and a month 30 days.
+    The tree assumes ordinary windows: a day has 24 hours and a month 30 days.
     """
     streams = settings.nested_with(stream)
     if len(streams) < 2:
@@ -27,13 +27,13 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
 def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
     """Return the standard deviation, half the 95 % interval and the unit of a combined number.
 
-    Numbers for a day or longer are energies in kWh, whatever leaves.
+    Numbers for a day or longer are energies in kWh, whatever the unit of the records.
     """
     per_kwh, unit = (1.0, "kWh") if terms.length_ms >= DAY_MS else (1 / _kwh(terms), terms.value_unit)
     return nested.sd(path) * per_kwh, nested.half_width(path) * per_kwh, unit
 
 
 def _kwh(terms: Terms) -> float:
-    """Return the energy of a window in kWh, per unit of its number."""
+    """Return a window's energy, in kWh, per unit of its number."""
     hours = 1.0 if terms.is_energy else terms.length_ms / HOUR_MS
     return float(UNIT_FACTOR[terms.unit]) * hours / 1000

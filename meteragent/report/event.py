@@ -1,7 +1,7 @@
-"""Public examples of events in a home, and the distance by which each moves the values of a window.
+"""Public examples of events in a home, and how far each moves the values of a window.
 
-An event is a power for a duration, added to everything else. An attacker asks whether it happened; the answer
-depends on d_inf between the windows with and without it.
+An event is a power for a duration, added to all other use. An attacker asks whether it happened; the answer
+depends on d_inf between the windows with and without the event.
 """
 
 import re
@@ -23,7 +23,7 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of the power by `power_w` for `duration_ms`; `daily` if it can happen every day."""
+    """A change in the power by `power_w` for `duration_ms`; `daily` if it can happen every day."""
 
     name: str
     power_w: int
@@ -33,7 +33,7 @@ class Event:
 
     @property
     def energy_wh(self) -> Fraction:
-        """The energy that it moves."""
+        """The energy of the change."""
         return Fraction(self.power_w * self.duration_ms, HOUR_MS)
 
 
@@ -50,11 +50,11 @@ EVENTS = (
     Event("away a day", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}", daily=False),
     Event("away a week", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}", daily=False),
 )
-"""The public examples of `check` (law 8)."""
+"""The public examples in `check` (law 8)."""
 
 
 def parse(text: str) -> Event:
-    """Read an event such as ``2000W 30min``.
+    """Parse an event such as ``2000W 30min``.
 
     Raises:
         ValueError: the text is not an event; the error gives an example of one.
@@ -68,15 +68,15 @@ def parse(text: str) -> Event:
 
 
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """Return the distance (d_inf, in the unit) by which an event moves each window it touches, by alignment.
+    """Return, for each alignment, how far (d_inf, in the unit) an event moves each window that it touches.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
-    to consider alignments in which the event starts with a slot (of the first day). Those in which it ends
-    with a slot are their mirror images, and in between the distances change linearly. A shift that moves
-    energy from one window to another lies between two of these alignments.
+    to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
+    event ends with a slot are their mirror images, and the distances change linearly in between. A shift that
+    moves energy from one window to another lies between two of these alignments.
 
-    The distances are those of the readings: sampled power holds for one period longer, and dead bands and
-    steps of a count are added (`loads`). If an event shifts a count by a step, the shift stays; windows after
+    The distances are those between readings: sampled power holds for one period longer, and dead bands and
+    counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows after
     the event are not included.
     """
     reported = replace(event, duration_ms=event.duration_ms + loads.longest_hold_ms(terms))
@@ -87,9 +87,9 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
 
 
 def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
-    """Return the distances of an event that starts `start_ms` after the start of a window, largest first.
+    """Return the distances for an event that starts `start_ms` after the start of a window, largest first.
 
-    All windows that the event fills have the same distance, which is computed only once if the event happens
+    All windows that the event fills have the same distance; if the event happens once, it is computed only
     once.
     """
     first_window = start_ms // terms.length_ms
@@ -111,7 +111,7 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the distance, in the unit, by which a window moves if the event fills slots for these times."""
+    """Return how far, in the unit, a window moves if the event fills its slots for these times."""
     power = event.power_w / terms.wh_per_value
     if terms.metric is Metric.L1:
         return _distance_in_all(power, terms, filled_ms)
@@ -121,17 +121,17 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the sum of the distances by which the slots of a window move, in the unit of their values."""
+    """Return the total distance by which a window's slots move, in the unit of slot values."""
     if terms.is_energy:
         return power * sum(filled_ms.values()) / HOUR_MS
     return power * sum(Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items())
 
 
 def _filled(terms: Terms, begin_ms: int, end_ms: int) -> Mapping[int, int]:
-    """Return the time for which a stretch of a window overlaps each slot.
+    """Return how long a stretch of a window overlaps each slot.
 
-    If slots are equal, only the first two and the last are returned, since the others overlap as much as the
-    second does.
+    If slots are equal, only the first two and the last are returned, because all others overlap as much as
+    the second.
     """
     if not terms.bands:
         step_ms = terms.step_ms

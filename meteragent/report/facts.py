@@ -1,13 +1,14 @@
-"""A guarantee as JSON: names as in the descriptor, exact numbers as text."""
+"""A guarantee as JSON, with the descriptor's names and with exact numbers as text."""
 
 import json
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from meteragent import config
 from meteragent.domain import loads
 from meteragent.domain.figures import exact
-from meteragent.report import wording
+from meteragent.report import sharing, wording
 from meteragent.report.format import rounded_up
 from meteragent.report.guarantee import Exposure, Guarantee
 from meteragent.wire.number import figure
@@ -16,11 +17,11 @@ from meteragent.wire.number import figure
 def of(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts of a stream.
 
-    Errors are standard deviations: of a number, in the unit; of totals, in kWh; and of the mean of 100 and
-    1,000 homes (one number of each home, for the same slot), in the unit. `tariffs` has the errors of a
-    month's cost, in the currency, and the differences that are recognised in 95 % of months at a p-value of 5
-    %. `fit_for` names the useful errors. For each event, `hidden` has an attacker's success limit in per cent
-    (`right_of_100`), by the number of days.
+    Errors are standard deviations: of a number, in the unit; of totals, in kWh; and of the means of 100 and
+    1,000 homes (one number per home, for the same slot), in the unit. `tariffs` has the errors of a month's
+    cost, in the currency, and the differences recognised in 95 % of months at a p-value of 5 %. `fit_for`
+    names the useful errors. For each event, `hidden` has an attacker's success limit in per cent
+    (`right_of_100`) by number of days.
     """
     return {
         "stream": guarantee.stream,
@@ -37,13 +38,14 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def as_json(guarantees: Sequence[Guarantee]) -> str:
-    """Return the facts of all streams as JSON."""
-    return json.dumps({"streams": [of(guarantee) for guarantee in guarantees]}, indent=2)
+def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = None) -> str:
+    """Return the facts of all streams as JSON, and the receivers of a configuration, if it has any."""
+    shared = {} if settings is None else sharing.facts(settings)
+    return json.dumps({"streams": [of(guarantee) for guarantee in guarantees], **shared}, indent=2)
 
 
 def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the level that a change of the load costs, by the energy that it moves within a slot, in Wh."""
+    """Return the level that a change in the load costs, by the energy moved within a slot, in Wh."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}
@@ -54,10 +56,10 @@ def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _in_all(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the cost of a change of the hidden energy in all; levels are rounded up.
+    """Return the cost of changing the hidden energy in all; levels are rounded up.
 
-    `without_limits` says whether it holds over any number of slots. `step_wh` is the energy by which each
-    later slot may differ.
+    `without_limits` states whether the cost holds over any number of slots. `step_wh` is the energy by which
+    each later slot may differ.
     """
     periods = [
         {
@@ -73,7 +75,7 @@ def _in_all(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _of_tariffs(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the errors of tariffs' costs, if there are tariffs."""
+    """Return the errors of tariff costs, if there are tariffs."""
     errors = guarantee.tariffs
     if errors is None:
         return {}

@@ -1,4 +1,4 @@
-"""How reports write amounts, energies, levels, odds, homes and errors."""
+"""Formats for amounts, energies, levels, odds, homes and errors in reports."""
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -8,7 +8,7 @@ from meteragent.domain.figures import exact, figures
 from meteragent.report.catalogue import say
 
 MEAN_W = 330
-"""The assumed mean power of an average home (about 8 kWh a day), with which errors are compared."""
+"""The assumed mean power of an average home (about 8 kWh a day), the reference for errors."""
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _LIMIT_FIGURES = 4
@@ -18,15 +18,15 @@ _WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def amount(number: float, unit: str) -> str:
-    """Return a number in three figures with its unit.
+    """Return a number with its unit, to three figures.
 
-    A tie is rounded towards zero, to whole quanta: 659.5 becomes 659.
+    A tie is rounded towards zero: 659.5 becomes 659.
     """
     return f"{figures(math.nextafter(number, 0))} {unit}"
 
 
 def full(number: Fraction) -> str:
-    """Return an exact number in full, with commas between thousands, as ``1,440`` or ``13/11``."""
+    """Return an exact number in full, with commas between thousands, such as ``1,440`` or ``13/11``."""
     text = exact(number)
     return text if "/" in text else f"{Decimal(text):,f}"
 
@@ -37,12 +37,12 @@ def energy(wh: float | Fraction) -> str:
 
 
 def rate(level: Fraction) -> str:
-    """Return a level: in full if it has at most three decimal places, else in three figures."""
+    """Return a level: in full if it has at most three decimal places, or else to three figures."""
     return full(level) if (level * _RATE_PLACES).denominator == 1 else figures(level)
 
 
 def rounded_up(level: Fraction) -> Fraction:
-    """Format a level in four figures, rounded up."""
+    """Format a level to four figures, rounded up."""
     if not level:
         return level
     place = Fraction(10) ** (math.floor(math.log10(level)) + 1 - _LIMIT_FIGURES)
@@ -50,7 +50,7 @@ def rounded_up(level: Fraction) -> Fraction:
 
 
 def odds_figures(level: Fraction) -> str:
-    """Return e^level, the largest factor by which the odds change, in three figures, for any level."""
+    """Return e^level, the largest factor by which the odds change, to three figures, for any level."""
     if level > _FLOAT_LEVEL_MAX:
         return f"{_WIDE.exp(Decimal(float(level))):.3g}"
     factor = math.exp(level)
@@ -63,7 +63,7 @@ def odds(level: Fraction) -> str:
 
 
 def mean_of(count: int) -> str:
-    """Return the name of one home's number, or of the mean of many."""
+    """Return the label for one home's number or for the mean of many homes."""
     return say("cost.one_home") if count == 1 else say("cost.mean", count=f"{count:,}")
 
 
@@ -74,6 +74,6 @@ def share_of_home(power_w: float) -> str:
 
 
 def column(number: float) -> str:
-    """Format a number in about four figures to fit a column, never as a power of ten."""
+    """Format a number to about four figures, to fit a column, never as a power of ten."""
     decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
     return f"{number:.{decimals}f}"

@@ -1,4 +1,4 @@
-"""The promise of a stream and its cost, as one value (law 8).
+"""A stream's promise and its cost, as one value (law 8).
 
 `of` computes it once, before anything is released. The terminal, the statement, the page, the plan and the
 demo only render it; `wording` has the sentences that they share.
@@ -33,23 +33,22 @@ from meteragent.wire.number import figure
 
 MONTH_DAYS = 30
 CROWDS = (100, 1000)
-"""Numbers of homes over which means are taken."""
+"""The numbers of homes over which means are taken."""
 REPETITIONS = (1, 14, 30)
-"""Numbers of days on which an event happens: once, daily for two weeks, daily for a month."""
+"""The numbers of days on which an event happens: once, daily for two weeks, daily for a month."""
 USEFUL_ERROR_SHARE = 0.1
 """An error below this share of an average home's value is marked as useful."""
 IN_ALL_SHARE = Fraction(1, 100)
-"""The largest share of the hidden energy that readings may add in a month if the promise in all has no
-limits."""
+"""If readings add at most this share of the hidden energy in a month, the promise in all has no limits."""
 LEARNT_AT_PERCENT = 95
-"""An event counts as learnt once an attacker may be right this often, in per cent."""
+"""An event counts as learnt once an attacker can be right this often, in per cent."""
 _ROUNDING = 1e-6
 
 
 class Error(NamedTuple):
     """One standard deviation of a figure, or half its 95 % interval, to four figures.
 
-    It is `useful` if it is small compared with an average home's value.
+    The figure is `useful` if the error is small compared with an average home's value.
     """
 
     value: float
@@ -58,16 +57,16 @@ class Error(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """An attacker's success limit on an event, in per cent, by the number of days on which it happens."""
+    """An attacker's success limit for an event, in per cent, by the number of days on which it happens."""
 
     event: Event
     success_percent: Mapping[int, int]
 
 
 class InAll(NamedTuple):
-    """The cost of a change of the hidden energy in all, over any number of slots, for some days.
+    """The cost of changing the hidden energy in all, over any number of slots, for some days.
 
-    `slots` is the number of slots, `level` the level that the change costs over all of them, and
+    `slots` is the number of slots, `level` the level that the change costs over all slots, and
     `success_percent` an attacker's success limit for such a change within one slot.
     """
 
@@ -78,7 +77,7 @@ class InAll(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """The meters of one agent of a fleet: all on a topic filter or, if `by_hash`, some by a hash of names."""
+    """The meters of one agent in a fleet: all on a topic filter or, if `by_hash`, a part chosen by a hash."""
 
     shard: Shard
     topic_filter: str
@@ -89,9 +88,9 @@ class Fleet(NamedTuple):
 class Guarantee:
     """The promise of a stream, its errors, an attacker's success on events, and its warnings.
 
-    `errors` have the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` of
-    totals, `month_total` of amounts in the unit, `mean_of_100` and `mean_of_1000` of one slot over that many
-    homes. `tariffs` has the errors of costs.
+    `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
+    totals, `month_total` for amounts in the unit, and `mean_of_100` and `mean_of_1000` for one slot over that
+    many homes. `tariffs` has the errors of costs.
     """
 
     stream: str
@@ -110,31 +109,31 @@ class Guarantee:
 
     @property
     def is_archive(self) -> bool:
-        """Whether `sanitise` releases the stream, with noise from a key, instead of the agent."""
+        """Whether `sanitise`, with noise from a key, releases the stream instead of the agent."""
         return bool(self.descriptor.facts["noise"] == "prf")
 
     @property
     def meter_epsilon_per_day(self) -> Fraction | None:
-        """The daily charge of a meter that all streams read, in 1/W; None if there is one stream."""
+        """The daily charge, in 1/W, of a meter that all streams read; None if there is only one stream."""
         return self.terms.per_day + self.terms.others_per_day if self.terms.others_per_day else None
 
     def level_in(self, days: int) -> Fraction:
-        """Return the level that the windows of `days` days add up to, on average."""
+        """Return the average total level of the windows in `days` days."""
         return self.terms.level * days * DAY_MS / self.terms.length_ms
 
     @cached_property
     def unknown_of_loads(self) -> tuple[str, ...]:
-        """The keys that would state how closely readings follow the load, but are missing."""
+        """The missing keys that would state how closely readings follow the load."""
         return loads.unknown(self.terms)
 
     @cached_property
     def level_of_loads(self) -> Fraction:
-        """The level at which a change of the load itself is hidden, as far as is known."""
+        """The level at which a change in the load itself is hidden, as far as is known."""
         return self.terms.level * loads.factor(self.terms)
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
-        """The level for courses of the load within the radius; None without a dead band or a step."""
+        """The level for load courses within the radius; None without a dead band or a step."""
         return loads.level_of_curves(self.terms) if self.terms.dead_band else None
 
     @property
@@ -172,12 +171,12 @@ def of(
     tariffs: Sequence[Tariff] = (),
     path: Path = (),
 ) -> Guarantee:
-    """Compute the guarantee of a stream, and an attacker's success on events.
+    """Compute a stream's guarantee, and an attacker's success on events.
 
-    `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge of the
-    configuration's other streams on a meter that has them all, as epsilon in 1/W. If `archived`, the
-    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price its bands. `path` is
-    that of `combined.path_of`, if other streams share its level.
+    `stored_streams` are the names of the streams in the store. `other_charges` is the daily charge, as
+    epsilon in 1/W, of the configuration's other streams on a meter that all of them read. If `archived`, the
+    configuration has an [archive], and `sanitise` releases the stream. `tariffs` price the stream's bands.
+    `path` is the result of `combined.path_of` if other streams share the stream's level.
     """
     terms = terms_of(stream, other_charges, archived=archived)
     exposures = tuple(_exposure(event, terms) for event in events)
@@ -201,7 +200,7 @@ def _fleet(stream: config.Stream) -> Fleet | None:
 def terms_of(
     stream: config.Stream, other_charges: Fraction = Fraction(0), *, archived: bool = False
 ) -> Terms:
-    """Return the terms of an ordinary window that the agent releases or, if `archived`, `sanitise`."""
+    """Return the terms of an ordinary window as released by the agent or, if `archived`, by `sanitise`."""
     return config.terms(stream, other_charges, "half-up") if archived else config.terms(stream, other_charges)
 
 
@@ -212,7 +211,7 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     if terms.weights is not None:
         yield from _errors_of_amounts(terms, terms.weights)
         return
-    if terms.space is Space.ABOVE:  # sums are neither the energy of days nor comparable with a home's energy
+    if terms.space is Space.ABOVE:  # sums are neither daily energies nor comparable with a home's energy
         yield "number", _error(terms.sd, terms.value_unit, 0.0)
         yield "ci95", _error(terms.half_width(0.95), terms.value_unit, 0.0)
         for homes in CROWDS:
@@ -232,7 +231,7 @@ def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
 
 
 def _combined(terms: Terms, path: Path) -> Iterator[tuple[str, Error]]:
-    """Yield the error of a number that a receiver has combined with those of the other nested streams."""
+    """Yield the error of a number that a receiver has combined with the other nested streams' numbers."""
     if path:
         sd, half, unit = combined.errors(path, terms)
         yield (
@@ -243,7 +242,7 @@ def _combined(terms: Terms, path: Path) -> Iterator[tuple[str, Error]]:
 
 
 def _errors_of_amounts(terms: Terms, weights: Weights) -> Iterator[tuple[str, Error]]:
-    """Yield the errors of amounts, compared with that of an average home at the mean price."""
+    """Yield the errors of amounts, compared with the amount of an average home at the mean price."""
     prices = list(pieces(weights.prices, weights.default_u, 0, terms.length_ms))
     mean_price = sum(abs(price_u) * (to_ms - from_ms) for from_ms, to_ms, price_u in prices) / terms.length_ms
     of_home_a_day = MEAN_W * 24 / 1000 * mean_price / MICRO
@@ -262,12 +261,12 @@ def _error(value: float, unit: str, of_home: float) -> Error:
 
 
 def _is_filled(terms: Terms) -> bool:
-    """Return whether the slots of a window fill it."""
+    """Return whether a window's slots fill the window."""
     return sum(map(terms.slot_ms, range(terms.n))) == terms.length_ms
 
 
 def _kwh_per_unit(terms: Terms) -> list[float]:
-    """Return the energy of each slot of a window, in kWh, per unit of its value."""
+    """Return the energy, in kWh, of each slot in a window, per unit of slot value."""
     base = Fraction(UNIT_FACTOR[terms.unit], 1000)
     if terms.is_energy:
         return [float(base)] * terms.n
@@ -283,13 +282,13 @@ def _exposure(event: Event, terms: Terms) -> Exposure:
 
 
 def success_percent(event: Event, terms: Terms, days: int) -> int:
-    """Return an attacker's success limit on an event that happens on `days` days, in per cent, rounded up.
+    """Return an attacker's success limit, in per cent, rounded up, for an event that happens on `days` days.
 
     Both answers are equally likely. An event that starts just off the grid is rounded up in two windows
-    instead of one; a further quantum in its last window (with the metric l1, one for each slot) covers that.
-    If a window spans several days, the distances of its days add up. If slots have dithered noise of their
-    own, the sum of all distances also bounds the probability (THEORY T.7); off the grid, the event can touch
-    one more window a day, which adds one step of the readings.
+    instead of one; a further quantum in its last window (with the metric l1, one per slot) covers that. If a
+    window spans several days, the distances for these days add up. If each slot has its own dithered noise,
+    the sum of all distances also bounds the probability (THEORY T.7); off the grid, the event can touch one
+    more window a day, which adds one step of the readings.
     """
     off_grid = terms.quantum if terms.metric is Metric.LINF else terms.n * terms.quantum
     step = loads.step_wh(terms) / loads.wh_per_unit(terms)
@@ -305,7 +304,7 @@ def success_percent(event: Event, terms: Terms, days: int) -> int:
 
 
 def _least(chance: float, terms: Terms, in_all: Fraction) -> float:
-    """Return a limit or, if it applies and is smaller, the limit of a change of `in_all`, in the unit."""
+    """Return a limit or, if applicable and smaller, the limit for a change by `in_all`, in the unit."""
     if terms.slots_per_bound > 1 or terms.rounding == "half-up":
         return chance
     return min(chance, success_in_all(terms.mechanism, in_all))
@@ -316,7 +315,7 @@ def _percent(chance: float) -> int:
 
 
 def _in_all(terms: Terms) -> Iterator[InAll]:
-    """Yield the cost of a change of the hidden energy in a day and in a month, or in a longer window."""
+    """Yield the cost of changing the hidden energy in a day and in a month, or in a longer window."""
     for days in (1, MONTH_DAYS):
         if terms.length_ms <= days * DAY_MS:
             yield _in_all_of(terms, days, days * DAY_MS // terms.length_ms)
@@ -325,9 +324,9 @@ def _in_all(terms: Terms) -> Iterator[InAll]:
 
 
 def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
-    """Return the cost of a change of the hidden energy over a number of windows.
+    """Return the cost of changing the hidden energy over a number of windows.
 
-    Within one slot it moves its window by `loads.distance`, and later ones by a step.
+    A change within one slot moves its window by `loads.distance`, and later windows by a step.
     """
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit
@@ -339,7 +338,7 @@ def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
 
 
 def _habits(exposures: Sequence[Exposure]) -> list[str]:
-    """Return a warning about events that are hidden if they happen once, but learnt if they happen daily."""
+    """Return a warning about events that are hidden if they happen once but learnt if they happen daily."""
     learnt = [
         event.name
         for event, percent in exposures

@@ -1,7 +1,7 @@
-"""The statement of a configuration, for the data protection file: the data that leave, and their guarantee.
+"""A configuration's statement for data protection records: the data that leave, and their guarantee.
 
-The statement follows from the configuration, the versions, and the terms in the store. Nothing is measured
-and there is no date, so the same facts give the same statement, byte for byte.
+The statement follows from the configuration, the versions, and the terms in the store. The statement contains
+no measurement and no date, so the same facts give the same text, byte for byte.
 """
 
 import json
@@ -16,7 +16,7 @@ from meteragent.config.files import address
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, combined, guarantee, wording
+from meteragent.report import archive, combined, guarantee, sharing, wording
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
@@ -54,10 +54,10 @@ StoredTerms = Mapping[str, Sequence[Terms]]
 
 
 class Part(NamedTuple):
-    """The facts of one stream's part of the statement.
+    """The facts for one stream's part of the statement.
 
-    `shapes` has the descriptors of all kinds of windows, by id, with that of an ordinary window first;
-    `stored_terms` has the terms in the store, None without a store.
+    `shapes` has the descriptors of all kinds of windows, by id, beginning with that of an ordinary window;
+    `stored_terms` has the terms in the store, or None without a store.
     """
 
     settings: config.Config
@@ -75,8 +75,10 @@ class Part(NamedTuple):
 def page(
     settings: config.Config, events: Sequence[Event] = EVENTS, stored_terms: StoredTerms | None = None
 ) -> str:
-    """Write the statement of a configuration; `stored_terms` is None if there is no store."""
+    """Return a configuration's statement; `stored_terms` is None if there is no store."""
     blocks = _head(settings)
+    if settings.receiver:
+        blocks += ["## Receivers", _list(*sharing.lines(settings))]
     for stream in settings.stream:
         other_charges = config.others_per_day(settings, stream)
         archived = settings.archive is not None
@@ -107,7 +109,7 @@ def _shapes(stream: config.Stream, promise: Guarantee) -> dict[str, TermsDescrip
 
 
 def _text(text: str, indent: str = "") -> str:
-    """Fill a paragraph."""
+    """Wrap a paragraph."""
     lines = textwrap.wrap(
         text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -141,7 +143,7 @@ def _head(settings: config.Config) -> list[str]:
 
 
 def _of_the_agent(settings: config.Config) -> Sequence[str]:
-    """Return the sentences that hold for every stream of the agent."""
+    """Return the sentences that hold for all of the agent's streams."""
     keep = duration_text(settings.store.keep)
     return (
         (
@@ -164,17 +166,16 @@ def _leaves(part: Part) -> list[str]:
     stream, terms = part.stream, part.terms
     if part.guarantee.is_archive:
         return _leaves_of_an_archive(part)
-    broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
-    keyed = stream.sink.pseudonym_key_file is not None
-    identity = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
-    latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
+    links = {
+        receiver.name: config.receiver_link(stream, receiver)
+        for receiver in stream.receivers
+        if not receiver.paused
+    }
+    if not stream.is_received:
+        return [_text("Nothing: all receivers of this stream are paused.")]
     return [
-        _text(f"To the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS:"),
-        _list(
-            f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
-            f" a meter is identified {identity}",
-            f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
-        ),
+        *([] if stream.receivers else _leaves_on(stream, terms)),
+        *(block for name, link in links.items() for block in _leaves_on(link, terms, name)),
         _table(["field of a record", "what it says"], _named(_meanings(part))),
         _text(
             "Nothing else leaves except the protocol traffic of the connection. All fields but `value` "
@@ -182,6 +183,25 @@ def _leaves(part: Part) -> list[str]:
             " configuration, the clock, and the time of a meter's first reading."
         ),
         _list(*_schedule(stream, terms)),
+    ]
+
+
+def _leaves_on(stream: config.Stream, terms: Terms, receiver: str | None = None) -> list[str]:
+    """Return what leaves on one connection: to the sink, or to a receiver."""
+    broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
+    keyed = stream.sink.pseudonym_key_file is not None
+    identity = "by a keyed pseudonym of its name" if keyed else "by its name in the source's topic"
+    latest, by_id = descriptor.topics(stream.sink.topic, "<id>")
+    prefix = "" if receiver is None else f"{receiver}, at "
+    return [
+        _text(
+            f"To {prefix}the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS:"
+        ),
+        _list(
+            f"a record for each {'band' if terms.bands else 'slot'} of each meter, on `{stream.sink.topic}`;"
+            f" a meter is identified {identity}",
+            f"the descriptor, which states the terms of the records, retained on `{latest}` and `{by_id}`",
+        ),
     ]
 
 
@@ -200,7 +220,7 @@ def _named(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _meanings(part: Part) -> dict[str, str]:
-    """Return the meaning of each field of a record, or of each name of a SenML pack."""
+    """Return the meaning of each field in a record, or of each name in a SenML pack."""
     example = json.loads(
         RecordFormat.of(part.guarantee.descriptor, part.stream.sink.format).record("m1", _EXAMPLE_MS, 0, 0)
     )
@@ -212,7 +232,7 @@ def _meanings(part: Part) -> dict[str, str]:
 
 
 def _counted(stream: config.Stream, terms: Terms) -> list[str]:
-    """Return sentences on the number of values, on gaps, and on values out of range."""
+    """Return sentences about the number of values, gaps, and values out of range."""
     low, high = (f"{full(bound)} W" for bound in stream.window.range)
     per = {Kind.INTERVAL_ENERGY: " an interval", Kind.REGISTER: " an hour"}.get(terms.kind, "")
     return [
@@ -224,11 +244,11 @@ def _counted(stream: config.Stream, terms: Terms) -> list[str]:
 
 def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
     late = f"{duration_text(terms.lateness_ms)} after its end" if terms.lateness_ms else "at its end"
-    number, *counted = _counted(stream, terms)
+    number, *counts = _counted(stream, terms)
     lines = [
         number,
         f"each slot closes {late}, and its record leaves, whatever was measured in it",
-        *counted,
+        *counts,
     ]
     if terms.clock is Clock.EVENT:
         return [*lines, "`clock = 'event'`: the time at which a record leaves shows when a reading arrived"]
@@ -241,11 +261,11 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
 
 def _guarantee(part: Part) -> list[str]:
     terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
-    whom = archive.WHO if promise.is_archive else _ANYBODY
+    adversary = archive.WHO if promise.is_archive else _ANYBODY
     odds = wording.indistinguishable(promise)
     loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
     return [
-        _text(f"{wording.hidden(promise)} {odds} That holds against {whom}."),
+        _text(f"{wording.hidden(promise)} {odds} That holds against {adversary}."),
         _text(loads.strip()),
         _text(wording.in_all(promise)),
         "Exactly: for all readings x and y of a window, and every set S of possible outputs,",
@@ -323,7 +343,7 @@ def _changes(part: Part) -> list[str]:
 
 
 def _earlier(part: Part) -> str:
-    """Return a sentence on the terms in the store that the configuration does not have."""
+    """Return a sentence about terms in the store that the configuration lacks."""
     if part.guarantee.is_archive:
         return archive.EARLIER
     if part.stored_terms is None:

@@ -1,18 +1,18 @@
-"""The pipeline as a mechanism: windows of numbers enter as readings, and the outputs are read from messages.
+"""The pipeline as a mechanism: windows of numbers enter as readings, and outputs are read from messages.
 
 Theory of operation
 -------------------
 With this class, every test of a mechanism can test the whole core: accumulators, rounding, the draw for each
-slot, and the messages. The core runs under the terms of a stream for one meter, one window after another.
-Three things differ from a household: the decoder is a simple one, because the format of payloads does not
-affect the noise; there is no `range`, because the windows to distinguish may be far apart (clamping only
-brings them closer); and all windows of the grid are alike (on the calendar, every day has 23 hours).
+slot, and the messages. The core runs under a stream's terms for one meter, window by window. Three things
+differ from a household: the decoder is simple, because payload formats do not affect the noise; there is no
+`range`, because the windows to distinguish may be far apart (clamping only brings them closer); and all
+windows of the grid are alike (on the calendar, every day has 23 hours).
 
-A slot's number is carried by two readings in the slot's first stretch of time: one for its first
-millisecond, and one for as much of the rest as one reading can cover. The remainder of the slot is gap, for
-which the two values compensate exactly; so `hold`, `interval` and `gap` take part as configured. With a
-register, two readings enclose the first stretch of a slot, all energy of the slot is used between them, and
-there is no gap. Amounts have one constant price. A peak's window has one part, whose mean is the largest.
+Two readings at the start of a slot carry its number: one for the first millisecond, and one for as much of
+the rest as one reading can cover. The remainder of the slot is a gap, for which the two values compensate
+exactly, so `hold`, `interval` and `gap` take part as configured. With a register, two readings enclose the
+first stretch of a slot, all energy of the slot is used between these readings, and there is no gap. Amounts
+have one constant price. A peak's window has one part, so its mean is the largest.
 """
 
 import json
@@ -52,30 +52,31 @@ _CONSTANT: Any = {"source": WeightSource.TABLE, "prices": (), "default_u": CONST
 _FAR_U = 1 << 100
 """Larger than any number that a test uses."""
 _LOW_QUANTA = 1 << 40
-"""The threshold in quanta an hour below 0: lower than every reading in a window. Its energy is subtracted."""
+"""The threshold, in quanta per hour below 0; it is lower than every reading in a window. The energy of the
+threshold is subtracted."""
 
 
 class _BorrowedBits:
-    """The bits of a caller; those that were fetched ahead are kept for the caller."""
+    """A caller's random bits; bits that were fetched ahead are kept for the caller."""
 
     def __init__(self, bits: Bits) -> None:
         self.integer, self.array = bits.integer, bits.array
 
     def discard(self) -> None:
-        """Keep for the caller the bits that were fetched ahead."""
+        """Keep the bits that were fetched ahead for the caller."""
 
 
 class PipelineMechanism:
-    """The core under some terms, as a mechanism on windows of n slots that makes the promise of the terms.
+    """The core under given terms, as a mechanism on windows of n slots that makes the terms' promise.
 
-    Windows are integers in multiples of `step`, so that rounding takes part. A step is half a quantum, or a
-    quarter for dithered terms, if that is a whole number of accumulator or register units (it is, except for
-    slots of an odd number of milliseconds). Outputs are in quanta. The promise follows from the terms: it is
-    that of `LInfLaplace`, or of `DitheredLaplace` if terms are dithered.
+    The values of a window are integers in multiples of `step`, so that rounding takes part. A step is half a
+    quantum, or a quarter for dithered terms, if that is a whole number of accumulator or register units (as
+    it is unless slots last an odd number of milliseconds). Outputs are in quanta. The promise follows from
+    the terms: it is that of `DitheredLaplace` if terms are dithered, or else that of `LInfLaplace`.
 
-    Under the metric l1 each slot is a window of its own, n = 1. Consecutive ones go to the slots of one real
-    window, so noise shared by slots would show up as dependence between consecutive windows. The band without
-    hours is left out.
+    Under the metric l1, each slot is a separate window with n = 1. Consecutive windows go to the slots of one
+    real window, so noise shared by slots would show up as dependence between them. The band without hours is
+    left out.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -99,7 +100,7 @@ class PipelineMechanism:
         self._slots = [index for index in range(terms.n) if terms.slot_ms(index)]
 
     def _lattice(self, slot_index: int) -> int:
-        """Return one quantum of a slot in the unit of its readings times milliseconds."""
+        """Return one quantum of a slot, in the unit of its readings times milliseconds."""
         return self._terms.lattice(slot_index) // self._price_u
 
     @property
@@ -139,10 +140,10 @@ class PipelineMechanism:
         return self._claim.log_mass(np.rint(outputs).astype(np.int64), window)
 
     def release(self, windows: ArrayLike, *, bits: Bits | None = None) -> NDArray[np.number]:
-        """Release windows of shape (.., n), in steps, as the values of their records, in quanta.
+        """Release windows, in steps, shape (.., n); return the values of their records, in quanta.
 
         Raises:
-            ValueError: a slot's record did not leave.
+            ValueError: a slot has no record.
         """
         points = np.asarray(windows)
         numbers = np.concatenate([points.ravel(), np.zeros(-points.size % len(self._slots), np.int64)])
@@ -156,7 +157,7 @@ class PipelineMechanism:
         try:
             quanta = [values[key] for row in range(len(rows)) for key in self._keys((row + 1) * length_ms)]
         except KeyError:
-            raise ValueError("a slot's record did not leave") from None
+            raise ValueError("a slot has no record") from None
         return np.array(quanta)[: points.size].reshape(points.shape)
 
     def _stream(self) -> Stream:
@@ -175,7 +176,7 @@ class PipelineMechanism:
         )
 
     def _messages(self, rows: Sequence[Sequence[int]]) -> list[Message]:
-        """Return the readings of windows one after another, from `length_ms` on, and a last message."""
+        """Return the readings of consecutive windows, from `length_ms` on, and a last message."""
         terms, length_ms = self._terms, self._terms.length_ms
         slots = [(index, terms.stretches(index)[0]) for index in self._slots]
         parts = [
@@ -186,7 +187,7 @@ class PipelineMechanism:
         readings = self._of_a_register(parts) if self._registers else self._of_powers(parts)
         end_ms = (len(rows) + 1) * length_ms + terms.lateness_ms
         readings = {end_ms: readings[max(readings)] if self._registers else terms.gap_u} | readings
-        # A register is read at a boundary, and arrives before the slot closes there.
+        # A register is read at a boundary, and its reading arrives before the slot closes there.
         early_ms = 1 if self._registers else 0
         times_ms = [(time_ms, time_ms - early_ms) for time_ms in sorted(readings)]
         return [
@@ -195,7 +196,7 @@ class PipelineMechanism:
         ]
 
     def _of_a_register(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings around the parts (start, duration, slot, number), and at the ends of slots."""
+        """Return readings around the parts (start, duration, slot, number) and at the ends of slots."""
         used_u, register_u = Counter[int](), 0
         for start_ms, stretch_ms, index, number in parts:
             stretches = self._terms.stretches(index)
@@ -209,7 +210,7 @@ class PipelineMechanism:
         return readings
 
     def _of_powers(self, parts: Sequence[tuple[int, int, int, int]]) -> dict[int, int]:
-        """Return readings that carry the parts (start, duration, slot, number), and gaps elsewhere."""
+        """Return readings that carry the parts (start, duration, slot, number), with gaps elsewhere."""
         gaps, carriers = {self._terms.length_ms - 1: self._terms.gap_u}, dict[int, int]()
         for part in parts:
             self._carry(*part, gaps, carriers)
@@ -224,12 +225,12 @@ class PipelineMechanism:
         gaps: dict[int, int],
         carriers: dict[int, int],
     ) -> None:
-        """Add the readings that carry the number of one slot, and the gap's reading before or after them."""
+        """Add the readings that carry one slot's number, and the gap's reading before or after them."""
         terms, power = self._terms, self._terms.kind is Kind.POWER
         reach_ms = min(stretch_ms, terms.hold_ms + 1 if power else terms.interval_ms)
         integral = number * (self._lattice(index) // self._per)
         integral -= terms.gap_u * (terms.slot_ms(index) - reach_ms)
-        # The spike is the reading of the first millisecond.
+        # The spike is the reading for the first millisecond.
         steady, spike = divmod(integral, reach_ms - 1) if reach_ms > 1 else (0, integral)
         end_ms = start_ms + reach_ms
         if power:  # readings hold from their time on
@@ -246,7 +247,7 @@ class PipelineMechanism:
         return [(iso_time(start_ms + index * self._terms.step_ms), None) for index in self._slots]
 
     def _value(self, payload: bytes) -> tuple[tuple[str, str | None], float]:
-        """Read a record's time, band and value in quanta, an integer unless it is off the lattice."""
+        """Return a record's time, band and value, in quanta: an integer unless it is off the lattice."""
         record = json.loads(payload, parse_float=Decimal)
         quanta, excess_u = divmod(int(record["value"] * MICRO), self._terms.quantum_u)
         quanta -= self._offset

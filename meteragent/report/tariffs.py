@@ -1,8 +1,8 @@
-"""The errors of costs and of comparisons of tariffs, worked out before anything is released (law 8).
+"""The errors of tariff costs and comparisons, computed before anything is released (law 8).
 
-The noise of a cost is that of independent bands, each times its price. If a tariff has no price for energy
-whose band is unknown, the largest price counts for its noise (`consume.tariff`). The errors do not include
-the uncertainty about that energy's price, because its amount is not known in advance.
+The noise of a cost is the sum of the bands' independent noises, each times its price. If a tariff has no
+price for energy whose band is unknown, the largest price counts for its noise (`consume.tariff`). The errors
+do not include the uncertainty about that energy's price, because its amount is not known in advance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +19,11 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 from meteragent.wire.number import figure
 
 MISTAKEN = 0.05
-"""The p-value at which a difference counts as recognised, and the probability that it is not recognised."""
+"""The p-value at which a difference counts as recognised, and the probability of missing it."""
 
 
 class TariffCost(NamedTuple):
-    """The error of a month's cost under a tariff: one standard deviation, and half its 95 % interval."""
+    """The error of a month's cost under a tariff: one standard deviation, and half the 95 % interval."""
 
     tariff: str
     sd: float
@@ -31,7 +31,7 @@ class TariffCost(NamedTuple):
 
 
 class TariffPair(NamedTuple):
-    """The true difference of two tariffs' costs that will be recognised.
+    """The true difference between two tariffs' costs that will be recognised.
 
     In 95 % of months the released difference has the right sign and a p-value of at most 5 %.
     """
@@ -43,7 +43,7 @@ class TariffPair(NamedTuple):
 class TariffErrors(NamedTuple):
     """The errors of a month's costs, in `currency`, over `windows` windows.
 
-    `has_unknown` is whether there may be energy of an unknown band without a price.
+    `has_unknown` states whether there may be energy whose band is unknown and has no price.
     """
 
     currency: str
@@ -54,7 +54,7 @@ class TariffErrors(NamedTuple):
 
 
 def of(stream: config.Stream, terms: Terms, tariffs: Sequence[Tariff]) -> TariffErrors | None:
-    """Return the errors of the costs of a stream's ordinary month; None without tariffs."""
+    """Return the errors of the costs in an ordinary month of a stream; None without tariffs."""
     if not tariffs:
         return None
     month = config.month(stream)
@@ -81,10 +81,10 @@ def _cost(tariff: Tariff, terms: Terms, month: config.Month) -> TariffCost:
 
 
 def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> TariffPair:
-    """Return two tariffs, with the sum of two quantiles: for the p-value and for a smaller difference."""
+    """Return two tariffs with the sum of two quantiles: one for the p-value, one for the chance of a miss."""
 
     def difference(band: str) -> tuple[float, float]:
-        """Return the range of the difference between the prices of a band."""
+        """Return the range of the price difference in a band."""
         return price_difference(tariff, second, band)
 
     noise = [
@@ -98,7 +98,7 @@ def _pair(tariff: Tariff, second: Tariff, terms: Terms, month: config.Month) -> 
 def _weights(
     prices: Callable[[str], tuple[float, float]], terms: Terms, month: config.Month
 ) -> Iterator[tuple[float, int]]:
-    """Yield, for each band, the largest size of its weight, unless it is 0, and its number of windows."""
+    """Yield, for each band, its largest absolute weight, unless that is 0, and its number of windows."""
     kwh = UNIT_FACTOR[terms.value_unit] / 1000
     for band, windows in month.counts.items():
         weight = max(map(abs, prices(band))) * kwh

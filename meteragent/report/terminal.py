@@ -1,4 +1,4 @@
-"""A guarantee as `check` prints it, in lines of at most WIDTH characters."""
+"""Guarantees as `check` prints them, in lines of at most WIDTH characters."""
 
 import re
 import textwrap
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from meteragent import config
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock
-from meteragent.report import warn, wording
+from meteragent.report import sharing, warn, wording
 from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
 
@@ -18,9 +18,17 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|%)\b|%)")
 
 
 def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
-    """Return the guarantees of all streams in words, after the warnings that belong to no stream."""
+    """Return the guarantees of all streams in words, after the warnings that concern no single stream."""
     warnings = "\n".join(_warnings(warn.of_config(settings)))
-    return "\n\n".join(filter(None, [warnings, *map(_of_stream, guarantees)]))
+    return "\n\n".join(filter(None, [warnings, _receivers(settings), *map(_of_stream, guarantees)]))
+
+
+def _receivers(settings: config.Config) -> str:
+    """Return who gets what, and what it costs together; empty if there is a sink instead."""
+    if not settings.receiver:
+        return ""
+    lines = (_filled(line, _INDENT, _INDENT * 2) for line in sharing.lines(settings))
+    return "\n".join([say("receivers.head"), *lines])
 
 
 def next_step(
@@ -32,10 +40,10 @@ def next_step(
     program: str = "meteragent",
     is_new: bool = False,
 ) -> str:
-    """Return the next step for a configuration file: to correct it, to run it, or to release an archive.
+    """Return the next step for a configuration: to correct it, to run it, or to release an archive.
 
-    A command stands alone on its line, however long, so that it can be copied. It starts with `program`.
-    The first step with a configuration that `is_new` is a rehearsal.
+    Each command is alone on its line, however long, so that it can be copied. It starts with `program`. For a
+    configuration that `is_new`, the first step is a rehearsal.
     """
     if refused:
         return _filled(say("next.refused"))
@@ -57,9 +65,9 @@ def next_step(
 
 
 def _first_number_ms(guarantee: Guarantee) -> tuple[int, int]:
-    """Return the shortest and the longest time from a meter's first reading until its first number leaves.
+    """Return the shortest and longest time from a meter's first reading until its first number leaves.
 
-    A meter whose first reading falls into a window begins with the next window (law 4), and its first number
+    A meter whose first reading falls into a window starts with the next window (law 4), and its first number
     leaves once the first slot of that window has closed.
     """
     terms = guarantee.terms

@@ -18,7 +18,7 @@ _LEVEL_HIGH = 4
 
 
 def of_config(settings: config.Config) -> list[str]:
-    """Return the warnings that belong to no stream: files that others can read, and the store's location."""
+    """Return the warnings that concern no single stream: files that others can read, the store's place."""
     store = mount.warning(settings.store.path)
     return [*config.exposed(settings), *([store] if store else [])]
 
@@ -26,8 +26,8 @@ def of_config(settings: config.Config) -> list[str]:
 def of_stream(
     stream: config.Stream, stored_streams: Collection[str] = (), *, archived: bool = False
 ) -> list[str]:
-    """Return the warnings of a stream; `stored_streams` are the names of the streams in the store."""
-    # An archive has a column of times, which [archive] names.
+    """Return the warnings about a stream; `stored_streams` are the names of the streams in the store."""
+    # An archive has a column of times, named in [archive].
     timed = archived or config.has_times(stream.source)
     terms = config.terms(stream)
     phases = len(stream.source.phases or ())
@@ -53,7 +53,7 @@ def of_stream(
 
 
 def _many_slots(terms: Terms) -> str:
-    """Return the warning about many slots, with the error of one slot that hides the same energy."""
+    """Return the warning about many slots, with the error of a single slot that hides the same energy."""
     energy = terms.hides_wh / UNIT_FACTOR[terms.unit]
     wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum

@@ -45,7 +45,7 @@ _OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
 
 
 def head(guarantee: Guarantee) -> str:
-    """Return the name of the stream, and the numbers that leave in a window."""
+    """Return the stream's name and a description of the numbers that leave in a window."""
     terms = guarantee.terms
     keys = {Space.CURVE: "stream.curve", Space.PROFILE: "stream.profile", Space.BANDS: "stream.bands"}
     one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
@@ -67,7 +67,7 @@ def head(guarantee: Guarantee) -> str:
 
 
 def shard_meters(fleet: Fleet) -> str:
-    """Return a description of the meters of one agent of a fleet."""
+    """Return a description of the meters of one agent in a fleet."""
     if not fleet.by_hash:
         return say("stream.shard_filter", filter=fleet.topic_filter)
     number, count = fleet.shard.number, fleet.shard.count
@@ -83,20 +83,20 @@ def windows(terms: Terms) -> str:
 
 
 def slot(terms: Terms) -> str:
-    """Return a description of a slot; for a mean day, of its shortest band, and for a peak, of a part."""
+    """Return a description of a slot: for a mean day, of its shortest band; for a peak, of a part."""
     key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
     return say(key, duration=duration_text(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
-    """Return the words for the place in a window where energy is hidden: any slot, or all bands together."""
+    """Return the phrase for where in a window energy is hidden: in any slot, or in all bands together."""
     if terms.metric is Metric.L1:
         return say("promise.in_all" if terms.weights is None else "promise.in_all_amount")
     return say("promise.within", slot=slot_text or slot(terms))
 
 
 def slot_values(terms: Terms) -> str:
-    """Return the name of slots' values."""
+    """Return what the values of slots are called."""
     if terms.weights is not None:
         return say("promise.amounts")
     if terms.space is Space.PEAK:
@@ -128,7 +128,7 @@ def promise(guarantee: Guarantee) -> list[str]:
 
 
 def hidden(guarantee: Guarantee) -> str:
-    """Return the sentence on the energy that is hidden."""
+    """Return the sentence about the hidden energy."""
     terms, slot_text = guarantee.terms, slot(guarantee.terms)
     if terms.kind is Kind.REGISTER:
         slot_text = say("promise.register_slot", slot=slot_text)
@@ -137,7 +137,7 @@ def hidden(guarantee: Guarantee) -> str:
 
 
 def indistinguishable(guarantee: Guarantee) -> str:
-    """Return the sentence on the odds between two courses."""
+    """Return the sentence about the odds between two courses."""
     terms = guarantee.terms
     return say(
         "promise.odds_in_all" if terms.metric is Metric.L1 else "promise.odds",
@@ -149,13 +149,13 @@ def indistinguishable(guarantee: Guarantee) -> str:
 
 
 def exactly(guarantee: Guarantee) -> str:
-    """Return the sentence on the privacy parameter and the lattice."""
+    """Return the sentence about the privacy parameter and the lattice."""
     terms = guarantee.terms
     return say("promise.exactly", epsilon=terms.epsilon, unit=terms.value_unit, quantum=full(terms.quantum))
 
 
 def prices(guarantee: Guarantee) -> str:
-    """Return the sentence on the prices of amounts; empty if there are none."""
+    """Return the sentence about the prices of amounts; empty if there are none."""
     weights = guarantee.terms.weights
     if weights is None:
         return ""
@@ -163,7 +163,7 @@ def prices(guarantee: Guarantee) -> str:
 
 
 def in_all(guarantee: Guarantee) -> str:
-    """Return the sentences on the cost of the hidden energy in all, over many slots, and on their limits."""
+    """Return the sentences about the cost of changing the hidden energy in all, and about its limits."""
     terms, hidden_energy = guarantee.terms, energy(guarantee.terms.hides_wh)
     if guarantee.is_in_all:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
@@ -180,7 +180,7 @@ def in_all(guarantee: Guarantee) -> str:
 
 
 def _over(limits: Mapping[int, str]) -> str:
-    """Join the limits for numbers of days; if all are equal, state the limit once."""
+    """Join the limits for several numbers of days; if all are equal, state the limit once."""
     if len(set(limits.values())) == 1:
         return next(iter(limits.values()))
     texts = (
@@ -191,7 +191,7 @@ def _over(limits: Mapping[int, str]) -> str:
 
 
 def _reasons(terms: Terms) -> Iterator[str]:
-    """Yield a sentence for each reason why a change can cost more in all than the energy that it moves."""
+    """Yield a sentence for each reason why a change can cost more in all than its energy alone."""
     step_wh = loads.step_wh(terms)
     if step_wh:
         key = "in_all.dead_band" if terms.kind is Kind.POWER else "in_all.step"
@@ -207,7 +207,7 @@ def _reasons(terms: Terms) -> Iterator[str]:
 
 
 def threshold(guarantee: Guarantee) -> str:
-    """Return the sentence on the energy that counts above a threshold; empty without one."""
+    """Return the sentence about energy above a threshold; empty without a threshold."""
     terms = guarantee.terms
     if terms.space is not Space.ABOVE:
         return ""
@@ -215,7 +215,7 @@ def threshold(guarantee: Guarantee) -> str:
 
 
 def windows_add(guarantee: Guarantee) -> str:
-    """Return the sentence on the sum of the levels of windows."""
+    """Return the sentence about how the levels of windows add up."""
     terms = guarantee.terms
     if terms.length_ms > DAY_MS:
         return say("promise.levels_a_window", level=rate(terms.level), windows=windows(terms))
@@ -223,20 +223,20 @@ def windows_add(guarantee: Guarantee) -> str:
 
 
 def restarts_add(guarantee: Guarantee) -> str:
-    """Return the sentence on the cost of a restart to a peak; empty if there is none."""
+    """Return the sentence about what a restart costs a peak; empty in other spaces."""
     if guarantee.terms.space is not Space.PEAK:
         return ""
     return say("promise.restarts_add", level=rate(guarantee.terms.level))
 
 
 def streams_add(guarantee: Guarantee) -> str:
-    """Return the sentence on the charge of a meter that several streams read; empty for one stream."""
+    """Return the sentence about the charge of a meter read by several streams; empty for one stream."""
     epsilon = guarantee.meter_epsilon_per_day
     return "" if epsilon is None else say("promise.streams_add", epsilon=figures(epsilon))
 
 
 def of_curves(guarantee: Guarantee) -> str:
-    """Return the sentence on the promise for the real use, if a dead band or a step affects it."""
+    """Return the sentence about the promise for the energy really used, if a dead band or step affects it."""
     terms, level = guarantee.terms, guarantee.level_of_curves
     if level is None:
         return ""
@@ -245,7 +245,7 @@ def of_curves(guarantee: Guarantee) -> str:
 
 
 def of_loads(guarantee: Guarantee) -> str:
-    """Return the sentence on the promise for the load itself."""
+    """Return the sentence about the promise for the load itself."""
     if guarantee.unknown_of_loads:
         return say("promise.loads_unknown", keys=say("and").join(guarantee.unknown_of_loads))
     terms = guarantee.terms
@@ -259,12 +259,12 @@ def of_loads(guarantee: Guarantee) -> str:
 
 
 def within(half_width: str) -> str:
-    """Return the range of 95 % of all numbers."""
+    """Return the range that contains 95 % of all numbers."""
     return say("cost.within", half_width=half_width)
 
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return, for each error, its label, its size, and a note if it is useful."""
+    """Return each error's label and size, with a note if the error is useful."""
     errors = [
         (label, name, guarantee.errors[name]) for name, label in _OF.items() if name in guarantee.errors
     ]
@@ -272,7 +272,7 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
-    """Return the size of an error; for a number, with the range of 95 %."""
+    """Return the size of an error; for a number, add the 95 % range."""
     band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
     error = guarantee.errors[name]
     size = amount(error.value, error.unit)
@@ -282,7 +282,7 @@ def _size(guarantee: Guarantee, name: str) -> str:
 
 
 def tariffs(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Return the errors of a month's cost by tariff, and which differences of two tariffs are recognised."""
+    """Return the errors of a month's cost by tariff, and the recognised differences between two tariffs."""
     errors = guarantee.tariffs
     if errors is None:
         return []
@@ -320,7 +320,7 @@ def tariff_notes(guarantee: Guarantee) -> list[str]:
 
 
 def summary(guarantee: Guarantee) -> str:
-    """Return one line on the hidden energy, and on the error of one home."""
+    """Return one line about the hidden energy and one home's error."""
     names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
     sizes = ", ".join(f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
@@ -336,7 +336,7 @@ def guesses() -> str:
 
 
 def guess_limit(percent: int, events: str) -> str:
-    """Return the sentence that limits how often a guess about one of these events is right."""
+    """Return the sentence about how often a guess about one of these events is right at most."""
     return say("guess.limit", percent=percent, events=events)
 
 

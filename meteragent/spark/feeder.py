@@ -111,7 +111,7 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Mark, in the column `told`, the cells that the rules on capacity or energies allow to be shown."""
+    """Mark the cells that the rules on capacity or energies allow to be shown, in the column `told`."""
     enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
         return cells.withColumn("told", enough_homes)
@@ -141,6 +141,7 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
     noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Work out the figures of each row's noise and sum."""
         noises: list[Noise] = []
         for row in batch.column("noise").to_pylist():
             by_id = sorted((entry["d"], entry["count"]) for entry in row)
@@ -162,6 +163,7 @@ def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
     index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 
     def may_be_dominated(rows: list[dict[str, Any]]) -> bool:
+        """Return whether a home of these rows may have more than its share."""
         names = {name: index for index, name in enumerate(sorted({row["meter"] for row in rows}))}
         sums_u, kinds_of_home = (
             np.zeros((len(names), len(terms)), np.int64),
@@ -175,6 +177,7 @@ def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
         return cannot_rule_out(energy_kwh(sums_u, terms), kinds, terms, rules)
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Decide for each row, that is for each feeder."""
         verdicts = [may_be_dominated(rows) for rows in batch.column("homes").to_pylist()]
         return pa.RecordBatch.from_arrays(
             [batch.column("feeder"), pa.array(verdicts)], ["feeder", "dominated"]

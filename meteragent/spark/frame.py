@@ -70,9 +70,9 @@ def integrate_groups(groups: GroupedData, policy: Policy) -> DataFrame:
 def sanitise(readings: DataFrame, policy: Policy) -> DataFrame:
     """Release windows: meter, start, end, values, d, key.
 
-    The noise is exact, and does not depend on the way in which Spark divides the work. The ledger is not
-    written: this function is for callers that keep their own (`sanitise_archive` and `stream` write the
-    key's).
+    The noise is exact, and does not depend on how Spark divides the work. This function does not write the
+    ledger: it is for callers that keep a ledger of their own (`sanitise_archive` and `stream` write the key's
+    ledger).
 
     Raises:
         ArchiveError: a column is missing or has the wrong type.

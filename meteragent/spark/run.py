@@ -2,10 +2,11 @@
 
 The lock, the run's id, the ledger's rows and the manifest are the local engine's. Parts are cut differently:
 a window's part follows from a hash of its start and of its meter's public name, and its position in the part
-follows from both; only releases are shuffled for that. So neither depends on the input's order or on the
-meters' own names. Any output of a killed run is deleted and written again, with the same bytes. Files,
-key and ledger must have the same paths on the driver and on the workers. While Spark groups readings of the
-long layout, they are in shuffle files (`spark.local.dir`; `spark.io.encryption.enabled` encrypts them).
+follows from both; only releases are shuffled for that. So neither the part nor the position depends on the
+input's order or on the meters' own names. Any output of a killed run is deleted and written again, with the
+same bytes. Files, key and ledger must have the same paths on the driver and on the workers. While Spark
+groups readings of the long layout, they are in shuffle files (`spark.local.dir`;
+`spark.io.encryption.enabled` encrypts them).
 """
 
 import os
@@ -163,12 +164,12 @@ def _translate_errors() -> Iterator[None]:
     """
     try:
         yield
-    except AnalysisException as error:  # an error of columns or types, found before anything is read
-        failed: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
+    except AnalysisException as error:  # an error in columns or types, raised before anything is read
+        failure: MeteragentError = ArchiveError(f"Spark: {str(error).splitlines()[0]}")
     except PySparkException as error:
         match = _WORKER_TEXT.search(str(error))
         kind = getattr(errors, match[1] or "", ArchiveError) if match else ArchiveError
-        failed = kind(match[2] if match else f"Spark: {error.getCondition() or type(error).__name__}")
+        failure = kind(match[2] if match else f"Spark: {error.getCondition() or type(error).__name__}")
     else:
         return
-    raise failed
+    raise failure

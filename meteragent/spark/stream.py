@@ -13,15 +13,15 @@ is refused and counted (`is_early` among the query's observed metrics). For each
 4. they go to the sink.
 
 After a crash, the restarted query repeats the micro-batch with the same readings and the same watermark. If
-the ledger has the micro-batch, its rows must be the same; otherwise they are written now. Noise is computed
-again, to the same bytes, so the sink gets the same bytes or nothing: if the source delivers different data
-than before, the query fails. A new checkpoint starts a new run, and the ledger refuses it every window that
-the old run released. So the loss of a checkpoint costs the windows that were not yet released, and never
+the ledger has the micro-batch, its rows must be the same; otherwise they are written now. The noise is
+computed again and is the same, so the sink gets the same bytes or nothing: if the source delivers other data
+than before, the query fails. A new checkpoint starts a new run, for which the ledger refuses every window
+that the old run released. So the loss of a checkpoint loses the windows that were not yet released, and never
 causes a second release.
 
 Readings of open windows lie unchanged in the checkpoint's state and in shuffle files: keep both where raw
-readings may be kept. The end of a window, which follows from times, inherits the mark that `withWatermark`
-puts on their column: it lets Spark know when to drop the window's state, on any calendar.
+readings may be kept. The column of window ends is computed from the column of times, so it inherits the mark
+that `withWatermark` puts there: Spark then knows when to drop a window's state, on any calendar.
 """
 
 import hashlib
@@ -40,8 +40,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from meteragent.archive import files
 from meteragent.archive.key import Key
 from meteragent.archive.ledger import Ledger
-from meteragent.archive.manifest import NAME as MANIFEST
 from meteragent.archive.policy import Policy
+from meteragent.consume.archive import FORMER_MANIFEST
 from meteragent.spark import worker
 from meteragent.spark.frame import (
     WINDOWS,
@@ -107,9 +107,10 @@ def folder(out: Path, policy: Policy) -> Sink:
     """
 
     def write_batch(releases: DataFrame, batch: int) -> None:
+        """Write the releases of a batch, and the descriptors beside them."""
         write(releases, str(out / f"query={_query(releases.sparkSession)}" / f"batch={batch}"))
         facts = {"v": 1, "complete": True, "descriptors": descriptors(policy)}
-        files.write(out / MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
+        files.write(out / FORMER_MANIFEST, lambda file: file.write(json.dumps(facts, indent=1).encode()))
 
     return write_batch
 

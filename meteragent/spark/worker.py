@@ -4,8 +4,8 @@ Rules:
 
 * A worker's exception ends up in logs, which must not contain readings, and texts from Arrow or numpy quote
   values. So only the type of a foreign exception is passed on (`safely`).
-* A worker reads the key from its file, and keeps it while the file stays the same. No closure, plan or event
-  log contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task
+* A worker reads the key from its file, and caches it until the file changes. No closure, plan or event log
+  contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task
   that is retried elsewhere must not use a different key.
 * Spark's times are microseconds; an archive's are milliseconds, rounded down.
 """
@@ -40,6 +40,7 @@ def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch
     """Return a function that applies `work` to each batch, as Spark expects; its errors quote no value."""
 
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield what `work` makes of each batch."""
         for batch in batches:
             yield _attempt(work, batch)
 
@@ -105,6 +106,7 @@ def assign_readings(policy: Policy) -> Work:
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
+        """Repeat each row for the windows in its reach."""
         meters, times = _meters_and_times(batch, policy)
         rows, starts = _reachable_windows(times, policy)
         columns = {
@@ -142,6 +144,7 @@ def opened_windows(policy: Policy) -> Work:
     """Return the windows that readings open, each once per batch: meter, time -> meter, start, end."""
 
     def work(batch: RecordBatch) -> RecordBatch:
+        """Group the readings of a batch by meter and window."""
         meters, times = _meters_and_times(batch, policy)
         table = pa.table({"meter": meters, "start": policy.starts(times - policy.lead_ms)})
         windows = table.group_by(["meter", "start"]).aggregate([]).combine_chunks()
@@ -154,6 +157,7 @@ def check_rows(policy: Policy) -> Work:
     """Check rows of the wide layout: meter, time, length (null: no list) -> meter, start, end, fits."""
 
     def work(batch: RecordBatch) -> RecordBatch:
+        """Find each row's interval and whether its list fits."""
         meters, starts = _meters_and_times(batch, policy)
         numbers = batch.column("numbers")
         offsets = np.append(0, np.cumsum(numbers.fill_null(0).to_numpy(zero_copy_only=False)))
@@ -189,6 +193,7 @@ def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """Release the windows that are not taken, and add `name`; those that are taken have nulls."""
 
     def work(batch: RecordBatch) -> RecordBatch:
+        """Add noise to the free windows and nulls for the others."""
         is_taken = batch.column("taken")
         free, refused_rows = batch.filter(pc.invert(is_taken)), _columns(batch.filter(is_taken))
         released_columns = {**_columns(_add_noise(free, policy, fingerprint)), "name": free.column("meter")}
@@ -219,6 +224,7 @@ def by_slots(policy: Policy) -> Work:
     schema = kernel.release_schema(policy)
 
     def work(batch: RecordBatch) -> RecordBatch:
+        """Split the releases of a batch."""
         columns = [batch.column(field.name).cast(field.type) for field in schema]
         releases = pa.record_batch(columns, schema=schema)
         return _for_spark(_columns(layout.by_slots(releases, policy)))
@@ -241,6 +247,7 @@ def add_ids(policy: Policy, fingerprint: KeyFingerprint) -> Work:
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
+        """Look up the descriptor and the key of each row."""
         starts, key = _milliseconds(batch.column("start")), key_of(policy.key_file, fingerprint)
         terms_index, terms = policy.terms(starts)
         ids = [policy.descriptor(part).id for part in terms]

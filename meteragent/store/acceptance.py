@@ -49,9 +49,9 @@ def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = F
 def accept_moved(path: Path | str) -> bool:
     """Accept a store in its current place, and change nothing else; return False if it has not moved.
 
-    This is for an operator who has moved the store together with the files beside it, and who runs no agent
-    in the old place. A folder that was restored from a backup would be accepted, too. Raises StoreRestored
-    for a store that is refused for another reason, and StoreLost for a damaged store.
+    Call it only for an operator who has moved the store together with the files beside it, and who runs no
+    agent in the old place. A folder that was restored from a backup would be accepted, too. Raises
+    StoreRestored for a store that is refused for another reason, and StoreLost for a damaged store.
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:

@@ -1,11 +1,13 @@
-"""The examination of a store's content when it is opened.
+"""Examine a store's content when the store is opened.
 
 SQLite detects a malformed page, but not a changed number, or a string in place of a number. All of these
 count as damage, and a damaged store is set aside. States and terms have a checksum (`schema`). For marks,
-charges and waiting rows, only the types are checked.
+charges, receivers and waiting rows, only the types are checked.
 """
 
+import json
 import sqlite3
+from collections.abc import Iterable
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -44,11 +46,34 @@ _TYPES = {
 }
 """The queries that select a row with a value of the wrong type, by the content that they check."""
 
+_TYPES_5 = {
+    "a receiver": "SELECT 1 FROM receiver WHERE"
+    " (typeof(channel), typeof(name), typeof(topic), typeof(link), typeof(since_ms), typeof(discarded),"
+    " typeof(receipt)) <> ('text', 'text', 'text', 'text', 'integer', 'integer', 'integer')"
+    " OR typeof(until_ms) NOT IN ('integer', 'null')"
+    " OR (typeof(revoked_ms), typeof(reason)) NOT IN (VALUES ('integer', 'text'), ('null', 'null'))",
+    "a topic of a descriptor": "SELECT 1 FROM announced WHERE"
+    " (typeof(queue), typeof(topic)) <> ('text', 'text')",
+    "a count of sent records": "SELECT 1 FROM sent WHERE"
+    " (typeof(queue), typeof(topic), typeof(id), typeof(records), typeof(from_ms), typeof(to_ms))"
+    " <> ('text', 'text', 'text', 'integer', 'integer', 'integer')",
+    "the slot of a message": "SELECT 1 FROM outbox WHERE delivered_ms IS NULL AND"
+    " (typeof(id_of_terms), typeof(from_ms), typeof(to_ms))"
+    " NOT IN (VALUES ('text', 'integer', 'integer'), ('null', 'null', 'null'))",
+}
+"""Those for the tables and columns of version 5."""
+
 _TEXTS = (
     "SELECT channel, meter FROM mark",
     "SELECT channel, meter FROM state",
     "SELECT channel, topic, id FROM descriptor",
     "SELECT DISTINCT channel, topic FROM outbox WHERE delivered_ms IS NULL",
+)
+_TEXTS_5 = (
+    "SELECT channel, name, topic, link, reason FROM receiver",
+    "SELECT queue, topic FROM announced",
+    "SELECT queue, topic, id FROM sent",
+    "SELECT DISTINCT id_of_terms FROM outbox WHERE delivered_ms IS NULL",
 )
 """Queries for all columns that are read as text; reading bytes that are not UTF-8 raises an exception."""
 
@@ -66,20 +91,35 @@ def examine(connection: sqlite3.Connection) -> None:
     for key, types in _META.items():
         if not isinstance(meta(connection, key), types):
             raise _unreadable("a required value")
-    for content, query in _TYPES.items():
-        if connection.execute(query).fetchone() is not None:
-            raise _unreadable(content)
-    for query in _TEXTS:
-        for _ in connection.execute(query):
-            pass
+    [(version,)] = connection.execute("PRAGMA user_version")
+    _examine_rows(connection, _TYPES, _TEXTS)
+    if version >= 5:
+        _examine_receivers(connection)
     for _, epsilon in connection.execute("SELECT DISTINCT channel, epsilon FROM charge"):
         if not _is_positive(epsilon):
             raise _unreadable("a charge")
-    [(version,)] = connection.execute("PRAGMA user_version")
     _examine_states(connection, version)
     _examine_prices(connection)
     for (total,) in connection.execute("SELECT total FROM total") if version >= 3 else ():
         decode_total(total)
+
+
+def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: Iterable[str]) -> None:
+    """Check values by queries for wrong types and for texts; raises StoreError or sqlite3.Error."""
+    for content, query in types.items():
+        if connection.execute(query).fetchone() is not None:
+            raise _unreadable(content)
+    for query in texts:
+        for _ in connection.execute(query):
+            pass
+
+
+def _examine_receivers(connection: sqlite3.Connection) -> None:
+    """Check the grants, and what is kept for withdrawals and receipts; raises StoreError or sqlite3.Error."""
+    _examine_rows(connection, _TYPES_5, _TEXTS_5)
+    for (link,) in connection.execute("SELECT link FROM receiver"):
+        if not _has_url(link):
+            raise _unreadable("a receiver")
 
 
 def _examine_prices(connection: sqlite3.Connection) -> None:
@@ -102,7 +142,7 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
     for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
             raise _unreadable("a state")
-        # A state that is all zero bytes was erased on purpose, when its windows were given up.
+        # A state that is all zero bytes was erased on purpose, when its windows were abandoned.
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
             terms = terms_by_id.get((stream, window.terms_id))
             if terms is None or not _is_possible(window, terms, version):
@@ -111,9 +151,16 @@ def _examine_states(connection: sqlite3.Connection, version: int) -> None:
                 raise _unreadable("a mark")
 
 
+def _has_url(link: str) -> bool:
+    """Return whether the text of a receiver's broker names its address."""
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
+        return isinstance(json.loads(link)["url"], str)
+    return False
+
+
 def _is_positive(epsilon: object) -> bool:
     with suppress(ValueError, ZeroDivisionError):
-        # A damaged string could be so long that its conversion would take too much time.
+        # A damaged string could be so long that converting it would take too long.
         return isinstance(epsilon, str) and len(epsilon) < 5000 and Fraction(epsilon) > 0
     return False
 
@@ -123,7 +170,7 @@ def _unreadable(content: str) -> StoreError:
 
 
 def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
-    """Return whether a window of these terms can have this state."""
+    """Return whether a window under these terms can have this state."""
     slot_indexes = [slot.slot_index for slot in window.slots]
     needs_noise_bound = terms.metric is Metric.LINF and (version < 4 or window.draws < terms.n)
     return (

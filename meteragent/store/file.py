@@ -7,7 +7,7 @@ The files beside `<path>` are
 - SQLite's `-wal` and `-shm`;
 - the most recent stores that were set aside, `<path>.corrupt-<ms>`.
 
-All of them have mode 0600.
+All these files have mode 0600.
 
 A start takes these steps in order: lock `<path>.lock`, check that there is room for `-shm`, lock the database
 file, examine its content, set it aside if it is damaged, and connect. A process loses its POSIX locks on a
@@ -133,8 +133,8 @@ def open_or_create(
 
     The connection used for the examination is kept: the last connection to close deletes the log, and a
     killed agent may have left accumulators in the log, which must be erased first (`wal`). A failed read may
-    look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes
-    `descriptors` after the connection. Raises StoreLost for a damaged store if `floor_ms` is None, and
+    look like damage, so a file that looks damaged is examined again after `again_s`. The caller closes the
+    connection first, then `descriptors`. Raises StoreLost for a damaged store if `floor_ms` is None, and
     StoreError for another program's file.
     """
     _check_space(path)

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A restored backup of a store would release again what has already left. An old copy of a store looks like the
-store, so a small file beside the store identifies the newest copy. The file holds
+A store restored from a backup would release again what has already left. An old copy of a store looks like
+the store itself, so a small file beside the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is
@@ -17,8 +17,8 @@ power cut, `<path>.gen` is either the complete old file or the complete new file
 
 Order. The store commits first, and the file is replaced afterwards; only then may records of that commit
 leave. After a crash between the two steps, the file names the store's previous generation, or counts one
-commit fewer, and both are accepted (`acceptance`). In the reverse order a crash would leave a file that is
-ahead of the store, and the agent would refuse its store as an old copy.
+commit fewer, and both are accepted (`acceptance`). In the reverse order, a crash could leave the file ahead
+of the store, and the agent would refuse its own store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
 readings, and `put` only renames it. If `put` is called for another generation than the prepared one, it

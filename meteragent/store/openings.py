@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Two noisy values of one interval reveal more than its charge covers, so an interval gets noise only once. To
-ensure this, the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
+ensure that, the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
 opened. Every window before the mark has been opened, or was skipped for good; no window from the mark on has
 been opened.
 

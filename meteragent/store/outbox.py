@@ -8,11 +8,11 @@ delivery.
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from meteragent.domain.commit import Commit, Descriptor
+from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.store import Store, batch
 
 PAGE = 1000
@@ -29,6 +29,8 @@ class WaitingRow(NamedTuple):
     topic: str
     payload: bytes
     retain: bool
+    queue: str = ""
+    """The receiver's queue; empty for a stream that is not shared."""
 
     @property
     def size_bytes(self) -> int:
@@ -53,16 +55,25 @@ _APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain)
 
 
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
-    """Append a commit's messages and its descriptors; return the new rows.
+    """Append a commit's messages and its descriptors; return the new rows."""
+    put_descriptors(tx, commit.stream, commit.descriptors)
+    return put(tx, commit.stream, commit.outgoing)
+
+
+def put_descriptors(tx: sqlite3.Connection, queue: str, descriptors: Collection[Descriptor]) -> None:
+    """Write the latest descriptors of topics."""
+    tx.executemany(
+        "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
+        [(queue, item.topic, item.id, item.payload) for item in descriptors],
+    )
+
+
+def put(tx: sqlite3.Connection, queue: str, outgoing: Sequence[Outgoing]) -> list[WaitingRow]:
+    """Append messages to the queue of a stream or of a receiver; return the new rows.
 
     Messages follow earlier ones with the same due time. They are all inserted by one statement, which SQLite
     runs without the interpreter lock, so that the core runs at the same time.
     """
-    tx.executemany(
-        "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
-        [(commit.stream, item.topic, item.id, item.payload) for item in commit.descriptors],
-    )
-    outgoing = commit.outgoing
     if not outgoing:
         return []
     sizes = [len(row.payload) for row in outgoing]
@@ -71,7 +82,7 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
         for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True)
     ]
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
-    last_id = tx.execute(_APPEND, (commit.stream, batch(rows), payloads)).lastrowid or 0
+    last_id = tx.execute(_APPEND, (queue, batch(rows), payloads)).lastrowid or 0
     return [
         WaitingRow(id_, row.due_ms, row.topic, row.payload, row.retain)
         for id_, row in enumerate(outgoing, last_id - len(outgoing) + 1)
@@ -146,7 +157,7 @@ def prune(tx: sqlite3.Connection, before_ms: int, limit: int = PAGE) -> int:
 
 
 def commit_bytes(commit: Commit) -> int:
-    """Return the number of bytes that a commit adds to the outbox."""
+    """Return the number of bytes that a commit adds to the outbox, for each receiver of a shared stream."""
     return sum(_ROW_BYTES + len(row.topic) + len(row.payload) for row in commit.outgoing)
 
 
@@ -164,7 +175,7 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
     While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
     first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
-    count as dropped. They are kept until then, because a stream that is configured again sends them. The
+    count as dropped. Such rows are kept until then, because a stream that is configured again sends them. The
     ledger is not counted: it is never pruned, and must not stop the agent.
     """
     totals = store.connection.execute(
@@ -179,13 +190,13 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     ) >= max_bytes:
         with store.transaction() as tx:
             if not delivered_bytes:
-                dropped_rows = _drop(tx, next(iter(retired_bytes)), PAGE)
+                dropped_rows = drop(tx, next(iter(retired_bytes)), PAGE)
             prune(tx, 2**63 - 1, PAGE)
     return waiting_bytes < max_bytes, dropped_rows
 
 
-def _drop(tx: sqlite3.Connection, stream: str, limit: int) -> int:
-    """Delete undelivered rows of a stream, oldest first; return their number."""
+def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
+    """Delete undelivered rows of a queue, oldest first, all of them without a limit; return their number."""
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",

@@ -1,7 +1,7 @@
-"""The content of the store's file: its tables by version, and states and terms as JSON.
+"""The content of the store's file: the tables of each version, and states and terms as JSON.
 
-Two columns have names from the first version: `channel` is the name of a stream, and `label` is the public id
-under which a meter leaves.
+Two columns keep their names from the first version: `channel` is the stream's name, and `label` is the public
+id under which a meter's values leave.
 """
 
 import json
@@ -78,7 +78,24 @@ VERSION_4: tuple[str, ...] = ()
 """Terms may be dithered, accumulators are whole, and R is kept only while slots remain to be drawn
 (`earlier`). An older program would round dithered values half up."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
+VERSION_5 = (
+    # The grants: a row from the admission of a receiver on, never deleted. `link` is its broker's settings.
+    """CREATE TABLE receiver (id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, name TEXT NOT NULL,
+       topic TEXT NOT NULL, link TEXT NOT NULL, since_ms INTEGER NOT NULL, until_ms INTEGER,
+       revoked_ms INTEGER, reason TEXT, discarded INTEGER NOT NULL DEFAULT 0,
+       receipt INTEGER NOT NULL DEFAULT 0)""",
+    # The topics on which a grant's descriptors are retained, in the order in which they are withdrawn.
+    """CREATE TABLE announced (queue TEXT, topic TEXT, PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
+    # What a grant's receiver has confirmed, for the receipt.
+    """CREATE TABLE sent (queue TEXT, topic TEXT, id TEXT, records INTEGER NOT NULL, from_ms INTEGER NOT NULL,
+       to_ms INTEGER NOT NULL, PRIMARY KEY (queue, topic, id)) WITHOUT ROWID""",
+    "ALTER TABLE outbox ADD COLUMN id_of_terms TEXT",
+    "ALTER TABLE outbox ADD COLUMN from_ms INTEGER",
+    "ALTER TABLE outbox ADD COLUMN to_ms INTEGER",
+)
+"""Receivers of shared streams (`grants`). An older program neither sends nor changes their rows."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds content, so that the
 previous version can use the result; a step for which this is impossible raises COMPATIBLE_FROM."""
 

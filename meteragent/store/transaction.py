@@ -7,7 +7,8 @@ One step of the core is one transaction, in this order:
 1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
    before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals and clock (`Store.write`).
-3. Append the messages that the step releases to the outbox (`outbox.append`).
+3. Append the messages that the step releases to the outbox (`outbox.append`); those of a shared stream once
+   for each receiver that may have them (`grants.append`).
 4. Mark earlier messages that the broker has confirmed, and delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
    generation file if it has messages (`generation`).
@@ -23,8 +24,8 @@ power cut at any instant, the following holds:
   So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
 - *No message that an old copy could release again.* Step 5 counts the commit before its messages leave.
 
-A crash after step 5 only repeats messages that the broker may already have. A crash before step 6 leaves
-earlier accumulators in the log, which the next start erases before anything else.
+After a crash behind step 5, the agent only repeats messages that the broker may already have. A crash before
+step 6 leaves earlier accumulators in the log, which the next start erases before anything else.
 """
 
 from collections.abc import Collection
@@ -32,7 +33,7 @@ from typing import NamedTuple
 
 from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, grants, ledger, outbox
 from meteragent.store.outbox import WaitingRow
 
 _PRUNED = 100
@@ -57,8 +58,9 @@ def commit(
     with store.committing() as tx:
         ledger.charge(tx, step, budget)
         store.write(tx, step)
-        rows = outbox.append(tx, step)
+        rows = grants.append(tx, step) if step.shared else outbox.append(tx, step)
         if delivered_ids:
+            grants.count_sent(tx, delivered_ids)
             outbox.mark_delivered(tx, delivered_ids, step.clock_ms)
         outbox.prune(tx, step.clock_ms - keep_ms, _PRUNED)
         return CommitResult(rows, outbox.total_bytes(tx))

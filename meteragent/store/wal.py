@@ -19,8 +19,8 @@ the erasure. If another connection has committed since the call began (`data_ver
 hold a frame that is not in the file yet, and the erasure is left to the next call.
 
 After a power cut, either the whole log is valid (the zeros of step 2 are not on disk yet), or no part of it
-is. Both are correct, because the file holds every commit since step 1. Overwriting the frames first could
-leave a valid prefix of the log: older pages, which would replace newer pages in the file.
+is. Both states are correct, because the file has held every commit since step 1. Overwriting the frames first
+could leave a valid prefix of the log: older pages, which would replace newer pages in the file.
 
 SQLite does not notice the erasure. Its index still states that every frame is in the database file, so no
 connection reads the log, and the next commit restarts the log with a header. But if a reader holds a
@@ -141,7 +141,7 @@ def _zero(descriptor: int) -> None:
 
 
 def _used_bytes(descriptor: int) -> int:
-    """Return the length of a file in bytes, without the zeros at its end."""
+    """Return the length of a file in bytes without its trailing zeros."""
     size = os.fstat(descriptor).st_size
     while size > 0:
         start = max(0, size - len(_ZEROS))

@@ -1,1 +1,1 @@
-"""Tools beside the agent: each is a command, and the agent runs without any of them."""
+"""Tools that run beside the agent, each with its own command; the agent needs none of them."""

@@ -1,6 +1,6 @@
-"""Export of the delivered records that the store still keeps, as CSV.
+"""Export, as CSV, of the delivered records that the store still keeps.
 
-An export reads only messages that the broker has acknowledged, so it contains nothing that has not left;
+An export reads only messages that the broker has acknowledged, so it contains only what has already left;
 waiting records are not exported. Numbers are written as in the record, digit for digit.
 """
 
@@ -23,7 +23,7 @@ VIEW = "nonnegative"
 
 
 class ExportedRecord(NamedTuple):
-    """A record that has left: its stream, its payload, and the time when the broker confirmed it."""
+    """A delivered record: its stream, its payload, and the time at which the broker confirmed it."""
 
     stream: str
     payload: bytes
@@ -37,14 +37,15 @@ class ExportedRecord(NamedTuple):
 
 
 def _fields(payload: bytes) -> Mapping[str, Any]:
-    """Return the fields of a message, with numbers as text, digit for digit."""
+    """Return a message's fields, with numbers as text, digit for digit."""
     return load(json.loads(payload, parse_float=str, parse_int=str))
 
 
 def records(connection: sqlite3.Connection) -> Iterator[ExportedRecord]:
-    """Yield the records that have left and are still kept, in the order of their commits."""
+    """Yield the delivered records that are still kept, in the order of their commits."""
     for row in outbox.export(connection):
-        if "for" in _fields(row.payload):  # descriptors and running totals have no such field
+        # Descriptors and running totals have no such field, and a withdrawn descriptor has no payload.
+        if row.payload and "for" in _fields(row.payload):
             yield ExportedRecord(row.stream, row.payload, row.delivered_ms)
 
 
@@ -57,26 +58,26 @@ def write(connection: sqlite3.Connection, file: IO[str]) -> int:
 
 
 def write_nonnegative(connection: sqlite3.Connection, file: IO[str]) -> int:
-    """Write one more column, the view of `consume.nonnegative`; return the number of totals it cannot keep.
+    """Write the CSV with the view of `consume.nonnegative`; return the number of totals that it cannot keep.
 
-    The view has up to six decimals. If some records of a day have not left yet, the view is computed without
-    them, and changes once they have left.
+    The view has up to six decimals. If some of a day's records have not yet left, the view is computed
+    without these records, and changes once they have left.
 
     Raises:
         StoreError: the store no longer has the terms of a record.
     """
     exported = list(records(connection))
-    views, raised = _views(exported, _descriptors(connection))
+    views, raised = _views(exported, descriptors(connection))
     table = csv.writer(file, lineterminator="\n")
     table.writerow((*COLUMNS, VIEW))
     table.writerows([*row.row(), _decimal(view)] for row, view in zip(exported, views, strict=True))
     return raised
 
 
-def _descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
-    """Return the descriptors of all terms that the store has ever had."""
+def descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
+    """Return the descriptors of all terms that were ever in the store."""
     described = (describe(row) for rows in terms(connection).values() for row in rows)
-    return {shared.id: Descriptor.parse(shared.message("", 0)) for shared in described}
+    return {descriptor.id: Descriptor.parse(descriptor.message("", 0)) for descriptor in described}
 
 
 def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor]) -> tuple[list[float], int]:

@@ -42,7 +42,7 @@ class TermsDescriptor(NamedTuple):
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
     """Return the facts of a descriptor of these terms (DESIGN 5).
 
-    In an `archive` the schedule follows no clock, and the noise is derived from a key.
+    For an `archive`, the schedule follows no clock, and the noise is derived from a key.
     """
     facts: dict[str, Any] = {
         "v": 1,

@@ -17,6 +17,9 @@ Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026
                 so its energy has no state class, which is allowed.
     available   Sensors are available while the agent's status topic says "online". Values do not expire,
                 because it is private whether a meter is alive, and each slot is released anyway.
+    diagnostic  Entities of the category "diagnostic" state whether the agent runs, the noise, the energy
+                hidden and the start of the newest slot. The first is always available: it says "off" when
+                the agent is gone.
     object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which
                 names stream and meter.
 """
@@ -45,11 +48,18 @@ _PART_MS = {"H": HOUR_MS, "M": MINUTE_MS, "S": 1000}
 
 
 class Discovery(NamedTuple):
-    """The settings of discovery: the topic prefix, the agent's status topic, and the sending of totals."""
+    """The settings of discovery.
+
+    prefix    the prefix of the topics
+    status    the agent's status topic
+    total     whether running totals are sent
+    page_url  the address of the agent's page, which the device links to
+    """
 
     prefix: str
     status: str
     total: bool
+    page_url: str | None = None
 
     @property
     def birth(self) -> str:
@@ -63,10 +73,12 @@ class Discovery(NamedTuple):
         sensors = _sensors(facts, sink_topic)
         if self.total and "weights" not in facts:  # amounts have no running total
             sensors["total"] = _total(facts, sink_topic)
-        attributes = f"{sink_topic}/privacy"
-        for name, sensor in sensors.items():
-            shared = {"platform": "sensor", "unique_id": f"{device}_{name}"}
-            sensors[name] = shared | sensor | {"json_attributes_topic": attributes}
+        attributes = {"json_attributes_topic": f"{sink_topic}/privacy"}
+        components = {name: sensor | attributes for name, sensor in sensors.items()}
+        components |= _diagnostics(facts, sink_topic, self.status)
+        for name, component in components.items():
+            components[name] = {"platform": "sensor", "unique_id": f"{device}_{name}"} | component
+        link = {"configuration_url": self.page_url} if self.page_url else {}
         document = {
             "device": {
                 "identifiers": [device],
@@ -74,11 +86,12 @@ class Discovery(NamedTuple):
                 "manufacturer": "meteragent",
                 "model": f"Private {_quantity(facts)}: hides {_hidden(facts)}",
                 "sw_version": __version__,
+                **link,
             },
             "origin": {"name": "meteragent", "sw_version": __version__},
             "availability": [{"topic": self.status, "value_template": "{{ value_json.status }}"}],
             "qos": 1,
-            "components": sensors,
+            "components": components,
         }
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
         return f"{self.prefix}/device/{device}/config", text.encode()
@@ -149,6 +162,42 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
         "unit_of_measurement": _ENERGY.get(unit, unit),
         "suggested_display_precision": 3 if unit.startswith("k") else 0,
     }
+
+
+def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[str, dict[str, Any]]:
+    """Return the diagnostic entities, by name; they depend on the descriptor, the schedule and the agent."""
+    hidden_wh = float(Fraction(facts["hides_wh"]))
+    entities = {
+        "agent": {
+            "platform": "binary_sensor",
+            "name": "Agent",
+            "state_topic": status,
+            "value_template": "{{ value_json.status }}",
+            "payload_on": "online",
+            "payload_off": "offline",
+            "device_class": "running",
+            "availability": [{"topic": status, "value_template": "online"}],  # a constant
+        },
+        "noise": {
+            "name": "Noise",
+            "state_topic": f"{sink_topic}/privacy",
+            "value_template": "{{ value_json.sd }}",
+            "unit_of_measurement": facts["unit"],
+        },
+        "hidden": {
+            "name": "Energy hidden",
+            "state_topic": f"{sink_topic}/privacy",
+            "value_template": f"{hidden_wh:.6g}",
+            "unit_of_measurement": "Wh",
+        },
+        "slot": {
+            "name": "Slot start",
+            "state_topic": sink_topic,
+            "value_template": "{{ value_json.t }}",
+            "device_class": "timestamp",
+        },
+    }
+    return {name: entity | {"entity_category": "diagnostic"} for name, entity in entities.items()}
 
 
 def _decimals(quantum: Fraction) -> int:

@@ -9,9 +9,9 @@
 | features | a linear discriminant on nine features of a window | released windows |
 | neighbours | a vote of the 15 nearest released windows | released windows |
 
-The last three are trained on noised windows, which attackers can make from windows of their own. They use
-numpy; stronger ones, such as random forests, are named by `package.module:Name`. No attacker beats `bayes` if
-`bayes` knows the law.
+The last three are trained on noisy windows, which attackers can make from windows of their own. They use only
+numpy; a stronger attacker, such as a random forest, is named as `package.module:Name`. No attacker beats
+`bayes` if `bayes` knows the law.
 """
 
 from abc import ABC, abstractmethod
@@ -71,7 +71,7 @@ class Correlation(_InformedAttacker):
 class Averaging(_InformedAttacker):
     """Compares the mean of a trial's m windows with those of the points, by least squares.
 
-    Fresh noise on windows that are released again averages out, to sd/sqrt(m).
+    If a window is released m times with fresh noise, the noise averages out to sd/sqrt(m).
     """
 
     def fit(self, windows: Integers, labels: Integers) -> object:
@@ -175,7 +175,7 @@ class Features(_Discriminant):
 class Edges(_Discriminant):
     """The discriminant on edges: a rise followed by a fall of the same height (Hart 1992).
 
-    Training finds the height above which an edge is attributed to the event. A single value has no edges.
+    Training finds the edge height above which the event is assumed. A single value has no edges.
     """
 
     def _features(self, windows: Integers) -> Floats:

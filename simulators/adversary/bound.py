@@ -52,7 +52,7 @@ def area(promise: LInfLaplace, scene: Scene) -> float | None:
 
 
 def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integers) -> float:
-    """Return the largest change of log-odds between two points, relative to the promise.
+    """Return the largest change in log-odds between two points, relative to the promise.
 
     Above 1 the promise, epsilon d_inf added up over the m windows, is broken.
     """

@@ -1,11 +1,12 @@
 """The frontier: the success rate of the worst attacker against the error of a slot, for each mechanism.
 
-It is not drawn against the level, because two mechanisms of the same level may differ in error by any factor.
-Instead, at each level of the l_inf mechanism (epsilon = level / radius), the independent noises are given its
-error: scale b = sd/sqrt 2. `independent` then promises epsilon = n/b, `per-reading` claims 1/b for the same
-noise, and `telegraf` claims nothing. A mean over slots has no level, so every number of slots that divides
-the window is tried. Any other mechanism gets `epsilon`, and is drawn at its own error. The certificate
-follows from the mechanism's promise: if the promise is kept, no attacker exceeds the certificate.
+Mechanisms are compared at equal error, not at equal level, because the errors of two mechanisms of the same
+level may differ by any factor. At each level of the l_inf mechanism (epsilon = level / radius), the
+independent noises are given that mechanism's error: scale b = sd/sqrt 2. `independent` then promises epsilon
+= n/b, `per-reading` claims 1/b for the same noise, and `telegraf` claims nothing. A mean over slots has no
+level, so every number of slots that divides the window is tried. Any other mechanism gets `epsilon` and
+appears at its own error. The certificate follows from the mechanism's promise: if the promise holds, no
+attacker exceeds the certificate.
 """
 
 import csv

@@ -2,8 +2,8 @@
 
 In every trial a home has the event with probability 1/2. The attackers know the home's load without the
 event, the time at which the event would have begun, and the mechanism's law. They learn from released
-windows, and get every window that the event touches on any day on which it happens. `check` states the
-largest success rate of such an attacker as a percentage. Events begin at the start of the slot that contains
+windows, and get every window that the event touches on each day on which it happens. `check` states the
+largest success rate of such an attacker in per cent. Events begin at the start of the slot that contains
 18:00.
 """
 
@@ -45,7 +45,7 @@ sink = {{ topic = "private/{{meter}}/power" }}
 class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
-    The attacker `worst` was right in the share `rate` of trials; [low, high] contains the true share with a
+    The attacker `worst` was right in a fraction `rate` of trials; [low, high] contains the true rate with a
     probability of 95 %, for all attackers together. If not `confirmed`, the attackers refute `check`, which
     happens with a probability of at most `SURE` if the figure is true.
     """

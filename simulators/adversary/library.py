@@ -3,8 +3,8 @@
 Programmes are windows of 10 s slots of a television set, from `simulators.television` or from the real sets
 of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
 
-A half hour is that of a simulated or a real home, by the minute; the time at which an event starts in it is
-drawn at random for each home. Watts are rounded to whole quanta, floor(x + 1/2), as the agent rounds.
+Half hours come from simulated or real homes, by the minute; the time at which an event starts is drawn for
+each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
 """
 
 from fractions import Fraction
@@ -36,7 +36,7 @@ def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
 
 
 def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | None = None) -> Scene:
-    """Ask which of `count` programmes was on, given `slots` means over 10 s, released `times` times.
+    """Make a scene: which of `count` programmes was on? `slots` means over 10 s leave `times` times.
 
     Raises Unusable if a programme is too long, or if traces in `data` have too few windows or cannot be read.
     """
@@ -108,7 +108,7 @@ def event_named(name: str) -> Event:
 def presence(
     event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
 ) -> Scene:
-    """Ask whether the event happened in an evening's half hour, which was released as `slots` means.
+    """Make a scene: did the event happen in an evening's half hour, released as `slots` means?
 
     The load is unknown. Each home is a point without the event and a point with it; an event longer than the
     half hour fills it. Raises Unusable if the slots do not divide 30 minutes, or if traces in `data` have too

@@ -1,8 +1,8 @@
 """Test whether a new pseudonym unlinks a home, given its releases before and after the change.
 
 Homes release two months under old pseudonyms and two under new ones. The attackers have all releases, know
-the terms, and name the old pseudonym that belongs to each new one. No promise about single windows prevents
-that, because habits repeat from window to window.
+the terms, and match each new pseudonym with an old one. No promise about single windows prevents that,
+because habits repeat from window to window.
 
 A home is a vector of features for each week (the mean of each hour, on working days and on weekends; for
 windows of a day, the seven days) or for each month (its bands: means, or the energies of a tariff). `level`
@@ -65,7 +65,7 @@ out."""
 class Row:
     """How many of `trials` new pseudonyms each attacker linked: with noise, without noise, and in a control.
 
-    In the control the homes after the change are not those before it, so hits happen only by chance.
+    In the control, the homes after the change are not those before it, so hits happen only by chance.
     """
 
     preset: str

@@ -1,10 +1,10 @@
 """Attack a mechanism on a scene: measure how often each attacker is right, and the bounds on all attackers.
 
 Half of the draws train the attackers, and the other half are attacked; everything follows from one seed.
-Intervals are Clopper and Pearson's, with a Bonferroni correction over the attackers, so all of them,
-including that of the worst attacker, hold together with probability 1 - alarm. An area under the ROC curve
-has Hoeffding's interval for a mean over pairs. Separate, wider intervals decide whether a promise is broken:
-a true promise is called broken with a probability of at most `SURE`.
+Intervals are Clopper-Pearson intervals, with a Bonferroni correction over the attackers, so all of them,
+including that of the worst attacker, hold together with probability 1 - alarm. The interval for the area
+under the ROC curve is Hoeffding's, for a mean over pairs. Separate, wider intervals decide whether a promise
+is broken: a true promise is called broken with a probability of at most `SURE`.
 """
 
 import math
@@ -29,7 +29,7 @@ _LAST_DIGITS = 1e-9
 
 @dataclass(frozen=True)
 class AttackResult:
-    """The result of one attacker, right in the share `rate` of the trials, with the interval [low, high].
+    """The result of one attacker, right in a fraction `rate` of the trials, with the interval [low, high].
 
     If the question is whether an event happened, there are also `auc`, the area under the ROC curve, with the
     interval [auc_low, auc_high], and `f1`, the harmonic mean of precision and recall for the event.
@@ -49,9 +49,9 @@ class AttackResult:
 class Outcome:
     """The results of all attackers on one mechanism.
 
-    error_w: the root of the mean square of a slot's error. bound, auc_bound: figures that no attacker exceeds
-    if the promise is kept. odds: the largest observed change of log-odds, relative to the promise. These are
-    None if there is no promise, or no bound is known.
+    error_w: the root mean square error of a slot. bound, auc_bound: figures that no attacker exceeds
+    if the promise is kept. odds: the largest observed change in log-odds, relative to the promise. `bound`,
+    `auc_bound` and `odds` are None if there is no promise or no bound is known.
     """
 
     mechanism: str
@@ -79,7 +79,7 @@ class Outcome:
 def measure(
     scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed: int, alarm: float = ALARM
 ) -> Outcome:
-    """Attack `rival` with each of `attackers`, by "name key=value ..", in `trials` trials.
+    """Attack `rival` with each of `attackers`, given as "name key=value ..", in `trials` trials.
 
     Raises Unusable if an attacker cannot be made or needs something that the mechanism lacks, if there is no
     attacker, or if there are more points than trials.

@@ -9,8 +9,8 @@
 | average | slots | none: each slot is replaced by the mean of that many slots | none |
 | none | | none | none |
 
-`independent`, `per-reading` and `telegraf` add the same noise but make different claims. At equal error the
-attackers are equally successful, and only the promise of `independent` holds.
+`independent`, `per-reading` and `telegraf` add the same noise but make different claims. At equal error,
+attackers succeed equally often against all three, and only the promise of `independent` holds.
 """
 
 from collections.abc import Callable, Mapping

@@ -18,8 +18,9 @@ class Unusable(ValueError):
 def make(text: str, ours: Mapping[str, Callable[..., Any]], **offered: Any) -> Any:
     """Make the object that "name key=value .." or "package.module:Name key=value .." describes.
 
-    Values are strings, except whole numbers, which are ints. The object gets those `offered` parameters that
-    it has and that the text does not set. Modules are also searched for in the current directory.
+    Values are strings, except whole numbers, which are ints. Those `offered` parameters that the object
+    accepts and the text does not set are passed as well. Modules are also searched for in the current
+    directory.
 
     Raises:
         Unusable: the name is unknown, its parameters are not key=value, or the object refuses them.

@@ -1,7 +1,7 @@
 """Measure what a register in whole steps reveals about a change to an attacker who has the exact trace.
 
 Once, a home either uses a little more energy or does not. Its register shows whole steps, so the change
-shifts the count for ever, and about half of all later slots differ by a step. The attacker knows the
+shifts the register for ever, and about half of all later slots differ by a step. The attacker knows the
 mechanism, the time of the change and, to the last digit, the energy used without it. The best possible test
 is a likelihood-ratio test on all slots of a month.
 
@@ -45,7 +45,7 @@ class Row:
     """What a register with this step reveals about a change, on average over homes and in the worst home.
 
     `slots` is the number of slots that differ, `levels` their cost in all; `bound` bounds the levels. The
-    attacker was right in the share `rate` of trials (95 %: `low` to `high`). `limit` is the success limit if
+    attacker was right in a fraction `rate` of trials (95 %: `low` to `high`). `limit` is the success limit if
     one slot moves by the change, `limit_of_month` the limit over all slots of the month. If not `confirmed`,
     the bound or the limit of the month is refuted, which happens with a probability of at most `SURE` if the
     limit is true.
@@ -110,12 +110,12 @@ def confirm(loads_w: Floats, trials: int, seed: int) -> list[Row]:
 
 
 def shift(energy_wh: Floats, step: Fraction, moved_wh: Fraction) -> Integers:
-    """Return the Wh by which each slot moves if the first one uses `moved_wh` more: (slots,)."""
+    """Return the change of each slot in Wh, shape (slots,), if the first slot uses `moved_wh` more."""
     totals_wh = np.cumsum(energy_wh)
-    shown, shown_changed = (
+    register, changed_register = (
         np.floor(sums / float(step)).astype(np.int64) for sums in (totals_wh, totals_wh + float(moved_wh))
     )
-    return np.diff(shown_changed - shown, prepend=0) * int(step)
+    return np.diff(changed_register - register, prepend=0) * int(step)
 
 
 def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:

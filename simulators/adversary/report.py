@@ -25,7 +25,7 @@ def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
     if scene.classes == 2:
         lines.append(_line(["area under the ROC curve, worst", *map(_auc, outcomes)]))
         lines.append(_line(["F1, worst", *(f"{max(r.f1 or 0 for r in o.results):.3f}" for o in outcomes)]))
-    lines.append(_line(["change of log-odds / promised, largest", *map(_odds, outcomes)]))
+    lines.append(_line(["change in log-odds / promised, largest", *map(_odds, outcomes)]))
     lines.append(_line(["error of a slot, rms", *(f"{outcome.error_w:,.1f} W" for outcome in outcomes)]))
     lines.append(_line(["the promise", *(_promise(outcome) for outcome in outcomes)]))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The question that attackers answer: which class of load was released with noise?
+"""The question for the attackers: which class of load was released with noise?
 
 A scene is a set of equally likely points, each with a class. A point is m windows of n slots in whole quanta;
 each window is released separately. There are three kinds:
@@ -75,18 +75,18 @@ class Scene:
         return np.array([np.abs(self.points - x).max(axis=2).sum(axis=1) for x in self.points])
 
     def play(self, trials: int) -> Integers:
-        """Return the index of each trial's point: all points in turn, equally often."""
+        """Return the index of each trial's point; all points take turns."""
         return np.arange(trials) % len(self.points)
 
 
 def library(question: str, signatures: ArrayLike, quantum: Fraction, times: int = 1) -> Scene:
-    """Ask which of N signatures, shape (N, n) in quanta, was released `times` times."""
+    """Make a scene: which of N signatures, shape (N, n) in quanta, was released `times` times?"""
     points = np.asarray(signatures)[:, np.newaxis]
     return Scene(question, np.repeat(points, times, axis=1), np.arange(len(points)), quantum)
 
 
 def with_or_without(question: str, loads: ArrayLike, shift: ArrayLike, quantum: Fraction) -> Scene:
-    """Ask whether an event moved `loads` by `shift`, both (K, m, n) in quanta."""
+    """Make a scene: did an event move `loads` by `shift`? Both have shape (K, m, n), in quanta."""
     plain = np.asarray(loads)
     points = np.concatenate([plain, plain + np.asarray(shift)])
     return Scene(question, points, np.repeat([0, 1], len(plain)), quantum)

@@ -51,16 +51,16 @@ def figure_1() -> Table:
             "so H is not ln 2-private",
         ),
     ]
-    note = "Our copy lacks the printed table. Here y2 has 1/2, 1/2, which fits every number in the caption."
+    note = "Our copy lacks the printed table. Here y2 has 1/2, 1/2, as every number in the caption requires."
     return Table(
-        "CABP Figure 1: H after f is ln 2-private on a path, H on three answers at distance 1 is not",
+        "CABP Figure 1: H after f is ln 2-private on a path, but H on three answers at distance 1 is not",
         lines,
         note,
     )
 
 
 def figure_2() -> Table:
-    """Compute the normalisers of the four Laplace mechanisms, as densities wherever the figure has one."""
+    """Compute the normalisers of the four Laplace mechanisms, as densities where the figure gives them."""
     quantum = Fraction(1, 100)
     real, plane, manhattan = Laplace(1, quantum), PlanarLaplace(1, quantum), PlanarManhattan(1, quantum)
     cell = float(quantum)
@@ -79,7 +79,7 @@ def figure_2() -> Table:
     return Table(
         "CABP Figure 2: the factor λ of four Laplace mechanisms",
         lines,
-        "(i) to (iii) at ε = 1, mass over size of cells of 1/100; (iv) at ε = 1/2, q = 1, k = 5.",
+        "(i) to (iii) at ε = 1, mass / cell size, with cells of 1/100; (iv) at ε = 1/2, q = 1, k = 5.",
     )
 
 
@@ -130,7 +130,7 @@ def figure_4() -> Table:
         level = Fraction(epsilon)
         noisy = smart_meter(np.zeros(READINGS, np.int64), level, Fraction(1, 100), 0.05, SeededBits(0))
         promise = MetricProduct(Laplace(level, 1), READINGS, "linf").loss(Fraction(1))
-        remark = "the text's ε is for one reading, this is for all"
+        remark = "the text's ε is for one reading, this level for all"
         lines.append(
             Line(
                 f"d_∞ level of the paper's noise, ε={epsilon}", promise, epsilon, f"{int(30 * level)}", remark
@@ -168,7 +168,7 @@ _PAIRS: tuple[tuple[str, tuple[_Prior, str], tuple[_Prior, str], str], ...] = (
 
 
 def theorem_9() -> Table:
-    """Compute how much more two users lose with a common mechanism than with a separate one for each."""
+    """Compute how much more two users lose with a shared mechanism than with one mechanism each."""
     user_a, user_b = User(np.array([1, 1, 3]) / 5, _APART), User(np.array([4, 4, 1]) / 9, _APART**2)
     lines = []
     for epsilon, verified in (
@@ -186,7 +186,7 @@ def theorem_9() -> Table:
         pair = [User(np.array(prior), _LOSSES[loss]) for prior, loss in users]
         description = "; ".join(f"{prior} {loss}" for prior, loss in users)
         lines.append(
-            Line(f"users made for ε={epsilon}", joint_gap(pair, epsilon), "> 0", verified, description)
+            Line(f"users constructed for ε={epsilon}", joint_gap(pair, epsilon), "> 0", verified, description)
         )
         on_a_line = joint_gap(pair, epsilon, _APART)
         lines.append(Line(f"the same on a line, ε={epsilon}", on_a_line, "0", "0.0000"))

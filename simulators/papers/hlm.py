@@ -36,7 +36,7 @@ _CALIBRATIONS: dict[Calibration, str] = {
 
 
 def example_5() -> Table:
-    """Compute the scales of Laplace noise on a bounded set: the paper's, and two smaller ones."""
+    """Compute scales of Laplace noise on a bounded set: the paper's and two smaller ones."""
     lines = [
         Line(
             f"b/diam, ε={epsilon} δ={delta}, {_CALIBRATIONS[calibration]}",

@@ -11,8 +11,8 @@ class Line(NamedTuple):
     """One number of an item.
 
     `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty.
-    `verified` is the number as verified by hand or by another program; `value` is shown with as many
-    decimals. `remark` states what is wrong in print.
+    `verified` is the number as checked by hand or by another program; `value` is shown with as many decimals.
+    `remark` states the error in print.
     """
 
     name: str

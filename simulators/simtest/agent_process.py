@@ -70,11 +70,11 @@ class CheckedPipeline(Pipeline):
 
 
 def environment(world: ProcessWorld, config: settings.Config, seed: int) -> Environment:
-    """Build the environment of one process of the agent."""
+    """Build the environment for one agent process."""
     random = Random(f"pauses {seed}")
 
     def entropy(size: int) -> bytes:
-        """Return bytes that make the pauses between connections a 64th of their maximum."""
+        """Return the bytes with which the pauses between connections become 1/64 of their maximum."""
         return random.getrandbits(8 * size - 6).to_bytes(size)
 
     return Environment(
@@ -109,7 +109,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
 
 
 def is_device_failure(error: BaseException | None) -> bool:
-    """Return whether an error, or every error of a group, comes from the store's device."""
+    """Return whether the store's device caused an error, or every error of a group."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_device_failure, error.exceptions))
     return isinstance(error, StoreError)

@@ -1,10 +1,10 @@
 """The two brokers, which keep, redeliver, forget, confirm and refuse messages.
 
-The source's broker keeps a mailbox for each client id that has subscribed. Unacknowledged messages are
-redelivered on the next connection, before all other messages, in order or not. Every delivery, even of the
-same message, gets a new packet id until the ids are used up, so an id identifies the delivery that is
-acknowledged. The sink's broker confirms messages at once or later, in any order, or not at all while it
-stalls, and accepts a limited number at a time.
+The source's broker keeps a mailbox for each subscribed client id. Unacknowledged messages are redelivered on
+the next connection, before all other messages, in order or not. Every delivery, even of the same message,
+gets a new packet id until the ids run out, so an acknowledged packet id identifies one delivery. The sink's
+broker confirms messages at once or later, in any order, or not at all while it stalls, and accepts a limited
+number at a time.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Broker:
         self._silent: list[Connection] = []
 
     async def connect(self, protocol: asyncio.Protocol) -> Socket:
-        """Connect the agent; an unreachable broker refuses at once or makes the agent wait."""
+        """Connect the agent; an unreachable broker refuses at once or lets the agent wait."""
         await asyncio.sleep(WAY_S)
         if not self.reachable.is_set():
             if self.random.random() < 0.5:
@@ -177,8 +177,8 @@ class Mail(NamedTuple):
 class Mailbox:
     """The queue of one client at the source's broker: waiting messages, and messages sent, by packet id.
 
-    `filters` are those that it has subscribed to, including those of former processes; `redelivered` is the
-    number of waiting messages that had been sent before.
+    `filters` are the client's subscriptions, including those of former processes; `redelivered` is the number
+    of waiting messages that have been sent before.
     """
 
     filters: set[str] = field(default_factory=set)

@@ -1,21 +1,21 @@
 """The store's disk: the files that a crash or a power cut leaves, and a device that fails.
 
-A store is real SQLite in a folder, in memory if possible. A crash makes a new folder with the files as the
-crash leaves them, and the agent's next process opens that folder:
+A store is a real SQLite database in a folder, in memory if possible. A crash leaves its files in a new
+folder, which the agent's next process opens:
 
     commit-before   in the middle of a transaction: none of it is on disk
     commit-torn     power cut before the fsync of the write-ahead log (WAL): any part of the new content, then
-                    rubbish, then the former content; or while `.gen` counts a commit with records
+                    garbage, then the former content; or while `.gen` counts a commit with records
     commit-written  the transaction is only in the WAL; some of its records may have left
     commit-moved    power cut while the WAL is moved into the file: any of the pages, and the whole WAL; or
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`);
                     or while the next `.gen` is being prepared
     commit-done     everything is done
-    open, close     at any line of the store's own code at which its files differ from those before
+    open, close     after any line of the store's own code that has changed its files
 
 The files are read when SQLite is about to run COMMIT, and again at the checkpoint that follows, a separate
-step during which the agent continues. The states are therefore those of real files, not of a model.
-Everything that a call has synced before it returned is always present.
+step during which the agent continues. The states are therefore real files, not a model of them.
+Everything that a call synced before it returned is always present.
 """
 
 import asyncio
@@ -81,10 +81,10 @@ def settle(folder: Path) -> Path:
 
 
 class DiskObserver(Protocol):
-    """The observer of a disk, which decides when the process dies."""
+    """An observer of a disk that decides when the process dies."""
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> Crash | None:
-        """Begin a transaction; return the crash with which the process dies during it, or None."""
+        """Begin a transaction; return the crash that ends the process during it, or None."""
 
     def crash(self, trap: Crash, files: Files) -> None:
         """End the process with this crash, which leaves these files."""
@@ -99,7 +99,7 @@ class DiskObserver(Protocol):
         """Treat the transaction as failed; it may or may not be on disk."""
 
     def cancel_device_failure(self) -> None:
-        """Cancel a failure of the device that is no longer due."""
+        """Cancel a device failure that is no longer due."""
 
     def drop_retired(self) -> None:
         """Note that rows of retired streams were dropped to make room."""
@@ -257,9 +257,9 @@ class Disk(StoreThread):
     def _tear_log(self, former_files: Files, written_files: Files, part: int) -> Files:
         former_log, log = former_files.get("db-wal", b""), written_files.get("db-wal", b"")
         pairs = enumerate(zip(former_log, log, strict=False))
-        # Their common beginning is the synced frames of earlier commits, which are not yet erased.
-        synced = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
-        cut = synced + (len(log) - synced) * part // 1000
+        # Their common prefix is the synced frames of earlier commits, which are not yet erased.
+        synced_size = next((index for index, (x, y) in pairs if x != y), min(len(former_log), len(log)))
+        cut = synced_size + (len(log) - synced_size) * part // 1000
         rubbish = self._random.randbytes(self._random.randrange(_RUBBISH))
         return former_files | {"db-wal": log[:cut] + rubbish + former_log[cut + len(rubbish) :]}
 

@@ -295,6 +295,7 @@ def _draw_faults(random: Random, pace: str, end_ms: int, configurations: int) ->
 
 def _draw_rare_faults(random: Random, end_ms: int, per_ms: float) -> Iterator[Event]:
     def at_ms() -> int:
+        """Draw a time of the schedule."""
         return random.randrange(0, end_ms)
 
     if random.random() < 0.2:

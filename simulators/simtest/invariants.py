@@ -151,20 +151,20 @@ class InvariantChecker:
 
     def _check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
         """Check that a window has one noise bound, and that a slot's noise is drawn when the slot begins."""
-        window, drawn = self.windows[key], on_disk.draws
+        window, draws = self.windows[key], on_disk.draws
         has_bound = on_disk.noise_bound is not None
         is_shared = window.terms.metric is Metric.LINF
-        is_needed = is_shared and drawn < window.terms.n
+        is_needed = is_shared and draws < window.terms.n
         check(has_bound == is_needed, "a noise bound is missing, or kept without need", key)
         window.noise_bound = on_disk.noise_bound if window.noise_bound is None else window.noise_bound
         check(on_disk.noise_bound in (None, window.noise_bound), "a window has two noise bounds", key)
         starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]
-        begun = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else window.terms.n
-        check(drawn <= window.terms.n, "more draws than slots from one noise bound", key)
+        begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else window.terms.n
+        check(draws <= window.terms.n, "more draws than slots from one noise bound", key)
         # A restart may change the clock: then the event clock finds slots whose noise the wall clock has
         # drawn.
-        window.draws, drawn_before = drawn, window.draws
-        check(drawn == max(begun, drawn_before, 1), "a slot is drawn before or after it begins", key)
+        window.draws, draws_before = draws, window.draws
+        check(draws == max(begun_slots, draws_before, 1), "a slot is drawn before or after it begins", key)
 
     def _check_initial(self, key: Key, slot_index: int, initial: int) -> None:
         """Check that a slot began with noise and dither that never change."""
@@ -217,9 +217,9 @@ class InvariantChecker:
                 "the integrated time is not the decided time",
                 name,
             )
-            drawn = {window.start_ms: window.draws for window in state.windows}
+            draws_by_window = {window.start_ms: window.draws for window in state.windows}
             expected_slots = {
-                window.start_ms: {i for i in window.open_slots if i < drawn.get(window.start_ms, 0)}
+                window.start_ms: {i for i in window.open_slots if i < draws_by_window.get(window.start_ms, 0)}
                 for window in meter.windows
             }
             slots = {window.start_ms: {slot.slot_index for slot in window.slots} for window in state.windows}
@@ -299,7 +299,7 @@ class InvariantChecker:
     ) -> None:
         """Check a publication on a connection; `newest_rows` has the connection's newest row by topic.
 
-        By laws 1 and 2 the message is on disk byte for byte, with its charge; it is due and not yet
+        By laws 1 and 2 the message and its charge are on disk, byte for byte; it is due and not yet
         confirmed.
         """
         topic = message.topic

@@ -38,8 +38,8 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(BaseEventLoop):
     """The loop of a world, which runs the agent's processes one after the other.
 
-    `execute` runs the work of an executor, and raises CancelledError if the process is dead. `connect` makes
-    a connection to a host. Everything must have ended by `until_s`.
+    `execute` runs an executor's work, and raises CancelledError if the process is dead. `connect` connects to
+    a host. Everything must have ended by `until_s`.
     """
 
     def __init__(self) -> None:

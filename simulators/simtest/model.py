@@ -1,9 +1,9 @@
-"""The model, computed from the definitions: which readings count, for what time, and when this is decided.
+"""The model, computed from the definitions: which readings count, for which time, and when that is settled.
 
 It implements sample-and-hold, lateness, first windows, `forget`, budgets and acknowledgements independently
 of the core. Time is divided into pieces at the moments when held readings begin or cease to apply. For each
-piece the definition determines the reading that applies (`speaker`), and the time that the newest reading
-less lateness must pass to decide it (`deciding_ms`). There are no accumulators: decided time is a list of
+piece the definition determines the reading that applies (`speaker`), and when the piece is decided: once the
+newest reading less lateness passes `deciding_ms`. There are no accumulators: decided time is a list of
 stretches, each with the value that counts.
 """
 
@@ -28,7 +28,7 @@ broker would have dropped them."""
 class Arrival(NamedTuple):
     """A message as sent: a reading, or the reason for its refusal (`refused`).
 
-    `token` identifies the delivery; `prices` are those of a message on the topic of prices.
+    `token` identifies the delivery; `prices` are the prices in a message on the price topic.
     """
 
     meter: str
@@ -98,7 +98,7 @@ class Meter:
         return following_ms if following_ms is not None and following_ms - rules.interval_ms <= ms else None
 
     def deciding_ms(self, ms: int) -> int | None:
-        """Return the time that decides a moment once passed by `lateness`; None if the close decides it."""
+        """Return the time that the watermark must pass to decide a moment; None if the close decides it."""
         following = min((t for t in self.readings if t > ms), default=None)
         speaker = self.speaker(ms)
         if self.rules.kind is Kind.INTERVAL_ENERGY or speaker is None:
@@ -157,27 +157,27 @@ class Meter:
             decided_ms = window.whole_ms(decided_ms)
         return self.decide(decided_ms)
 
-    def take(self, arrival: Arrival, *, stamped: bool) -> tuple[bool, list[Any]]:
+    def take(self, arrival: Arrival, *, is_stamped: bool) -> tuple[bool, list[Any]]:
         """Accept a reading; return whether it counts, and the tokens that need not be held.
 
-        With `stamped` its time is its time of arrival, so it is newer than all earlier readings.
+        With `is_stamped` its time is its time of arrival, so it is newer than all earlier readings.
         """
         time_ms, value_u, token = arrival.time_ms, arrival.value_u, arrival.token
         if self.span_end_ms(time_ms) <= self.covered_ms:
             return False, [token]
         reading = self.readings.get(time_ms)
         if reading is not None:
-            if reading.value_u != value_u and not stamped:
+            if reading.value_u != value_u and not is_stamped:
                 return False, [token]
             self.readings[time_ms] = Held(value_u, token)
-            return stamped, [reading.token]
+            return is_stamped, [reading.token]
         self.readings[time_ms] = Held(value_u, token)
         self.newest_ms = max(time_ms, self.newest_ms or 0)
         self.idle_windows = 0
         return True, self.free() if time_ms <= self.covered_ms else []
 
     def energy(self, window_ms: int, slot_index: int, terms: Terms) -> int:
-        """Sum value * duration over a slot's decided time, with the gap, range and prices of its window."""
+        """Sum value * duration over a slot's decided time, with its window's gap, range and prices."""
         total = 0
         for start_ms, end_ms in terms.stretches(slot_index):
             for stretch in reversed(self.stretches):
@@ -195,7 +195,7 @@ class Meter:
 
 
 def meaning(terms: Terms) -> tuple[Any, ...]:
-    """Return what determines the meaning of a reading: kind, unit and interval."""
+    """Return the kind, unit and interval, which determine a reading's meaning."""
     return terms.kind, terms.unit, terms.interval_ms
 
 
@@ -266,7 +266,7 @@ class Model:
         self.book.check_commit(prices, min([now_ms, *(meter.covered_ms for meter in self.meters.values())]))
 
     def _drop_replaced(self, batch: Sequence[Arrival], free: list[Any]) -> list[Arrival]:
-        """Drop each reading that is followed by another of the same meter with the same time of arrival."""
+        """Drop each reading that another reading of the same meter follows at the same arrival time."""
         if not self.stream.stamped:
             return list(batch)
         counting = []
@@ -293,7 +293,7 @@ class Model:
         ]
 
     def _advance(self, name: str, open_ms: int, close_ms: int, catching_up: bool) -> Iterator[Any]:
-        """Open windows up to one time and close slots up to another, in order of time; yield tokens."""
+        """Open windows up to one time and close slots up to another, in time order; yield tokens."""
         meter = self.meters[name]
         while True:
             oldest = meter.windows[0] if meter.windows else None
@@ -327,7 +327,7 @@ class Model:
             self.outcomes["forgotten"] += 1
 
     def _settle(self, name: str, meter: Meter, before_ms: int) -> None:
-        """Charge the noise of peaks when their first part since a restart is over."""
+        """Charge a peak's noise once its first part since a restart is over."""
         time_ms = meter.covered_ms - 1
         for window in meter.windows:
             if window.needs_noise(before_ms, meter.covered_ms):
@@ -360,7 +360,7 @@ class Model:
             return [arrival.token]
         is_present = arrival.meter in self.meters
         meter = self._meter_of(arrival)
-        counts, tokens = meter.take(arrival, stamped=self.stream.stamped)
+        counts, tokens = meter.take(arrival, is_stamped=self.stream.stamped)
         if counts or not is_present:
             self.changed_meters.add(arrival.meter)
         self.outcomes["accepted" if counts else "not"] += 1

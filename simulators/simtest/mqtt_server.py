@@ -142,21 +142,26 @@ class _Fields:
 
     @property
     def remaining(self) -> int:
+        """Number of bytes not yet taken."""
         return len(self._data)
 
     def take(self, size: int) -> bytes:
+        """Return the next bytes; raise IndexError if there are fewer."""
         if size > len(self._data):
             raise IndexError
         head, self._data = self._data[:size], self._data[size:]
         return head
 
     def integer(self, size: int) -> int:
+        """Return the next bytes as an integer, most significant byte first (1.5.2)."""
         return int.from_bytes(self.take(size))
 
     def text(self) -> str:
+        """Return the next string, which begins with its length in two bytes (1.5.4)."""
         return self.take(self.integer(2)).decode()
 
     def number(self) -> int:
+        """Return the next variable byte integer (1.5.5)."""
         digits = [self.integer(1)]
         while digits[-1] > 0x7F:
             digits.append(self.integer(1))

@@ -15,7 +15,7 @@ def public_name(key: bytes | None, meter: str) -> str:
 
 @lru_cache(maxsize=256)
 def descriptor_id(terms: Terms) -> str:
-    """Return the id of the descriptor of terms."""
+    """Return the id of the terms' descriptor."""
     return describe(terms).id
 
 

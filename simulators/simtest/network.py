@@ -1,9 +1,9 @@
 """The network: byte streams between the agent and two brokers, in virtual time.
 
-The agent's event loop makes a connection (`Broker.connect`), and its MQTT client writes to the connection's
-`Socket`. Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is
-cut, even in the middle of a packet. Bytes that a process has handed to its operating system still leave when
-the process dies. Whether the broker learns of the death at once is random.
+The agent's event loop connects (`Broker.connect`), and its MQTT client writes to the connection's `Socket`.
+Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is cut, even
+in the middle of a packet. Bytes that a process has handed to the operating system leave even if the process
+dies. Whether the broker notices the death at once is random.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class Publication(NamedTuple):
 
 
 class Observer(Protocol):
-    """The observer of everything that enters or leaves the process; it may end the process at that moment."""
+    """The observer of everything that enters or leaves the process; it may end the process then and there."""
 
     @property
     def guard(self) -> AbstractContextManager[None]:
@@ -108,7 +108,7 @@ class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
     A write is cut at a random place, which depends on its number of packets and not on its size. The size
-    depends on measured values, but the choice of the packets that arrive must not (law 4).
+    depends on measured values; which packets arrive must not (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:

@@ -46,7 +46,7 @@ _PRICES = [
 class ExpectedMeaning(NamedTuple):
     """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
 
-    `prices` are those of a message on the topic of prices, for a stream that has no such topic.
+    `prices` are the prices in a message on the price topic, for a stream without such a topic.
     """
 
     meter: str
@@ -99,8 +99,8 @@ class ProcessRecord:
 class Oracle:
     """The reference state of a world.
 
-    `meanings` has the meaning of each topic and payload. `is_copy` is whether the process was resumed from a
-    snapshot, which it must detect before it does anything. `prices` counts outcomes of prices in former
+    `meanings` has the meaning of each topic and payload. `is_copy` says whether the process was resumed from
+    a snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
     processes.
     """
 
@@ -231,12 +231,12 @@ class Oracle:
 
     def _interpret(self, message: Message, stream: StreamSpec) -> Arrival:
         """Return a message with its true meaning."""
-        meaning, stamped = self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]], stream.stamped
+        meaning, is_stamped = self.meanings[message.topic, message.payload[: PAYLOAD_MAX + 1]], stream.stamped
         if stream.has_prices and meaning.prices is not None:
             return Arrival("", 0, 0, None, message.received_ms, message.token, meaning.prices)
-        refused = None if stamped and meaning.refused in TIME_REFUSALS else meaning.refused
+        refused = None if is_stamped and meaning.refused in TIME_REFUSALS else meaning.refused
         refused = "retained" if message.retain else refused
-        time_ms = message.received_ms if stamped else meaning.time_ms
+        time_ms = message.received_ms if is_stamped else meaning.time_ms
         return Arrival(meaning.meter, time_ms, meaning.value_u, refused, message.received_ms, message.token)
 
     def _check_catch_up(self, model: Model, now_ms: int) -> None:
@@ -259,12 +259,14 @@ class Oracle:
             outcomes += model.outcomes
         for reason in _REASONS:
             check(counts[reason] == outcomes[reason], "a counter is wrong", reason)
-        # The decided time that the core remembers determines which of the three it is.
+        # Which of the three outcomes is counted depends on the decided time that the core remembers.
         unused = counts["late"] + counts["duplicate"] + counts["early"]
         check(unused == outcomes["late"] + outcomes["not"], "a counter is wrong", "late, duplicate and early")
-        begun = counts["price_late"] + counts["price_repeated"]
+        late_prices = counts["price_late"] + counts["price_repeated"]
         check(
-            begun == outcomes["price_late"] + outcomes["price_repeated"], "a counter is wrong", "price_late"
+            late_prices == outcomes["price_late"] + outcomes["price_repeated"],
+            "a counter is wrong",
+            "price_late",
         )
         # The core may have dropped a price that comes again after its time has begun.
         check(counts["price_repeated"] <= outcomes["price_repeated"], "a counter is wrong", "price_repeated")

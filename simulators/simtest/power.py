@@ -22,9 +22,8 @@ _CALLS = ("open", "pwrite", "write", "fsync", "fdatasync", "replace")
 class Moment(NamedTuple):
     """A moment between two system calls.
 
-    `names` has two states of the folder, as synced and as it is now, each with the inode behind every name.
-    `synced` has the contents that each inode certainly has, and `written` those that it has if everything is
-    written.
+    `names` maps names to inodes in two states of the folder: as synced, and as it is now. `synced` has the
+    contents that each inode certainly has, and `written` the contents after all writes.
     """
 
     names: tuple[dict[str, int], dict[str, int]]
@@ -51,15 +50,15 @@ class Moment(NamedTuple):
         return -(-max(sizes, default=0) // BLOCK_BYTES)
 
     def _torn(self, inode: int, is_written: Callable[[int], bool]) -> bytes:
-        synced, written = self.synced.get(inode, b""), self.written.get(inode, b"")
-        if synced == written:
-            return written
-        size = len(written) if is_written(-1) else len(synced)
-        torn = bytearray(synced.ljust(size, b"\0")[:size])
-        for block, start in enumerate(range(0, min(size, len(written)), BLOCK_BYTES)):
+        synced_bytes, written_bytes = self.synced.get(inode, b""), self.written.get(inode, b"")
+        if synced_bytes == written_bytes:
+            return written_bytes
+        size = len(written_bytes) if is_written(-1) else len(synced_bytes)
+        content = bytearray(synced_bytes.ljust(size, b"\0")[:size])
+        for block, start in enumerate(range(0, min(size, len(written_bytes)), BLOCK_BYTES)):
             if is_written(block):
-                torn[start : start + BLOCK_BYTES] = written[start : min(start + BLOCK_BYTES, size)]
-        return bytes(torn)
+                content[start : start + BLOCK_BYTES] = written_bytes[start : min(start + BLOCK_BYTES, size)]
+        return bytes(content)
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""The meaning of prices from a topic: the price of each quarter hour, which never changes once accepted.
+"""The reference for prices from a topic: each quarter hour has one price, which never changes once accepted.
 
 Unlike the agent, this reference forgets no price, so a price that the agent drops too early changes an
 amount.

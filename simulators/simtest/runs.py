@@ -1,4 +1,4 @@
-"""Run schedules, either one or many on all cores, in temporary folders."""
+"""Run one schedule, or many on all cores, in temporary folders."""
 
 import logging
 import re
@@ -29,7 +29,7 @@ _log = logging.getLogger("meteragent")
 
 
 class Outcome(NamedTuple):
-    """The counts of some schedules, and the seed and violation of the first one that failed."""
+    """The total counts over several schedules, with the seed and violation of the first that failed."""
 
     counts: Counter[str]
     seed: int | None = None
@@ -47,11 +47,11 @@ def place() -> Iterator[Path]:
 def run(plan: Schedule, folder: Path, *, twin: bool = False) -> Counter[str]:
     """Run a schedule; return the counts of the events that it exercised.
 
-    With `twin` a second world has other values in its readings. Apart from the values it must publish the
-    same messages at the same times (law 4). Raises InvariantViolation.
+    With `twin`, a second world gets different values in its readings. Apart from these values, it must
+    publish the same messages at the same times (law 4). Raises InvariantViolation.
     """
     world = _run_world(plan, folder, scramble=False)
-    # How fast a store with little room fills depends on the values.
+    # The values determine how fast a nearly full store fills up.
     if twin and not any(isinstance(event, Full) for event in plan.events):
         twin_world = _run_world(plan, folder, scramble=True)
         pairs = zip(_without_values(world), _without_values(twin_world), strict=False)
@@ -87,7 +87,7 @@ def has_twin(seed: int) -> bool:
 
 
 def block(seeds: Sequence[int]) -> Outcome:
-    """Run the schedules of some seeds until one fails; return the outcome."""
+    """Run the schedules of the given seeds until one fails; return the outcome."""
     counts = Counter[str]()
     with place() as folder:
         for seed in seeds:
@@ -100,7 +100,7 @@ def block(seeds: Sequence[int]) -> Outcome:
 
 
 class Part(NamedTuple):
-    """The counts of the schedules of some seeds, and all violations."""
+    """The total counts over a block of seeds, and all violations."""
 
     seeds: Sequence[int]
     counts: Counter[str]

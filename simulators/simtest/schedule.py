@@ -48,7 +48,7 @@ class Junk(Event):
 class Price(Event):
     """A message with `rows` consecutive prices, each a thousandth of a unit above the one before.
 
-    The first is from `from_ms` to `to_ms`, in wall-clock ms after the beginning of the world.
+    The first price is for `from_ms` to `to_ms`, in wall-clock ms since the beginning of the world.
     """
 
     from_ms: int
@@ -60,7 +60,7 @@ class Price(Event):
 
 @dataclass(frozen=True, slots=True)
 class PriceJunk(Event):
-    """A message without prices on their topic: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
+    """A price-topic message without prices: entry `kind` of `brokers.PRICE_JUNK`, modulo its length."""
 
     kind: int
 
@@ -80,7 +80,7 @@ class Drop(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stall(Event):
-    """A stall of the sink's broker, which confirms nothing and finally loses the connection."""
+    """A stall of the sink's broker, which confirms nothing and in the end loses the connection."""
 
     down_ms: int
 
@@ -101,7 +101,7 @@ class Clock(Event):
 class Resume(Event):
     """A resumption of the machine from a snapshot of this moment, after which its wall clock is corrected.
 
-    In the meantime another copy of the agent may have released everything in the public schedule.
+    Meanwhile, another copy of the agent may have released everything in the public schedule.
     """
 
     jump_ms: int
@@ -146,7 +146,7 @@ class Fail(End):
 class Crash(End):
     """A crash or power cut when the process next reaches `where` (see `disk`).
 
-    `part` is the progress at that place in thousandths. `store` is the fate of the file afterwards: nothing,
+    `part` is the progress at that place, in thousandths. `store` says what then happens to the file: nothing,
     `damaged`, or `restored` (replaced by an earlier copy).
     """
 
@@ -161,7 +161,7 @@ class Network:
 
     pieces       percentage of writes that arrive in pieces
     late_ms      longest delay of the sink broker's confirmations, which arrive in any order
-    keepalive_s  keep-alive that MQTT 5 brokers demand of their clients; 0: none
+    keepalive_s  keep-alive that MQTT 5 brokers impose on their clients; 0: none
     maximum      unanswered publications that the sink's broker accepts at once (MQTT 5); 0: any number
     refuses      percentage of connections that are refused
     silent       percentage of outages, with a keep-alive, in which neither end learns of the loss
@@ -247,14 +247,14 @@ def read(text: str) -> Schedule:
 def _parse_line(
     line: str, head: dict[str, str], configurations: dict[int, list[Setting]], events: list[Event]
 ) -> None:
-    label, colon, rest = line.partition(": ")
+    label, colon, body = line.partition(": ")
     if not colon and not line.endswith(":"):
         head |= dict(pair.split("=") for pair in line.split())
     elif label.startswith("configuration"):
         index = int(label.rstrip(":").split()[1])
-        configurations.setdefault(index, []).append(_parse_fields(Setting, rest))
+        configurations.setdefault(index, []).append(_parse_fields(Setting, body))
     else:
-        name, _, pairs = rest.partition(" ")
+        name, _, pairs = body.partition(" ")
         at_ms = round(float(label.split()[1]) * 1000)
         events.append(_parse_fields(KINDS[name], pairs, at_ms=at_ms))
 

@@ -1,8 +1,7 @@
 """The settings of a stream in the simulation test, and the corresponding configuration of the agent.
 
-All durations are counted in ticks, so that the same schedule of faults fits both windows of seconds and days
-of the local calendar. A tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of wall-clock
-time.
+All durations are counted in ticks, so that one schedule of faults fits windows of seconds as well as local
+calendar days. A tick is a tenth of a second of the loop's time, and `Pace.tick_ms` of wall-clock time.
 """
 
 import tomllib
@@ -54,12 +53,12 @@ class Setting:
     """One stream. Durations are in ticks; `grid` is length/step in ticks, or a unit of the calendar.
 
     On the calendar `grid` is `1d`, `1d/N` with N equal slots, `1d:bands` with hours of the day, or `1d=hours`
-    with energies in two bands: these hours of working days, one of which is a holiday, and the rest. A ^ in
-    place of / makes the steps the parts of a peak. `key` is the number of the pseudonym key (0: a meter's own
-    name leaves), and `limit` a budget in windows a day (0: none). With `bound` each window is an amount at
-    prices of a topic, which are at most that many hundredths, and `radius` is the energy that it hides. With
-    `threshold`, in W, each window is the energy above it. With `stamped` readings have no times of their own.
-    `version` is the version of MQTT at the source.
+    with energies in two bands: these hours of working days, one of which is a holiday, and the rest. With ^
+    instead of /, the steps are the parts of a peak. `key` is the number of the pseudonym key (0: the meter's
+    own name leaves), and `limit` a budget in windows a day (0: none). With `bound`, each window is an amount
+    at prices from a topic, which are at most that many hundredths, and `radius` is the energy that it hides.
+    With `threshold`, in W, each window is the energy above it. With `stamped`, readings have no times of
+    their own. `version` is the version of MQTT at the source.
     """
 
     name: str = "main"
@@ -95,8 +94,8 @@ def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) ->
     """Build the agent's configuration for these streams; `keys` is the folder that `write_keys` filled."""
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
-    parsed = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}')
-    return parsed.model_copy(update={"store": parsed.store.model_copy(update={"path": store})})
+    document = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}')
+    return document.model_copy(update={"store": document.store.model_copy(update={"path": store})})
 
 
 def write_keys(folder: Path) -> None:
@@ -113,6 +112,7 @@ def _parse_toml(text: str) -> config.Config:
 
 def _format_stream(setting: Setting, pace: Pace, keys: Path) -> str:
     def ticks(count: int) -> str:
+        """Format the duration of a number of ticks."""
         return format_duration(count * pace.tick_ms)
 
     power = setting.kind == "power"

@@ -30,7 +30,7 @@ def shrink(
     twin: bool,
     runs: int = 1000,
 ) -> Schedule:
-    """Shrink a schedule as far as possible while it violates the same invariant; return the result.
+    """Shrink a schedule as far as possible, keeping the violated invariant; return the result.
 
     It stops after `runs` runs. A schedule that violates no invariant is returned unchanged.
     """
@@ -52,7 +52,7 @@ def shrink(
 
 
 def _candidates(current: Callable[[], Schedule]) -> Iterator[Schedule]:
-    """Yield schedules that are smaller than the current one, which any of them may replace."""
+    """Yield smaller schedules, any of which may replace the current one."""
     yield from _remove_events(current)
     index = 0
     while index < len(current().events):

@@ -1,4 +1,4 @@
-"""The folders of a world's store: the files that a process leaves, and their changes before the next one."""
+"""The folders of a world's store: what a process leaves, and how that changes before the next process."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The agent's surroundings: reporting meters, unreachable brokers, jumping clocks, failing disks."""
+"""The agent's surroundings: meters that report, brokers that vanish, clocks that jump, disks that fail."""
 
 import asyncio
 import hashlib
@@ -19,8 +19,8 @@ class FaultInjector:
     """The faults and messages of a schedule, except for the events that end a process.
 
     `meanings` has the meaning of each topic and payload. `newest_ms` is the newest time that the agent has
-    read. `set_back` is whether the wall clock has been set back, so that its correction is not a jump. With
-    `scramble`, readings have other values at the same times.
+    read. `set_back` says whether the wall clock has been set back, so that its correction does not count as a
+    jump. With `scramble`, readings have other values at the same times.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 `World.run` starts one process of `meteragent.agent` after another, with seeded bits for noise. `network` and
 `brokers` replace sockets and their peers, `disk` replaces the store's thread and its device, and `loop`
-replaces time. The schedule determines how a process ends, and the next one begins with the files on disk. At
+replaces time. The schedule determines how a process ends; the next process begins with the files on disk. At
 the end all faults cease, and everything that was due must have left.
 
 A crash event only sets a trap. The trap springs when the process reaches the place of the crash, which is one
@@ -359,7 +359,7 @@ class World:
         self._faults.settle()
 
     def _owed(self) -> list[int]:
-        """Return the packet ids that are not acknowledged although no held reading needs their messages."""
+        """Return the packet ids that are unacknowledged although no held reading needs their messages."""
         held_ids = self._oracle.held_packet_ids()
         return [packet_id for packet_id in self._source.owed if packet_id not in held_ids]
 
@@ -367,7 +367,7 @@ class World:
         """List the owed packet ids, and check them later, because a commit may be on its way."""
         self._loop.call_later(_ANSWER_S, self._finish, self._owed())
 
-    def _finish(self, owed: list[int]) -> None:
+    def _finish(self, packet_ids: list[int]) -> None:
         """End the world with SIGTERM; messages that were owed before must be acknowledged."""
         # If a process is stopping when the epilogue ends, wait for its successor's acknowledgements.
         if self.alive and self._end is not None and not self._has_postponed_end:
@@ -376,12 +376,12 @@ class World:
             return
         self._is_over = True
         still_owed = set(self._owed())
-        if stuck := [packet_id for packet_id in owed if packet_id in still_owed]:
+        if stuck := [packet_id for packet_id in packet_ids if packet_id in still_owed]:
             self.violation = self.violation or InvariantViolation("a message is never acknowledged", stuck)
         self._stop()
 
     def _stop(self) -> None:
-        """Send SIGTERM; a second one shortens the stop, after which the last records may leave twice."""
+        """Send SIGTERM; a second SIGTERM cuts the stop short, and the last records may then leave twice."""
         if self.alive and self._task is not None:
             self._stops += 1
             self._task.cancel()

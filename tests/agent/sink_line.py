@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from meteragent.agent.sink import OutboxReader, Presence, Sink
+from meteragent.agent.presence import Presence
+from meteragent.agent.sink import OutboxReader, Sink
 from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.counters import Counts
 from meteragent.store import Store, outbox

@@ -78,7 +78,7 @@ def test_bands_of_a_day_end_when_the_first_of_them_does() -> None:
 def test_by_the_event_clock_no_time_is_promised() -> None:
     """A replay's clock is that of its readings."""
     line = shown(window='clock = "event"')[-1]
-    assert line.endswith("leaves when the times of the readings have passed the end of a slot")
+    assert line.endswith("leaves when the readings' timestamps have passed the end of a slot")
 
 
 def test_each_stream_has_its_lines() -> None:

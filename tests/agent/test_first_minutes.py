@@ -72,9 +72,9 @@ async def test_a_wrong_profile_is_logged_after_a_minute(
             await world.settle()
             world.now_ms += 10 * SECOND_MS
             await world.settle()
-    [line] = [line for line in caplog.messages if "none of them was a reading" in line]
+    [line] = [line for line in caplog.messages if "was a reading" in line]
     assert line.startswith(
-        "stream main: messages arrive on meters/{meter}/power, but none of them was a reading in 1 min:"
+        "stream main: messages arrive on meters/{meter}/power, but none in 1 min was a reading:"
         " the payload lacks the value or the time (refused_missing). Compare source.profile"
     )
     assert "31234" not in caplog.text
@@ -86,7 +86,7 @@ async def test_a_stop_is_answered_at_once(world: World, caplog: pytest.LogCaptur
     async with world.running():
         world.sides["source"].send(100)
         await world.settle()
-    assert any(line.startswith("stopping: waiting for brokers to confirm") for line in caplog.messages)
+    assert any(line.startswith("stopping: waiting at most") for line in caplog.messages)
 
 
 # Alone ------------------------------------------------------------------------------------------

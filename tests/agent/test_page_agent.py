@@ -14,6 +14,7 @@ from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import serialise
 from meteragent.agent.page.viewers import Viewer, Viewers
 from meteragent.agent.page_data import PageData, WatchedStream, page_settings
+from meteragent.agent.parts import presence
 from meteragent.agent.runner import StoreThread
 from meteragent.core.upcoming import Upcoming
 from meteragent.domain import identity
@@ -199,6 +200,7 @@ def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
         assert outbox.last_delivered(store.connection, "main") is None
 
 
+HOME_ASSISTANT = "status = 'agent/status'\nhome_assistant = 'homeassistant'"
 SPENT = {"today": 2, "month": 3, "start": 4}
 
 
@@ -220,3 +222,25 @@ def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
         settings(f'token_file = "{path}"')
     with pytest.raises(ConfigError, match=r"page\.token_file"):
         settings(f'token_file = "{tmp_path / "none"}"')
+
+
+@pytest.mark.parametrize("url", ["http://gateway.local:8321", "https://home.example/meter/"])
+def test_the_address_of_the_page_is_the_link_of_the_devices(url: str) -> None:
+    """Home Assistant shows it on each device of the configuration."""
+    parsed = config.parse(f"{written(sink=HOME_ASSISTANT)}\n[page]\nurl = '{url}'")
+    discovery = presence(parsed.stream[0], b"secret", parsed.page).discovery
+    assert discovery is not None
+    assert discovery.page_url == url
+    without = presence(parsed.stream[0], b"secret", None).discovery
+    assert without is not None
+    assert without.page_url is None
+
+
+@pytest.mark.parametrize(
+    "url", ["gateway.local", "ftp://gateway.local", "http://user:secret@gateway.local", "http://"]
+)
+def test_an_address_that_is_no_link_is_refused(url: str) -> None:
+    """A login has no place in an address that is published."""
+    with pytest.raises(ConfigError, match=r"page\.url.*an address without a login") as refused:
+        config.parse(f"{written()}\n[page]\nurl = '{url}'")
+    assert "secret" not in str(refused.value)

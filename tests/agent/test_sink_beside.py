@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meteragent.agent import sink
-from meteragent.agent.sink import Presence
+from meteragent.agent.presence import Presence
 from meteragent.domain.errors import LinkError
 from meteragent.domain.grid import iso_time
 from meteragent.wire import status
@@ -59,6 +59,26 @@ async def pause(session: FakeSession) -> list[Publication]:
     """What was published by now, when the sink has nothing left to do."""
     await turns(20)
     return [session.published.get_nowait() for _ in range(session.published.qsize())]
+
+
+# The newest record
+
+
+@pytest.mark.parametrize("retain", [False, True])
+async def test_the_newest_record_is_retained_where_the_configuration_says_so(
+    make: MakeLine, retain: bool
+) -> None:
+    """Records are retained only then; descriptors always are, and the bytes are the same."""
+    line = make(Presence(retain=retain))
+    line.commit(b"terms", topic="private/m/privacy", retain=True)
+    line.commit(b"first", b"second")
+    async with line.connected() as session:
+        messages = await session.take(3)
+    assert [(p.payload, p.retain) for p in messages] == [
+        (b"terms", True),
+        (b"first", retain),
+        (b"second", retain),
+    ]
 
 
 # The status

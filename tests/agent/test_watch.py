@@ -207,6 +207,16 @@ async def test_the_command_tells_and_judges(world: World, capsys: pytest.Capture
     assert f"Start the agent: meteragent run {config}\n" in capsys.readouterr().err
 
 
+def test_a_relative_store_is_named_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`health` in another folder than the agent's asks for another store, and says which."""
+    monkeypatch.chdir(tmp_path)
+    Path("c.toml").write_text(f'{STREAM.format("", "")}\n[store]\npath = "m.db"\n')
+    assert cli.main(["health", "c.toml"]) == 1
+    assert f"for the store {tmp_path / 'm.db'}: " in capsys.readouterr().err
+
+
 async def test_systemd_hears_that_the_agent_is_ready_and_alive(world: World, systemd: socket.socket) -> None:
     """First that it is ready, then again and again how it is and that it is alive."""
     async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.04)):
@@ -241,9 +251,9 @@ async def test_a_runner_that_does_not_go_round_is_not_alive(
 ) -> None:
     """How the agent is goes on being told, but the watchdog is fed only while every runner goes round."""
     monkeypatch.setattr(StreamWatch, "heartbeat", lambda _: None)
-    async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.08)):
-        told = [line for _ in range(40) for line in await heard(systemd, "STATUS=all is well")]
-    assert 0 < told.count("WATCHDOG=1") < 12
+    async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.4)):
+        told = [line for _ in range(160) for line in await heard(systemd, "STATUS=all is well")]
+    assert 0 < told.count("WATCHDOG=1") < 48
     assert told[-1] == "STATUS=all is well"
 
 

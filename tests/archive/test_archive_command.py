@@ -24,6 +24,7 @@ from tests.support.archives import (
     SPRING_MS,
     Place,
     long_rows,
+    make_incomplete,
     save,
     text,
     wide_rows,
@@ -241,11 +242,10 @@ def test_consume_refuses_what_is_not_complete(place: Place) -> None:
     """An output that is cut short, or lacks a manifest, is not an archive yet."""
     save(place.folder / "in.parquet", wide_rows(1, 2))
     place.sanitise(place.folder / "in.parquet")
-    manifest = place.folder / "out.parquet" / "_manifest.json"
-    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    make_incomplete(place.folder / "out.parquet")
     with pytest.raises(RecordError, match="incomplete"):
         read_archive(place.folder / "out.parquet")
-    manifest.unlink()
+    (place.folder / "out.parquet" / "_manifest.parquet").unlink()
     with pytest.raises(RecordError, match="not an output"):
         read_archive(place.folder / "out.parquet")
     with pytest.raises(RecordError, match="no such folder"):

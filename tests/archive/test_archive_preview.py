@@ -17,6 +17,7 @@ from tests.support.archives import (
     SPRING_MS,
     Place,
     long_rows,
+    make_incomplete,
     save,
     silent,
     text,
@@ -112,8 +113,7 @@ def test_what_a_run_has_begun_is_left_alone(place: Place) -> None:
     path = save(place.folder / "in.parquet", wide_rows(2, 3))
     result = place.sanitise(path)
     (result.ledger / ".run=1").mkdir()
-    manifest = result.out / "_manifest.json"
-    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    make_incomplete(result.out)
     actual = looked(place, path)
     assert (actual.is_debited, actual.complete) == (True, False)
 
@@ -203,10 +203,10 @@ def test_it_is_told(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err == ""
     assert command(place, window=QUARTERS) == 0
     assert command(place, "--dry-run", window=QUARTERS) == 0
-    assert capsys.readouterr().out.endswith("nothing was written: this run is complete already\n")
+    assert capsys.readouterr().out.endswith("nothing was written: this run is already complete\n")
     (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
     assert command(place, "--dry-run", window=QUARTERS) == 0
-    assert "the ledger has this run already" in capsys.readouterr().out
+    assert "the ledger already has this run" in capsys.readouterr().out
     assert command(place, "--dry-run", window=QUARTERS, privacy="level = 0.5") == 0
     refused = capsys.readouterr().out
     assert "nothing would be released: every window overlaps" in refused
@@ -242,10 +242,10 @@ def test_a_run_that_releases_nothing_says_so(place: Place, capsys: pytest.Captur
     (place.folder / "out.parquet").rename(place.folder / "kept.parquet")
     assert command(place, window=QUARTERS, privacy="level = 0.5") == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "nothing was released: every window overlaps one that was released before"
+    assert last == "nothing was released: every window overlaps a window that was released before"
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.4, "100% are less than a thousandth"), (400.0, "")])
+@pytest.mark.parametrize(("value", "said"), [(0.4, "100% of the numbers are tiny"), (400.0, "")])
 def test_mistakes_of_unit_and_hold_are_seen(
     place: Place, capsys: pytest.CaptureFixture[str], value: float, said: str
 ) -> None:
@@ -288,7 +288,8 @@ def test_it_is_one_process(place: Place, capsys: pytest.CaptureFixture[str]) -> 
     save(place.folder / "in.parquet", wide_rows(1, 1))
     assert command(place, "--dry-run", "--engine", "spark", window=QUARTERS) == 1
     assert (
-        capsys.readouterr().err == "meteragent: --dry-run needs --engine local, which accounts the same way\n"
+        capsys.readouterr().err
+        == "meteragent: --dry-run needs --engine local, whose accounting is the same\n"
     )
 
 

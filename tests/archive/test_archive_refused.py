@@ -202,7 +202,7 @@ def test_an_input_that_cannot_be_released_is_told(place: Place, what: str, expec
     told = repr(caught.value) + repr(caught.value.__context__) + repr(caught.value.__cause__)
     assert str(SECRET) not in told
     assert place.ledger() == []
-    assert not list(place.folder.glob("out.parquet/*.parquet"))
+    assert not list(place.folder.glob("out.parquet/part-*.parquet"))
 
 
 @pytest.mark.parametrize("limit", [2000, 20_000])
@@ -237,7 +237,7 @@ def test_an_input_that_changes_is_not_released(place: Place, monkeypatch: pytest
     monkeypatch.setattr(run, "read_wide", touched)
     with pytest.raises(ArchiveError, match="changed while it was read"):
         place.sanitise(path)
-    assert not list(place.folder.glob("out.parquet/*.parquet"))
+    assert not list(place.folder.glob("out.parquet/part-*.parquet"))
 
 
 def test_a_ledger_that_cannot_be_read_stops_all(place: Place) -> None:

@@ -27,6 +27,7 @@ from tests.support.archives import (
     WIDE,
     Place,
     long_rows,
+    manifest_of,
     save,
     wide_rows,
 )
@@ -210,7 +211,7 @@ def test_again_is_the_same(place: Place) -> None:
     assert (second.new_parts, second.existing_parts, second.account.released_windows) == (0, 1, 8)
     assert place.files() == before
     place.sanitise(path, "copy.parquet")
-    names = ("part-00000.parquet", "_manifest.json")
+    names = ("part-00000.parquet", "_manifest.parquet")
     assert all(before[f"out.parquet/{n}"] == place.files()[f"copy.parquet/{n}"] for n in names)
     assert windows(place.ledger()) == 8
 
@@ -235,7 +236,7 @@ def test_nothing_beside_the_noise_tells_of_readings(tmp_path: Path) -> None:
         rows = wide_rows(1, 3)
         rows[1]["value"][5] = value
         result = place.sanitise(save(place.folder / "in.parquet", rows))
-        facts = json.loads((place.folder / "out.parquet" / "_manifest.json").read_text())
+        facts = json.loads(manifest_of(place.folder / "out.parquet"))
         assert facts.pop("run") == result.account.run
         assert str(SECRET) not in json.dumps(facts)
         actual.append((facts, place.ledger()))
@@ -248,7 +249,7 @@ def test_the_ledger_is_private_and_so_is_what_it_says(place: Place) -> None:
     done = place.sanitise(path)
     assert done.ledger.stat().st_mode & 0o077 == 0
     kept = json.loads((done.ledger / f"run={done.account.run}" / "_run.json").read_text())
-    assert kept["input"][0]["sha256"] not in (place.folder / "out.parquet" / "_manifest.json").read_text()
+    assert kept["input"][0]["sha256"] not in manifest_of(place.folder / "out.parquet")
 
 
 def test_times_of_96_bits_are_utc(tmp_path: Path) -> None:

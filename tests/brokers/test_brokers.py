@@ -8,14 +8,19 @@ from pathlib import Path
 import pytest
 
 from meteragent.domain.grid import iso_time
+from meteragent.mqtt.reconnect import WEEK_S
+from simulators.long_run import LongRun, Part
 from tests.brokers import makes, report
+from tests.brokers.behaviours import SHORTER
 from tests.brokers.makes import MAKES, Make, replaced
 from tests.brokers.report import Report, tables
 from tests.brokers.root import Missing, Root
-from tests.brokers.trial import Measured
+from tests.brokers.trial import Measured, warned
 from tests.commands import brokers
 from tests.integration import broker_kills as kills
 from tests.integration.service import Sent
+from tests.support.fake_broker import FakeBroker, Wire
+from tests.support.mqtt_peer import connected
 from tests.support.not_run import ROOT
 
 VERSIONS = {"mosquitto": "2.0.21-1", "nats-server": "2.10.27-1+b2", "rabbitmq-server": "1:4.0.5-6+deb13u2"}
@@ -53,7 +58,7 @@ def test_what_does_not_hold_is_a_failure_unless_it_is_known(
     bad = replace(known, does={"5": row | {"again": Measured("9 of 10", holds=False)}})
     assert list(bad.failures) == ["FAILED: some 5 again: 9 of 10"]
     for found, code in ((known, 0), (bad, 1)):
-        monkeypatch.setattr(brokers, "_run", lambda names, rounds, found=found: [found])
+        monkeypatch.setattr(brokers, "_run", lambda names, rounds, log, found=found: [found])
         assert brokers.main([]) == code
     assert "9 of 10" in capsys.readouterr().out
 
@@ -110,7 +115,7 @@ def test_slots_by_the_clock_are_judged() -> None:
     }
     right = kills.Judged(2, 3 * slots, 0, 0, 0)
     assert kills.by_clock(2, sent, messages, last_ms) == right
-    assert right.kept
+    assert right.kept()
     topic = f"private/main/{kills.HOMES[0]}"
     first, second = messages[topic][:2]
     messages[topic] += [first.replace(b"100", b"101")]
@@ -118,8 +123,93 @@ def test_slots_by_the_clock_are_judged() -> None:
     del messages[f"private/main/{kills.HOMES[1]}"][3]
     judged = kills.by_clock(2, sent, messages, last_ms)
     assert judged == kills.Judged(2, 3 * slots - 1, 1, 1, 2)
-    assert not judged.kept
+    assert not judged.kept()
     assert judged.text == "2×: 14 slots, 1 missing, 1 doubled, 2 wrong"
+
+
+def test_a_broker_that_keeps_nothing_may_lose_records_and_readings() -> None:
+    """A record of the export that was not received is lost; a slot in neither is missing."""
+    start_ms = 1_700_000_000_000
+    sent = [Sent(home, start_ms - 1 + at, 100) for home in kills.HOMES for at in (0, 10)]
+    times = [iso_time(start_ms + at * kills.STEP_MS) for at in range(3)]
+    lines = [
+        f"main,{home},{time},{value}"
+        for home in kills.HOMES
+        for time, value in zip(times, (100, 100, 7), strict=True)
+    ]
+    delivered = kills.exported("\n".join(["stream,meter,time,value", *lines]))
+    received = {
+        f"private/main/{home}": [json.dumps({"t": times[0], "value": 100}).encode()] for home in kills.HOMES
+    }
+    judged = kills.by_clock(1, sent, received, start_ms + 3 * kills.STEP_MS, delivered)
+    assert judged == kills.Judged(1, 9, missing=3, doubled=0, wrong=3, lost=6)
+    assert judged.text == "1×: 9 slots, 3 missing, 3 wrong, 6 lost by the broker"
+    received["private/main/a"] = [json.dumps({"t": times[2], "value": 100}).encode()]
+    assert kills.by_clock(1, sent, received, start_ms + 3 * kills.STEP_MS, delivered).doubled == 1
+
+
+def _part(cell: brokers.Cell, seed: int, *judged: int) -> Part:
+    return {**cell._asdict(), "kills": judged[0], "seed": seed, "judged": judged}
+
+
+def test_a_run_of_kills_continues_in_its_log(tmp_path: Path) -> None:
+    """Only the parts that the log lacks are run, each with a seed of its own; the table has the totals."""
+    cell, other = (
+        brokers.Cell("nats-2.9", "3.1.1", "agent killed"),
+        brokers.Cell("nats-2.9", "3.1.1", "broker killed"),
+    )
+    assert [*brokers.cells(["nats-2.9", "nats-2.9-defaults"])] == [cell, other]
+    for seed, judged in enumerate([(5, 20, 0, 0, 0, 0), (5, 22, 0, 0, 0, 0)]):
+        with LongRun(tmp_path / "log", "brokers", ()) as log:
+            assert [part for part in brokers.missing_parts(["nats-2.9"], 12, log) if part[0] == cell] == [
+                (cell, size, seed + index) for index, size in enumerate([5, 5, 2][seed:])
+            ]
+            log.append(_part(cell, seed, *judged))
+    with LongRun(tmp_path / "log", "brokers", ()) as log:
+        assert cell.measured(log) == ("10×: 42 slots, all right", True)
+        assert other.measured(log) is None
+        assert [part[1:] for part in brokers.missing_parts(["nats-2.9"], 10, log)] == [(5, 0), (5, 1)]
+        log.append({**cell._asdict(), "kills": 2, "seed": 2, "failed": "TimeoutError"})
+        assert cell.measured(log) == ("failed: TimeoutError", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "exact"),
+    [
+        ("mosquitto-2.0.21", "broker killed", True),
+        ("nats-2.10", "agent killed", True),
+        ("aedes", "agent killed", True),
+        ("aedes", "broker killed", False),
+        ("amqtt", "agent killed", False),
+    ],
+)
+def test_values_must_be_right_where_the_broker_keeps_messages(name: str, column: str, exact: bool) -> None:
+    """A broker that keeps nothing may lose readings; everywhere each slot leaves once."""
+    cell = brokers.Cell(name, "3.1.1", column)
+    log = LongRun(None, "brokers", ())
+    for judged, holds in (
+        ((4, 9, 0, 0, 2, 0), not exact),
+        ((4, 8, 1, 0, 0, 0), False),
+        ((4, 9, 0, 1, 0, 0), False),
+    ):
+        log.parts = [_part(cell, 0, *judged)]
+        measured = cell.measured(log)
+        assert measured is not None
+        assert measured.holds == holds
+
+
+async def test_a_shorter_session_is_recognized_in_the_agent_s_warning() -> None:
+    """The matrix reads the time that a broker grants from the warning of the agent's client."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(properties=b"\x11\0\0\x0e\x10")
+        await wire.end()
+
+    async with FakeBroker(script) as broker, connected(broker.url) as peer:
+        await peer.session()
+        less = warned(peer, SHORTER)
+    assert less is not None
+    assert less.groups() == ("3600", str(WEEK_S))
 
 
 def test_the_documentation_has_what_is_measured() -> None:

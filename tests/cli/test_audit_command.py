@@ -138,7 +138,7 @@ def test_what_it_says(run: Callable[..., tuple[int, str, str]], monkeypatch: pyt
     assert f"{ALONE}: 20,000 windows, and as many for each side of each shift" in lines
     assert any(line.startswith(f"{SENT}: 160 windows") for line in lines)
     assert sum(line.startswith("Loss measured: at least ") for line in lines) == 2
-    detects = "It would detect, with a chance of 90%: a loss 1.18 times the promise,"
+    detects = "With a probability of 90%, it detects a loss 1.18 times the promise,"
     assert any(line.startswith(detects) for line in lines)
     assert lines.count("False alarms: at most one in 2,000,000 audits.") == 2
     assert sum(line.startswith("ok ") for line in lines) == 34
@@ -353,7 +353,7 @@ def test_windows_are_fewer_where_they_are_long(
     assert [slots for slots, _ in asked] == [n] * (1 + messages)
     assert 13 * n * asked[0][1] <= 10**8
     assert all(25 * n * few <= 72_000 for _, few in asked[1:])
-    assert (f"{SENT}: not tested, windows of 8,640 slots" in out) != messages
+    assert (f"{SENT}: not tested, because windows of 8,640 slots" in out) != messages
 
 
 # What cannot be

@@ -223,7 +223,7 @@ def test_ledger_tells_what_was_spent(
     assert main(["ledger", write()]) == 0
     *table, level, first, second = capsys.readouterr().out.splitlines()
     assert level == "LEVEL of stream main: for a change of 110 Wh in each window."
-    assert first == "m1: a change costs a level of at most 9.09 for each kWh that it moves."
+    assert first == "m1: a change costs a level of at most 9.09 per kWh changed."
     assert second == first.replace("m1", "m2")
     assert [line.split() for line in table] == [
         ["METER", "DAY", "(UTC)", "STREAM", "WINDOWS", "EPSILON", "(1/W)", "LEVEL"],
@@ -287,9 +287,9 @@ def test_restored_at_raises_the_marks_and_is_told(
     spend(tmp_path / "db")
     path = write()
     assert main(["ledger", path, "--restored-at", "2024-10-06T00:00:00Z"]) == 0
-    assert "nothing before 2024-10-06T00:00:00Z is released again" in capsys.readouterr().out
+    assert "nothing before 2024-10-06T00:00:00Z will be released again" in capsys.readouterr().out
     assert main(["ledger", path]) == 0
-    assert capsys.readouterr().out.startswith("What was spent before 2024-10-06T00:00:00Z is not known")
+    assert capsys.readouterr().out.startswith("The privacy spent before 2024-10-06T00:00:00Z is unknown")
     with open_store(tmp_path / "db") as store:
         known = store.snapshot("main")
         assert set(known.marks.values()) == {20_002 * DAY}

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import re
 import tomllib
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_each_extra_of_the_distribution_is_known() -> None:
     tables = PROJECT["optional-dependencies"]
     assert set(extras.MODULES) == set(tables)
     for extra, modules in extras.MODULES.items():
-        packages = {requirement.split(">")[0] for requirement in tables[extra]}
+        packages = {re.split("[>[]", requirement)[0] for requirement in tables[extra]}
         assert set(modules) <= packages
 
 

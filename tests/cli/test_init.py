@@ -60,7 +60,7 @@ def test_answers_of_the_command_line_are_not_asked_for() -> None:
 def test_which_of_two_meters_it_is_is_never_guessed() -> None:
     """A plug and a meter look alike, so --yes needs --meter; a wrong name is refused with the right ones."""
     given = Options({"url": URL, "out": "home.toml"}, yes=True)
-    with pytest.raises(Refused, match=r"--meter is needed with --yes: one of .*plug"):
+    with pytest.raises(Refused, match=r"--yes needs --meter: one of .*plug"):
         Talk(found(EM, PLUG), {}, given).draft()
     given = Options({"url": URL, "out": "home.toml", "meter": "cellar"}, yes=True)
     with pytest.raises(Refused, match=r"'cellar', which names 0 meters; expected one of .*plug"):
@@ -79,7 +79,7 @@ def test_a_unit_that_nobody_states_is_asked_for() -> None:
     assert talk.question("unit").choices == (("W", "W"), ("kW", "kW"))
     assert talk.question("unit").default is None
     given = Options({"url": URL, "out": "home.toml", "meter": "cellar/power"}, yes=True)
-    with pytest.raises(Refused, match="--unit is needed with --yes: one of W, kW"):
+    with pytest.raises(Refused, match="--yes needs --unit: one of W, kW"):
         Talk(found(PLAIN), {}, given).draft()
 
 
@@ -137,7 +137,7 @@ def test_import_and_export_are_two_streams() -> None:
     talk = Talk(found(EM, EM_DATA), {"solar": "yes"})
     talk.draft()
     ways = talk.question("quantity").choices
-    assert ways[0] == ("power", "power in W, drawn minus fed in: one number, below zero while you feed in")
+    assert ways[0] == ("power", "power in W, drawn minus fed in: one number, negative while you feed in")
     [both] = [value for value, text in ways if "two streams, whose levels add" in text]
     draft = Talk(found(EM, EM_DATA), {"solar": "yes", "quantity": both}).draft()
     streams = settings(draft).stream

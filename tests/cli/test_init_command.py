@@ -1,8 +1,10 @@
 """`meteragent init`: what it prints, writes and refuses."""
 
 import asyncio
+import os
 import stat
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from meteragent.cli.common import EXIT_INTERRUPTED
 from meteragent.cli.conversation import Options
 from meteragent.domain.errors import LinkError
 from meteragent.tools.discover import Findings, Listener
-from tests.support.broker import free_port
+from tests.support.broker import Certificates, free_port
 from tests.support.conversations import EM, EM_DATA, URL, Talk, found
 
 
@@ -43,7 +45,7 @@ def test_a_default_name_that_exists_is_refused_before_listening(
     """With --yes no other name is chosen, and the option that names one is stated."""
     (folder / taken).write_text("mine")
     refuses_to_listen(monkeypatch, "--yes")
-    assert f"{taken} exists: name another file with --out" in capsys.readouterr().err
+    assert f"{taken} already exists: name another file with --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--out", "--unit-file"])
@@ -67,7 +69,7 @@ def test_a_folder_without_the_right_to_write_is_refused_before_listening(
     monkeypatch.setattr("os.access", lambda path, mode: path != folder)
     refuses_to_listen(monkeypatch, *arguments)
     told = capsys.readouterr().err
-    assert f"a folder that you may write, not {folder}" in told
+    assert f"a folder that you may write to, not {folder}" in told
     assert "--out" in told
 
 
@@ -152,7 +154,63 @@ def test_without_a_terminal_the_option_yes_is_named_before_listening(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal)
     typed(monkeypatch, *[""] * 9)
     assert main(["init", "--url", URL, *arguments]) == 0
-    assert ("use --yes to be asked nothing" in told[0]) is (not arguments and not is_terminal)
+    assert ("use --yes to accept all defaults" in told[0]) is (not arguments and not is_terminal)
+
+
+def test_an_input_without_an_answer_ends_it_before_listening(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `</dev/null` nobody listens for a minute only to find that nobody answers."""
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(init, "_heard", never)
+    with Path("/dev/null").open() as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        assert main(["init", "--url", URL]) == EXIT_INTERRUPTED
+    assert "run init in a terminal, or use --yes" in capsys.readouterr().err
+    assert files(folder) == []
+
+
+def test_an_answer_in_a_pipe_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty pipe that is open may still bring answers; one that holds an answer does."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end) as stdin, os.fdopen(write_end, "w") as writer:
+        assert not init._is_at_end(stdin)
+        writer.write("\n")
+        writer.flush()
+        assert not init._is_at_end(stdin)
+
+
+def test_files_for_tls_are_used_and_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, certificates: Certificates
+) -> None:
+    """`init` listens with them; the configuration has their whole paths, which `check` accepts."""
+    endpoints: list[mqtt.Endpoint] = []
+
+    def heard(endpoint: mqtt.Endpoint, *_: object) -> Findings:
+        endpoints.append(endpoint)
+        return found(EM, EM_DATA)
+
+    monkeypatch.setattr(init, "_heard", heard)
+    paths = {"ca": certificates.ca, "cert": certificates.client, "key": certificates.client_key}
+    options = [word for name, path in paths.items() for word in (f"--{name}-file", os.path.relpath(path))]
+    assert main(["init", "--url", "mqtts://broker.example", "--yes", *options]) == 0
+    (endpoint,) = endpoints
+    assert [endpoint.ca_file, endpoint.cert_file, endpoint.key_file] == options[1::2]
+    source = tomllib.loads((folder / "home.toml").read_text())["source"]
+    assert source["url"] == "mqtts://broker.example"
+    assert [Path(source[f"{name}_file"]).resolve() for name in paths] == [*paths.values()]
+    assert all(Path(source[f"{name}_file"]).is_absolute() for name in paths)
+
+
+def test_files_for_tls_need_an_address_for_tls(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused with mqtt:// before listening, instead of being ignored."""
+    refuses_to_listen(monkeypatch, "--yes", "--ca-file", "ca.pem")
+    assert "mqtt:// with a ca_file, cert_file or key_file, which need mqtts://" in capsys.readouterr().err
 
 
 def test_the_first_question_says_what_enter_does(
@@ -162,8 +220,8 @@ def test_the_first_question_says_what_enter_does(
     typed(monkeypatch, *[""] * 9)
     assert main(["init"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("Enter takes the answer in [brackets].") == 1
-    assert shown.index("Enter takes") < shown.index("At which broker")
+    assert shown.count("Press Enter to accept the answer in [brackets].") == 1
+    assert shown.index("Press Enter") < shown.index("Which broker")
 
 
 @pytest.mark.parametrize("end", [EOFError(), KeyboardInterrupt()])
@@ -233,9 +291,9 @@ def test_an_address_without_a_broker_ends_with_a_hint(
 @pytest.mark.parametrize(
     ("reason", "is_tls", "hint"),
     [
-        ("cannot connect: [Errno 104] Connection reset by peer", True, "needs a port with TLS"),
-        ("cannot connect: [SSL: WRONG_VERSION_NUMBER] wrong version number", True, "needs a port with TLS"),
-        ("cannot connect: ", True, "needs a port with TLS"),
+        ("cannot connect: [Errno 104] Connection reset by peer", True, "needs a TLS port"),
+        ("cannot connect: [SSL: WRONG_VERSION_NUMBER] wrong version number", True, "needs a TLS port"),
+        ("cannot connect: ", True, "needs a TLS port"),
         (
             "cannot connect: [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired",
             True,

@@ -23,9 +23,9 @@ def test_the_command_makes_shows_and_forgets(path: Path, capsys: pytest.CaptureF
     assert main(["key", "new", str(path), "--tenant", "acme", "--from", "2024-05-17"]) == 0
     key, secret = Key.load(path), path.read_text()[-66:-2]
     told = capsys.readouterr().out
-    assert f"{path}: tenant acme, an epoch a month, begins with 2024-05\n" in told
+    assert f"{path}: tenant acme, one epoch per month, beginning with 2024-05\n" in told
     today = datetime.now(UTC)
-    assert f"id of {today:%Y-%m}: {key.at(int(today.timestamp() * 1000)).id}\n" in told
+    assert f"id for {today:%Y-%m}: {key.at(int(today.timestamp() * 1000)).id}\n" in told
     assert main(["key", "show", str(path)]) == 0
     assert capsys.readouterr().out == told
     assert main(["key", "forget", str(path), "--before", "2025-01-31"]) == 0
@@ -41,7 +41,7 @@ def test_the_command_makes_shows_and_forgets(path: Path, capsys: pytest.CaptureF
 def test_all_times_have_a_key_unless_a_date_is_given(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without `--from` a key covers archives of any age, and says so; epochs of days are asked for."""
     assert main(["key", "new", str(path), "--tenant", "acme", "--every", "day"]) == 0
-    assert "an epoch a day, for windows of any age\n" in capsys.readouterr().out
+    assert "one epoch per day, for windows of any age\n" in capsys.readouterr().out
 
 
 def test_today_cannot_be_forgotten(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

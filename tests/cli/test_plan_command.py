@@ -89,12 +89,12 @@ def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert "NOT possible: the error is 9.43 times the goal." in text
     assert "more homes: half hours, the mean of 8,889 homes, 110 Wh hidden: 3.3 W" in text
     assert "share days: the mean of 100 homes, 110 Wh hidden: 0.0156 kWh" in text
-    assert "The first of these, to paste (it is the preset 'appliance')" in text
+    assert "Paste the first of these (it is the preset 'appliance')" in text
     text = said(capsys, "--hide", "42kWh", "--error", "5%")
     assert "NOT possible: no share is that accurate." in text
     assert re.search(r"months +59\.4 kWh +25 % +no", text)
     text = said(capsys, "--share", "day", "--error", "1W")
-    assert "NOT possible: at that error not even the smallest example can be hidden." in text
+    assert "NOT possible: with that error, not even the smallest example can be hidden." in text
 
 
 @pytest.mark.parametrize("share", ["curve", "typical-day"])

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
+from simulators.long_run import LongRun, OtherLog, Part, finish
 from simulators.option import positive
 from tests.integration import law
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
@@ -193,23 +193,9 @@ def main() -> int:
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
     try:
         with LongRun(options.log, "kill_rounds", ("meteragent", "simulators", "tests")) as log:
-            return _go(program, options, log)
+            return finish(lambda: run(program, options.rounds, options.part, log), lambda: totals(log))
     except OtherLog as error:
         parser.exit(2, f"{error}\n")
-
-
-def _go(program: Path, options: argparse.Namespace, log: LongRun) -> int:
-    stopped = False
-    try:
-        with stoppable():
-            run(program, options.rounds, options.part, log)
-    except Stopped:
-        stopped = True
-    passes = totals(log)
-    if stopped:
-        print("stopped: the same command continues here")
-        return EXIT_STOPPED
-    return 0 if passes else 1
 
 
 if __name__ == "__main__":

@@ -1,24 +1,33 @@
-"""Write the locks of the images: ``python -m tests.commands.lock``.
+"""Write the locks of the images: ``python -m tests.commands.lock [--bases]``.
 
 A lock has the version and the hashes of each package that an image installs, for amd64 and arm64, and no
 address: packages come from wherever pip is set up to look. The command resolves the requirements of the
 distributions anew, so it is how versions in images become newer.
+
+With --bases it writes the digests of base images instead, into the Dockerfiles and compose.yaml. It pulls
+each image, so it needs what `make image` needs, and a registry. The tag beside a digest only says what was
+pulled.
 """
 
+import argparse
 import json
 import re
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.brokers.root import Missing
+from tests.commands.systems import debian, engine
 from tests.support.not_run import ROOT
 
 CONTAINER: Final = ROOT / "deploy" / "container"
 ADDON: Final = ROOT / "deploy" / "homeassistant" / "addon" / "meteragent"
+BASED: Final = (CONTAINER / "Dockerfile", ADDON / "Dockerfile", ROOT / "deploy" / "compose" / "compose.yaml")
+"""The files that name base images."""
 PLATFORMS: Final = {
     machine: [f"manylinux_2_28_{machine}", f"manylinux2014_{machine}"] for machine in ("x86_64", "aarch64")
 }
@@ -89,7 +98,45 @@ def text(locked: Lock) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
+_REFERENCE = re.compile(
+    r"(?m)^(?P<before>ARG PYTHON=|\s+image: )(?P<tag>[^\s@]+:[\w.-]+)(?:@sha256:[0-9a-f]{64})?(?=\s|$)"
+)
+
+
+def pinned(document: str, digest: Callable[[str], str]) -> str:
+    """Return a Dockerfile or compose file in which each base image has the digest that its tag has now."""
+    return _REFERENCE.sub(lambda found: f"{found['before']}{found['tag']}@{digest(found['tag'])}", document)
+
+
+def pin_bases() -> None:
+    """Write the digests of all base images, or of none; raises Missing."""
+    debian.must_be_possible()
+    engine.must_be_possible()
+    with tempfile.TemporaryDirectory() as folder, engine.Engine(Path(folder)) as running:
+        documents = {path: pinned(path.read_text(), running.digest) for path in BASED}
+    for path, document in documents.items():
+        path.write_text(document)
+        print(path.relative_to(ROOT))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the locks or the digests; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bases", action="store_true", help="write the digests of base images")
+    if parser.parse_args(arguments).bases:
+        try:
+            pin_bases()
+        except Missing as error:
+            print(f"nothing is written: {error}")
+            return 1
+        return 0
     for path, wanted in requirements().items():
         path.write_text(text(lock(wanted)))
         print(path.relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -99,7 +99,7 @@ def _section(profile: Profile) -> str:
         "to know": list(profile.traps),
         "from": [f"{origin.address}, {origin.date}, {origin.facts}" for origin in profile.origins],
     }
-    lines = [f"### `{profile.name}`", "", f"{profile.title[0].upper()}{profile.title[1:]}.", ""]
+    lines = [f"## `{profile.name}`", "", f"{profile.title[0].upper()}{profile.title[1:]}.", ""]
     for name, entries in rows.items():
         if len(entries) == 1:
             lines.append(f"- {name}: {entries[0]}")

@@ -18,6 +18,7 @@ from pathlib import Path
 PREFIX = Path(sys.prefix)
 SECONDS_MAX = 300
 PACKAGES = {
+    "postgres": ("postgresql-15", "postgresql-17", "postgresql"),
     "systemd-analyze": ("systemd",),
     "java": ("openjdk-17-jre-headless", "openjdk-21-jre-headless"),
 }
@@ -47,7 +48,9 @@ def starts(program: Path) -> bool:
 
 def find(name: str) -> Path | None:
     """Return the path of a program: on the path, in /usr/sbin, or unpacked earlier."""
-    folders = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", str(PREFIX / "bin")])
+    servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    places = [os.environ.get("PATH", os.defpath), "/usr/sbin", str(PREFIX / "bin"), *servers]
+    folders = os.pathsep.join(places)
     program = shutil.which(name, path=folders)
     return Path(program) if program and starts(Path(program)) else None
 

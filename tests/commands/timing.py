@@ -88,7 +88,6 @@ async def _delays(url: str, seconds: int, busy_per_s: float) -> dict[str, list[f
     delays: dict[str, list[float]] = {"flat": [], "busy": []}
     async with connect(url) as receiver, connect(url) as meter:
         await receiver.subscribe("private/+/power", qos=1)
-        await asyncio.sleep(3)
         began_s = time.time()
         feeding = asyncio.create_task(_feed(meter, began_s + seconds, busy_per_s))
         async for message in receiver.messages:

@@ -14,7 +14,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "kind": ("kind = 'energy'", "source.kind", "'energy'", "'power', 'interval_energy' or 'register'"),
     "power unit for a register": ("kind = 'register'", "source.unit", "'W'", "'Wh' or 'kWh' for kind"),
     "modulus of power": ("modulus = 9", "source.modulus", "9", "no modulus, or kind = 'register'"),
-    "id of a format": ("id = '7'", "source.id", "'7'", "the profile of a device"),
+    "id of a format": ("id = '7'", "source.id", "'7'", "a profile of a device"),
     "a name beside {meter}": (
         "meter = 'home'",
         "source.topic",
@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "power unit for energy": (energy("W"), "source.unit", "'W'", "'Wh' or 'kWh' for kind 'interval_energy'"),
     "no interval": (
         "kind = 'interval_energy'\nunit = 'Wh'",
-        *("source.interval", "nothing", "what a reading covers, such as '15min'"),
+        *("source.interval", "nothing", "the time that a reading covers, such as '15min'"),
     ),
     "value of a number": ("value = 'p'", "source.value", "'p'", "profile = 'json'"),
     "time of a number": ("time = 't'", "source.time", "'t'", "profile = 'json'"),
@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "no name": (
         "password_file = 'p'",
         "source.password_file",
-        "a password without a name",
+        "a password without a user name",
         "source.username",
     ),
     "ca without TLS": (
@@ -111,11 +111,11 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "length": ("length = '1 mo'", "window.length", "'1 mo'", "or with window.timezone '1d', '1w' or '1mo'"),
     "step of a day with 23 hours": (
         "length = '1d'\nstep = '2h'\ntimezone = 'Europe/Amsterdam'",
-        *("window.step", "'2h'", "one that divides window.length = '23h', such as"),
+        *("window.step", "'2h'", "a step that divides window.length = '23h', such as"),
     ),
     "blocks of a day with 23 hours": (
         "length = '1d'\nblocks = 7\ntimezone = 'Europe/Amsterdam'",
-        *("window.blocks", "7", "a number that divides every window, including one of '1d'"),
+        *("window.blocks", "7", "a number that divides every window, including windows of '1d'"),
     ),
     "two ways": (
         "step = '15min'\nblocks = 2",
@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "quantum a third": ("quantum = '1/3'", "privacy.quantum", "1/3", "a multiple of 0.000001 of the unit"),
     "too many quanta": (
         "quantum = 0.000001\nradius = 35184372.088832",
-        *("privacy.quantum", "0.000001", "a coarser one: n / (epsilon * quantum) is 3.52e+13"),
+        *("privacy.quantum", "0.000001", "a coarser quantum: n / (epsilon * quantum) is 3.52e+13"),
     ),
     "preset": ("preset = 'best'", "privacy.preset", "'best'", "one of 'television', 'appliance', 'street'"),
     "space": (
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         BUDGET % (47.5, "24h"),
         "privacy.budget.level",
         "47.5",
-        "at least 48: windows of 30min at level 1 for 1d",
+        "at least 48, for windows of 30min at level 1 over 1d",
     ),
     "budget of a month": (BUDGET % (1439, "30d"), "privacy.budget.level", "1439", "at least 1440"),
     "budget period": (BUDGET % (99, "36h"), "privacy.budget.per", "'36h'", "whole days, such as '24h'"),
@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "topic = 'meters/{meter}/power'",
         "sink.topic",
         "'meters/{meter}/power'",
-        "no source of this broker",
+        "no source on this broker",
     ),
     "max_mb 0": ("max_mb = 0", "store.max_mb", "0", "greater than or equal to 1"),
     "store typo": ("keeps = '1d'", "store.keeps", "an unknown key", "keep"),
@@ -241,7 +241,7 @@ def test_the_last_that_can_is_accepted(privacy: str, window: str) -> None:
 def test_a_budget_counts_the_windows_that_can_start_in_its_period() -> None:
     """Of windows that do not divide a day, one more than fits can start in it."""
     text = written(privacy=BUDGET % ("3.9", "24h"), window="length = '7h'")
-    assert "at least 4: windows of 7h" in refused(lambda: config.parse(text)).expected
+    assert "at least 4, for windows of 7h" in refused(lambda: config.parse(text)).expected
 
 
 # Several streams, and brokers ---------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_what_the_source_would_read_back_is_refused(source: str, url: str) -> No
     text = written(source=f"topic = '{source}'", sink=f"url = '{url}'" if url else "")
     error = refused(lambda: config.parse(text))
     assert (error.key, error.found) == ("sink.topic", "'private/{meter}/power'")
-    assert "no source of this broker reads back" in error.expected
+    assert "no source on this broker reads" in error.expected
 
 
 def test_what_another_stream_would_read_is_refused() -> None:
@@ -333,8 +333,8 @@ def test_an_address_is_never_repeated(text: str) -> None:
 @pytest.mark.parametrize(
     ("privacy", "key", "expected"),
     [
-        ("preset = 'day'", "window.timezone", "windows of '1d' need one"),
-        ("preset = 'typical-day'", "window.timezone", "windows of '1mo' need one"),
+        ("preset = 'day'", "window.timezone", "windows of '1d' need"),
+        ("preset = 'typical-day'", "window.timezone", "windows of '1mo' need"),
         ("space = 'profile'", "window.length", "'1mo', '1w' or '1d' with window.timezone"),
     ],
 )

@@ -164,11 +164,11 @@ def test_other_settings_beside_shares_are_refused_all_at_once() -> None:
             "",
             "privacy.shares.7min: found a share of '7min' beside one of '30min'",
         ),
-        ("'30min' = 0.7, '1mo' = 0.1", "", "window.timezone: found nothing; expected a zone"),
+        ("'30min' = 0.7, '1mo' = 0.1", "", "window.timezone: found nothing; expected a time zone"),
         (
             "'30min' = 0.7, '1h' = 0.1",
             AMSTERDAM,
-            "window.timezone: found 'Europe/Amsterdam'; expected no zone",
+            "window.timezone: found 'Europe/Amsterdam'; expected no time zone",
         ),
         ("'30min' = 0.7, '1d' = 0.1", "timezone = 'Mars'", "window.timezone: found 'Mars'"),
         (

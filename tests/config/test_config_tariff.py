@@ -26,7 +26,7 @@ def tariff(bands: str = DAY_BAND, *, window: str = "rest = 'night'", **sections:
     ("text", "key", "expected"),
     [
         (tariff(""), "window.band", "[[window.band]] with name, days"),
-        (tariff(window=""), "window.band", "a band for all hours of the week, or window.rest"),
+        (tariff(window=""), "window.band", "a band for every hour of the week, or window.rest"),
         (tariff(DAY_BAND * 2), "window.band", "a name for each"),
         (tariff(window="rest = 'day'"), "window.band", "a name for each"),
         (tariff(DAY_BAND.replace("day", "unknown", 1)), "window.band", "another name"),
@@ -46,7 +46,7 @@ def tariff(bands: str = DAY_BAND, *, window: str = "rest = 'night'", **sections:
             "'1mo', '1w' or '1d'",
         ),
         (tariff(source=energy("Wh", "24h")), "source.interval", "'1h' or less"),
-        (tariff(privacy="preset = 'tariff'\nmetric = 'linf'"), "privacy.metric", "'l1', or left out"),
+        (tariff(privacy="preset = 'tariff'\nmetric = 'linf'"), "privacy.metric", "'l1', the default"),
         (written(privacy="metric = 'l1'"), "privacy.metric", "privacy.space = 'bands' or 'profile'"),
         (written(window="rest = 'night'"), "window.rest", "privacy.preset = 'tariff'"),
         (written(window="holidays = [2026-12-25]"), "window.holidays", "privacy.preset = 'tariff'"),

@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         text_of_prices(privacy="space = 'linf'").replace("holidays = [2026-12-25]\n", ""),
         "privacy.space",
         "'linf'",
-        "'weighted', or left out",
+        "'weighted', which window.weights implies",
     ),
     "no bound": (text_of_prices(prices=f"[window.weights]\n{ROW}"), "window.weights.bound", "nothing", "0.5"),
     "no price": (
@@ -74,13 +74,13 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         text_of_prices(prices=f"[window.weights]\nbound = 0.29\n{ROW}"),
         "window.weights.price",
         "0.3",
-        "at most window.weights.bound = 0.29",
+        "plus and minus window.weights.bound = 0.29",
     ),
     "a default beyond the bound": (
         text_of_prices(prices=f"[window.weights]\nbound = 0.3\ndefault = -0.4\n{ROW}"),
         "window.weights.default",
         "-0.4",
-        "up or down",
+        "between plus and minus window.weights.bound",
     ),
     "a bound with too many decimals": (
         text_of_prices(prices=f"[window.weights]\nbound = '1/3'\n{ROW}"),
@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "window.timezone",
     ),
     "blocks": (text_of_prices(window="blocks = 4"), "window.blocks", "slots", "one amount"),
-    "linf": (text_of_prices(privacy="metric = 'linf'"), "privacy.metric", "'linf'", "'l1', or left out"),
+    "linf": (text_of_prices(privacy="metric = 'linf'"), "privacy.metric", "'linf'", "'l1', the default"),
     "bands": (
         text_of_prices(window="rest = 'night'"),
         "window.rest",
@@ -132,7 +132,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         written(window="length = '24h'") + "[window.weights]\nbound = 1\ntopic = 'private/m1/power'\n",
         "window.weights.topic",
         "'private/m1/power'",
-        "no message of this home",
+        "without this home's messages",
     ),
     "a running total": (
         text_of_prices().replace("[sink]\n", "[sink]\ntotal = true\n"),

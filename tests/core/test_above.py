@@ -174,7 +174,7 @@ ENERGY = "kind = 'register'\nunit = 'kWh'"
         (
             {"window": "threshold = 3000", "privacy": "space = 'linf'"},
             "privacy.space",
-            "'above', or left out",
+            "'above', which window.threshold implies",
         ),
         ({"window": "threshold = 3000", "privacy": "metric = 'l1'"}, "privacy.metric", "'bands'"),
         (
@@ -182,8 +182,8 @@ ENERGY = "kind = 'register'\nunit = 'kWh'"
             "source.kind",
             "steps of its readings would add up",
         ),
-        ({"window": "threshold = 3000", "sink": "total = true"}, "sink.total", "whole energies"),
-        ({"window": "threshold = 3000", "sink": "format = 'senml'"}, "sink.format", "whole energy"),
+        ({"window": "threshold = 3000", "sink": "total = true"}, "sink.total", "sum of all energy"),
+        ({"window": "threshold = 3000", "sink": "format = 'senml'"}, "sink.format", "total energy"),
         ({"window": "while_above = 3000"}, "window.while_above", "jumps when the power crosses it"),
         ({"privacy": "space = 'while'"}, "privacy.space", "jumps when the power crosses it"),
     ],

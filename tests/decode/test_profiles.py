@@ -179,4 +179,4 @@ def test_the_table_is_of_these_profiles() -> None:
     """The profiles' README has a section on each; `python -m tests.commands.profile_table` renews it."""
     text = profile_table.README.read_text()
     assert text == profile_table.renewed(text)
-    assert all(f"| [`{name}`](#{name})" in text and f"\n### `{name}`" in text for name in PROFILES)
+    assert all(f"| [`{name}`](#{name})" in text and f"\n## `{name}`" in text for name in PROFILES)

@@ -281,7 +281,7 @@ def test_a_service_is_shut_in(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service.get("read_only") is True or name == "grafana"
-    assert "build" in service or re.search(r":v?\d[\w.]*$", service["image"])
+    assert "build" in service or re.search(r":v?\d[\w.]*(@sha256:\w{64})?$", service["image"])
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
     assert set(service.get("depends_on", ())) <= set(SERVICES)
     for volume in service.get("volumes", ()):

@@ -1,4 +1,4 @@
-"""The figures of flash wear in the runbook: they are of commits as the agent makes them."""
+"""The figures of flash wear in docs/operate.md: they are of commits as the agent makes them."""
 
 from pathlib import Path
 

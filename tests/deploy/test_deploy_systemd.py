@@ -10,6 +10,7 @@ from tests.commands.system_parts import find
 from tests.support.not_run import ROOT, not_run
 
 UNIT = ROOT / "deploy" / "systemd" / "meteragent.service"
+COLLECT = ROOT / "deploy" / "collect" / "meteragent-collect.service"
 EXPOSURE_MOST = 2.0
 
 
@@ -37,19 +38,21 @@ def exposure(analyze: Path, unit: Path) -> float:
 
 
 def test_the_sandbox_is_tight(analyze: Path, tmp_path: Path) -> None:
-    """Systemd rates its exposure at 2.0 or less of 10, and would not without the sandbox."""
+    """Systemd rates the exposure of both units at 2.0 or less of 10, and would not without the sandbox."""
     assert exposure(analyze, UNIT) <= EXPOSURE_MOST
+    assert exposure(analyze, COLLECT) <= EXPOSURE_MOST
     bare = tmp_path / "meteragent.service"
     bare.write_text("[Service]\nExecStart=/bin/true\n")
     assert exposure(analyze, bare) > EXPOSURE_MOST
 
 
-def test_every_directive_is_understood(analyze: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [UNIT, COLLECT], ids=lambda unit: unit.stem)
+def test_every_directive_is_understood(unit: Path, analyze: Path, tmp_path: Path) -> None:
     """Systemd has nothing to remark; a directive that it does not know it would."""
-    program = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text())
-    here = tmp_path / UNIT.name
+    program = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text())
+    here = tmp_path / unit.name
     here.write_text(program)
-    assert UNIT.name not in said(analyze, "verify", "--recursive-errors=no", here)
+    assert unit.name not in said(analyze, "verify", "--recursive-errors=no", here)
     here.write_text(program.replace("NoNewPrivileges", "NoNewPrivilege"))
     with pytest.raises(AssertionError, match="NoNewPrivilege"):
         said(analyze, "verify", "--recursive-errors=no", here)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -22,7 +23,10 @@ from tests.support.not_run import ROOT
 from tests.support.stores import TERMS
 
 DEPLOY = ROOT / "deploy"
-RUNBOOK = (DEPLOY / "README.md").read_text()
+DOCS = ROOT / "docs"
+SIGNS = (DOCS / "signs.md").read_text()
+RUNBOOK = [DOCS / f"{name}.md" for name in ("install", "operate", "signs")]
+FILES = (DEPLOY / "README.md").read_text()
 DASHBOARD = json.loads((DEPLOY / "grafana" / "meteragent.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 ALERTS = [
@@ -91,7 +95,8 @@ def counted(expression: str) -> set[str]:
 
 def anchors(text: str) -> list[str]:
     """Of a document's headings, as they are linked to."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"(?m)^    .*$", "", text), re.MULTILINE)
+    text = re.sub(r"(?ms)^```.*?^```$", "", re.sub(r"(?m)^    .*$", "", text))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
@@ -108,7 +113,7 @@ def codes() -> dict[str, set[str]]:
 def linked(head: str) -> dict[str, set[str]]:
     """A table of the runbook: each name of its first column, and the sections that its row links to."""
     actual: dict[str, set[str]] = {}
-    table = RUNBOOK.partition(head)[2].partition("\n\n")[0]
+    table = SIGNS.partition(head)[2].partition("\n\n")[0]
     for line in table.splitlines():
         cells = line.split(" | ")
         for name in re.findall(r"`(\w+)`", cells[0]) if len(cells) > 1 else ():
@@ -134,8 +139,8 @@ def test_an_alarm_names_its_section_of_the_runbook(alert: Mapping[str, Any]) -> 
     """It has a severity, a sentence, and a section that exists, among the signs."""
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     file, _, anchor = alert["annotations"]["runbook"].partition("#")
-    assert file == "deploy/README.md"
-    assert anchor in anchors(RUNBOOK.partition("## Signs")[2])
+    assert file == "docs/signs.md"
+    assert anchor in anchors(SIGNS.partition("## What to do")[2])
     assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}
 
 
@@ -162,7 +167,7 @@ def coded(expression: str) -> set[str]:
 def test_every_problem_has_an_alarm_and_a_section(code: str) -> None:
     """A problem's section is among the signs, its table of codes links there, and its alarm names it."""
     section = PROBLEMS[code].section
-    assert section in anchors(RUNBOOK.partition("## Signs")[2])
+    assert section in anchors(SIGNS.partition("## What to do")[2])
     assert codes()[code] == {section}
     asking = [item for item in ALERTS if code in coded(item["expr"]) | BEFORE.get(item["alert"], set())]
     assert section in {item["annotations"]["runbook"].partition("#")[2] for item in asking}
@@ -190,22 +195,26 @@ def test_a_count_that_means_trouble_has_an_alarm(name: str) -> None:
     assert named & rows()[name]
 
 
-def test_the_links_of_the_runbook_lead_somewhere() -> None:
-    """Sections and files that it links to, and files that its table names, are there."""
-    own = anchors(RUNBOOK)
-    for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
+@pytest.mark.parametrize("page", [*RUNBOOK, DEPLOY / "README.md"], ids=lambda page: page.stem)
+def test_the_links_of_the_runbook_lead_somewhere(page: Path) -> None:
+    """Sections and files that a page links to are there."""
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
         file, _, anchor = target.partition("#")
-        assert (DEPLOY / file).exists(), target
-        headings = anchors((DEPLOY / file).read_text()) if file else own
-        assert not anchor or anchor in headings, target
-    files = re.findall(r"`([\w./]+)`", RUNBOOK.partition("| here | what |")[2].partition("\n\n")[0])
+        linked_page = (page.parent / file).resolve() if file else page
+        assert linked_page.exists(), target
+        assert not anchor or anchor in anchors(linked_page.read_text()), target
+
+
+def test_the_files_of_the_table_are_there() -> None:
+    """Each file that the table of deploy/ names exists."""
+    files = re.findall(r"`([\w./]+)`", FILES.partition("| here | what |")[2].partition("\n\n")[0])
     assert len(files) >= 10
     assert all((DEPLOY / file).exists() for file in files)
 
 
 def test_every_folder_is_in_the_runbook() -> None:
     """Whatever is in deploy/ is named in its table."""
-    table = RUNBOOK.partition("| here | what |")[2].partition("\n\n")[0]
+    table = FILES.partition("| here | what |")[2].partition("\n\n")[0]
     there = {path.name for path in DEPLOY.iterdir()} - {"README.md", "__pycache__"}
     assert {name for name in there if name not in table} == set()
 

@@ -79,6 +79,12 @@ def impatient() -> None:
     reconnect.CEILING_S = 0.2  # type: ignore[misc]
 
 
+def impatient_alone() -> None:
+    """No mutant: impatient, and no other agent is listened for."""
+    impatient()
+    listen_to_nobody()
+
+
 def watchful() -> None:
     """No mutant: impatient, and what a silence of a broker means is found out within 2 s, not 10 or 120."""
     impatient()
@@ -142,6 +148,7 @@ ALTERATIONS: dict[str, Callable[[], None]] = {
         acknowledges_on_receipt,
         redraws_on_restart,
         impatient,
+        impatient_alone,
         watchful,
         remembers_fsyncs,
         only_truncates,

@@ -52,6 +52,15 @@ class Outcome(NamedTuple):
     """How many of them released something before they ended."""
 
 
+async def moment_to_kill(rng: random.Random, life: int, receiver: Receiver, startup_s: float) -> None:
+    """Wait for a random moment: in odd lives since the start, in even ones since something was released."""
+    if life % 2:
+        await asyncio.sleep(rng.uniform(0, 1.5 * startup_s))
+    else:
+        await receiver.more_than(receiver.records)
+        await asyncio.sleep(rng.uniform(0, startup_s / 2))
+
+
 async def kill_agent(
     broker: Server,
     folder: Path,
@@ -80,11 +89,7 @@ async def kill_agent(
             for life in range(kills):
                 before = receiver.records
                 feeding = asyncio.create_task(feed(broker.url, messages[life * burst : (life + 1) * burst]))
-                if life % 2:
-                    await asyncio.sleep(rng.uniform(0, 1.5 * startup_s))
-                else:
-                    await receiver.more_than(before)
-                    await asyncio.sleep(rng.uniform(0, startup_s / 2))
+                await moment_to_kill(rng, life, receiver, startup_s)
                 await agent.kill()
                 lives += receiver.records > before
                 then(rng)

@@ -118,7 +118,7 @@ class Load:
 
     async def taken_in(self) -> None:
         """Wait until the last reading of all is in the store; it is sent by this."""
-        last_ms = self.now_ms
+        last_ms = self.now_ms + 1  # after the meter's reading of a round that ended within this millisecond
         await flood(self._broker, [self.reading(self._meters - 1, last_ms)])
         await until(lambda: newest_ms(self._agent.store, f"m{self._meters - 1}") >= last_ms, LIMIT_S)
 

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from meteragent import config
 from tests.conftest import MakeBroker
-from tests.integration.service import meters, now_ms, until, until_ms
+from tests.integration.service import Scenarios, meters, now_ms, until, until_ms
 from tests.integration.terminal import terminal
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
@@ -153,13 +153,28 @@ async def first_hour(broker: Broker, messages: Messages, folder: Path) -> Way:
 
 
 @pytest.fixture(scope="module")
-def way(
-    request: pytest.FixtureRequest, mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory
-) -> Way:
+def ways(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
+    """The ways of all families, side by side: each mostly listens and waits."""
+
+    def of_family(family: str) -> Callable[[Path], Awaitable[Way]]:
+        async def scenario(folder: Path) -> Way:
+            with mosquitto() as broker:
+                return await first_hour(broker, FAMILIES[family][0], folder)
+
+        scenario.__name__ = family
+        return scenario
+
+    scenarios = Scenarios(tmp_path_factory.mktemp("homes"), *map(of_family, FAMILIES))
+    asyncio.run(scenarios.run())
+    return scenarios
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, ways: Scenarios) -> Way:
     """The way of a family."""
-    messages, _ = FAMILIES[request.param]
-    with mosquitto() as broker:
-        return asyncio.run(first_hour(broker, messages, tmp_path_factory.mktemp("home")))
+    found = ways[request.param]
+    assert isinstance(found, Way)
+    return found
 
 
 each_family = pytest.mark.parametrize("way", FAMILIES, indirect=True)

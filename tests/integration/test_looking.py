@@ -136,5 +136,5 @@ def test_discover_says_why_it_heard_nothing(runs: Scenarios) -> None:
     silent, refused = runs["nothing"]
     assert (refused.returncode, silent.returncode) == (1, 1)
     assert "not authorised" in refused.stderr
-    assert "nothing was heard in 1 s" in silent.stderr
+    assert "no message arrived in 1 s" in silent.stderr
     assert "secret" not in (refused.stderr + silent.stderr).replace("/secret", "")

@@ -21,6 +21,7 @@ import pytest
 from tests.conftest import MakeBroker
 from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.judge import Fed, value
+from tests.integration.kills import moment_to_kill
 from tests.integration.plan import Curve, Reading, time_ms
 from tests.integration.service import Service, service, until
 from tests.integration.shapes import (
@@ -120,7 +121,7 @@ def outcome(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 async def kill_and_reboot(broker: Broker, folder: Path) -> Outcome:
-    """Every second life ends at a random moment since its start, the others at one since they released."""
+    """Kill the agent at random moments, and reboot the broker once."""
     rng = random.Random(KILLS)
     fed, bursts = invent(rng)
     due = {shape.topic(home): len(shape.due(fed[home])) for shape in SHAPES for home in fed}
@@ -135,11 +136,7 @@ async def kill_and_reboot(broker: Broker, folder: Path) -> Outcome:
             for life, burst in enumerate(bursts[:-1]):
                 before = receiver.records
                 feeding = asyncio.create_task(feed(broker.url, burst))
-                if life % 2:
-                    await asyncio.sleep(rng.uniform(0, 1.5 * startup_s))
-                else:
-                    await receiver.more_than(before)
-                    await asyncio.sleep(rng.uniform(0, startup_s / 2))
+                await moment_to_kill(rng, life, receiver, startup_s)
                 await agent.kill()
                 lives += receiver.records > before
                 if life == REBOOT:

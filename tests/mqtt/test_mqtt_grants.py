@@ -162,6 +162,30 @@ async def test_a_shorter_session_is_told() -> None:
         assert "keeps a lost session for 3600 s instead of the requested 604800 s" in await peer.warned()
 
 
+@pytest.mark.parametrize(
+    ("grant", "reason", "text"),
+    [
+        (b"\x25\0", b"\x9a", "the broker does not keep retained messages"),
+        (b"\x24\0", b"\x9b", "the broker does not take this QoS"),
+    ],
+)
+async def test_a_broker_without_retained_messages_or_qos_1_is_named(
+    grant: bytes, reason: bytes, text: str
+) -> None:
+    """A publication that it does not accept ends the connection, and the warning says what is missing."""
+
+    async def script(wire: Wire) -> None:
+        await wire.accept(properties=grant)
+        await wire.expect(PUBLISH)
+        wire.send(b"\xe0\1" + reason)
+        await wire.end()
+
+    async with FakeBroker(script, accept) as broker, connected(broker.url) as peer:
+        (await peer.session()).publish("private/m/privacy", b"terms", retain=True)
+        assert f"the broker ended the connection: {text}" in await peer.warned()
+        await peer.session()
+
+
 async def test_nothing_larger_than_the_broker_takes_is_sent() -> None:
     """Maximum Packet Size of the broker: what is larger ends the connection by name, before it is sent."""
 

@@ -30,7 +30,7 @@ def test_a_secret_that_everybody_can_read_is_named(
     path.write_text("hush")
     path.chmod(mode)
     parsed = config.parse(written(**{name: keys.format(path) for name, keys in PLACES[key].items()}))
-    line = f"{key}: everybody on this machine can read {path}: chmod 600"
+    line = f"{key}: every user of this machine can read {path}: chmod 600"
     assert config.exposed(parsed) == [line] * open_to_all
     told = " ".join(told_of(parsed, ()).split())
     assert (f"Warning: {line}" in told) is open_to_all
@@ -44,7 +44,7 @@ def test_the_page_s_token_is_a_secret_too(tmp_path: Path) -> None:
     path.chmod(0o644)
     parsed = config.parse(f"{written()}[page]\ntoken_file = '{path}'\n")
     assert config.exposed(parsed) == [
-        f"page.token_file: everybody on this machine can read {path}: chmod 600"
+        f"page.token_file: every user of this machine can read {path}: chmod 600"
     ]
     path.unlink()
     assert config.exposed(parsed) == []
@@ -70,5 +70,7 @@ async def test_the_agent_warns_when_it_starts(
         STREAM.format("", "") + f"pseudonym_key_file = '{path}'\n"
     ):
         pass
-    assert f"sink.pseudonym_key_file: everybody on this machine can read {path}: chmod 600" in caplog.messages
+    assert (
+        f"sink.pseudonym_key_file: every user of this machine can read {path}: chmod 600" in caplog.messages
+    )
     assert "hush" not in caplog.text

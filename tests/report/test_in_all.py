@@ -73,9 +73,7 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
     known = promised(source=REGISTER.format(step))
     text = wording.in_all(known)
     assert not known.is_in_all
-    assert text.startswith(
-        "In all, with limits: anything that adds 110 Wh, or removes it, over however many slots,"
-    )
+    assert text.startswith("In all: anything that adds or removes 110 Wh, over however many slots, changes")
     assert f"at most {day} over 1 day and {month} over 30 days." in text
     assert f"each later slot may differ by {step} Wh." in text
     assert f"success limit for such a change within one slot is {chances}." in text

@@ -158,7 +158,7 @@ def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatc
         window.close(window.next_slot)
 
     monkeypatch.setattr(Pipeline, "_release", keep)
-    with pytest.raises(ValueError, match="did not leave"):
+    with pytest.raises(ValueError, match="has no record"):
         PipelineMechanism(settled()).release([[1]])
 
 

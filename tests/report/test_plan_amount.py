@@ -14,14 +14,14 @@ from meteragent.report.plan.amount import AmountAnswer, AmountQuestion, Money
 
 def answered(hide: str = "", error: str = "", bound: str = "0.45EUR", homes: int = 1) -> AmountAnswer:
     """Return the answer to a question as text."""
-    share = amount.share("month-cost")
+    share = amount.parse_share("month-cost")
     assert share is not None
     return amount.solve(
         AmountQuestion(
             share,
             ask.hide(hide) if hide else None,
-            amount.money(error) if error else None,
-            amount.bound(bound),
+            amount.parse_money(error) if error else None,
+            amount.parse_price(bound),
             homes=homes,
         )
     )
@@ -40,7 +40,7 @@ def test_the_error_of_a_month_s_cost_is_that_of_its_hidden_energy_at_the_largest
 def test_an_error_tells_how_much_can_be_hidden(error: str, homes: int) -> None:
     """The energy of three figures that is within the goal, and no larger one is."""
     answer = answered(error=error, homes=homes)
-    goal = amount.money(error)
+    goal = amount.parse_money(error)
     assert goal is not None
     assert answer.setting == answer.limit
     assert answer.setting.error <= goal.value
@@ -82,12 +82,21 @@ def test_what_is_printed_is_a_configuration(share: str, capsys: pytest.CaptureFi
     ("arguments", "expected"),
     [
         (["--share", "month-cost"], "give --hide or --error"),
-        (["--share", "month-cost", "--error", "5%"], "an error of a cost, such as 0.05EUR"),
+        (["--share", "month-cost", "--error", "5%"], "a cost needs an error such as --error 0.05EUR"),
         (["--share", "month-cost", "--error", "0.05CHF"], "an error in EUR"),
-        (["--share", "month-cost", "--error", "0.000001EUR", "--price", "9EUR"], "a larger error"),
+        (
+            ["--share", "month-cost", "--error", "0.000001EUR", "--price", "9EUR"],
+            "too small to hide anything",
+        ),
         (["--share", "month-cost", "--hide", "kettle", "--price", "9"], "such as 0.45EUR"),
-        (["--share", "day", "--hide", "kettle", "--error", "1EUR"], "money is the error of a cost"),
-        (["--share", "day", "--hide", "kettle", "--price", "1EUR"], "--price its bound"),
+        (
+            ["--share", "day", "--hide", "kettle", "--error", "1EUR"],
+            "errors in money and --price apply only to costs",
+        ),
+        (
+            ["--share", "day", "--hide", "kettle", "--price", "1EUR"],
+            "errors in money and --price apply only to costs",
+        ),
         (["--share", "day", "--hide", "kettle", "--error", "0EUR"], "0.5kWh"),
     ],
 )
@@ -103,6 +112,6 @@ def test_questions_without_an_answer_are_refused(
 
 def test_money_is_read() -> None:
     """A number and a currency of three capital letters; anything else is none."""
-    assert amount.money("0.05 EUR") == Money(Fraction(1, 20), "EUR")
+    assert amount.parse_money("0.05 EUR") == Money(Fraction(1, 20), "EUR")
     for text in ("0.05", "5%", "EUR", "0EUR", "1eur", "20W"):
-        assert amount.money(text) is None
+        assert amount.parse_money(text) is None

@@ -11,7 +11,18 @@ from meteragent import config
 from meteragent.cli import main
 from meteragent.report import markdown
 from tests.report.test_statement import section
-from tests.support.archives import DAY_MS, LONG, QUARTERS, SPRING_MS, Place, long_rows, save, text, wide_rows
+from tests.support.archives import (
+    DAY_MS,
+    LONG,
+    QUARTERS,
+    SPRING_MS,
+    Place,
+    long_rows,
+    manifest_of,
+    save,
+    text,
+    wide_rows,
+)
 from tests.support.configurations import written
 
 AGENTS = (
@@ -116,7 +127,7 @@ def test_check_says_the_descriptor_of_the_manifest(
     place.sanitise(
         save(place.folder / "in.parquet", long_rows(1, 1, first_ms=SUMMER_MS), LONG), **keys(window)
     )
-    manifest = json.loads((place.folder / "out.parquet" / "_manifest.json").read_bytes())
+    manifest = json.loads(manifest_of(place.folder / "out.parquet"))
     (descriptor,) = manifest["descriptors"]
     assert main(["check", str(path), "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["streams"]

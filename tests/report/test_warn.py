@@ -145,8 +145,8 @@ def test_coarse_counts_are_warned_of() -> None:
     source = f"kind = 'register'\nunit = 'kWh'\n{TIMED}\nscale = "
     (warning,) = warned((), {"source": f"{source}'0.01'", "window": "lateness = '1min'"})
     assert warning == (
-        "if the meter counts in steps of 0.01 kWh, the level for what the home really used"
-        " is 1.18: set source.dead_band to the step"
+        "if the meter counts in steps of 0.01 kWh, the level for the energy that the home"
+        " really used is 1.18: set source.dead_band to the step"
     )
     fine = f"{source}'0.001'\n{STATED}"
     assert warned((), {"source": fine, "window": "lateness = '1min'"}) == []

@@ -234,7 +234,7 @@ def leaves_with_the_last_reading(patch: pytest.MonkeyPatch) -> None:
 def forgets_what_it_was_to_mark(patch: pytest.MonkeyPatch) -> None:
     """A stop that cancels a commit which waits for the store loses what that was to mark: it comes twice."""
     commit = Runner._commit
-    taken: defaultdict[Sink, set[int]] = defaultdict(set)
+    taken: defaultdict[object, set[int]] = defaultdict(set)
 
     async def taking(self: Runner, effects: Effects) -> None:
         taken[self.sink] |= self.sink.unmarked_ids

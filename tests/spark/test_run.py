@@ -23,7 +23,7 @@ from meteragent.spark import sanitise_archive
 from tests.spark import homes
 from tests.spark.homes import Place
 from tests.support import archives
-from tests.support.archives import DAY_MS, SPRING_MS
+from tests.support.archives import DAY_MS, SPRING_MS, make_incomplete, manifest_of
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,7 @@ def given(place: Place, rows: pa.Table) -> Path:
 
 def facts(out: Path) -> dict[str, Any]:
     """What the manifest of an output says, but for where its parts end."""
-    actual: dict[str, Any] = json.loads((out / "_manifest.json").read_bytes())
+    actual: dict[str, Any] = json.loads(manifest_of(out))
     del actual["cut"]
     return actual
 
@@ -103,8 +103,7 @@ def test_interrupted(spark: SparkSession, tmp_path: Path) -> None:
     path, out = given(place, homes.wide(place.policy)), place.folder / "out.parquet"
     sanitise_archive(place.policy, path, out, homes.quiet)
     before = table(out)
-    manifest = out / "_manifest.json"
-    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    make_incomplete(out)
     next(out.glob("part-*.parquet")).unlink()
     (out / "_made").mkdir()
     sanitise_archive(place.policy, path, out, homes.quiet)

@@ -36,7 +36,7 @@ def test_bytes_return_as_they_were(tmp_path: Path) -> None:
     with open_store(tmp_path / "db") as store:
         for _ in range(2):
             [actual] = outbox.pending(store.connection, "main", 5, 10)
-            assert actual == (1, 5, row.topic, row.payload, True)
+            assert actual == outbox.WaitingRow(1, 5, row.topic, row.payload, True)
             assert actual.retain is True
 
 

@@ -1,5 +1,6 @@
 """What is looked at before a store is used: one that the agent cannot have written is set aside."""
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from meteragent.domain.commit import Commit, Outgoing, ReleasedSlot
 from meteragent.domain.shape import Band
-from meteragent.store import ledger, restore_at, schema
+from meteragent.store import grants, ledger, restore_at, schema, transaction
 from tests.support.stores import LENGTH_MS, TERMS, open_store, opening, persist, sending
 
 DAMAGES = {
@@ -26,6 +28,40 @@ DAMAGES = {
     "a mark is before the end of an open window": f"UPDATE mark SET end_ms = {LENGTH_MS - 1}",
     "an open window has no mark": "DELETE FROM mark",
 }
+
+DAMAGES_OF_RECEIVERS = {
+    "a receiver's name is no text": "UPDATE receiver SET name = x'00'",
+    "a receiver's name is no UTF-8": "UPDATE receiver SET name = CAST(x'ff' AS TEXT)",
+    "a receiver's first window is a text": "UPDATE receiver SET since_ms = 'soon'",
+    "a receiver's end is a text": "UPDATE receiver SET until_ms = 'never'",
+    "a receiver was revoked at no time": "UPDATE receiver SET revoked_ms = 'then', reason = 'removed'",
+    "a receiver was revoked for no reason": "UPDATE receiver SET revoked_ms = 5",
+    "a receiver's broker is no JSON": "UPDATE receiver SET link = 'mqtt://a'",
+    "a receiver's broker is a list": "UPDATE receiver SET link = '[]'",
+    "a receiver's broker has no address": "UPDATE receiver SET link = '{}'",
+    "a topic to withdraw is no text": "UPDATE announced SET topic = x'00' WHERE topic LIKE '%d1'",
+    "a topic to withdraw is no UTF-8": "UPDATE announced SET queue = CAST(x'ff' AS TEXT)",
+    "a count for the receipt is a text": "UPDATE sent SET records = 'many'",
+    "the terms in a receipt are no UTF-8": "UPDATE sent SET id = CAST(x'ff' AS TEXT)",
+    "a waiting record's slot is a text": "UPDATE outbox SET to_ms = 'late' WHERE to_ms IS NOT NULL",
+    "a waiting record's slot has no end": "UPDATE outbox SET to_ms = NULL WHERE to_ms IS NOT NULL",
+}
+
+
+def stored_with_receiver(path: Path) -> Path:
+    """Write a store with a receiver that has confirmed one record while another waits; return its path."""
+    link = json.dumps({"url": "mqtt://a"})
+    receiver = grants.Wanted("main-day", "app", "app/{meter}", link, 0, None)
+    with open_store(path) as store:
+        grants.settle(store, [receiver], {}, 0)
+        for k, delivered in ((1, ()), (2, (1, 2, 3))):
+            commit = Commit("main-day", (k + 1) * LENGTH_MS, shared=True)
+            slot = ReleasedSlot("d1", k * LENGTH_MS, (k + 1) * LENGTH_MS)
+            terms = [Outgoing(f"m1/privacy{below}", b"terms", 0, True) for below in ("", "/d1")]
+            commit.outgoing = [*terms, Outgoing("m1", b"record", 0, False, slot)]
+            transaction.commit(store, commit, delivered, None, 10 * LENGTH_MS)
+            store.erase()
+    return path
 
 
 def stored(path: Path) -> Path:
@@ -46,6 +82,31 @@ def test_what_cannot_have_been_written_is_set_aside(tmp_path: Path, damage: str)
         assert store.set_aside
         assert store.snapshot("main").marks == {}
         assert ledger.unknown_before_ms(store.connection) == 77
+
+
+@pytest.mark.parametrize("damage", DAMAGES_OF_RECEIVERS.values(), ids=DAMAGES_OF_RECEIVERS)
+def test_receivers_that_cannot_have_been_written_are_set_aside(tmp_path: Path, damage: str) -> None:
+    """The tables of receivers, of descriptors to withdraw and of receipts are examined as the others are."""
+    path = stored_with_receiver(tmp_path / "db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(damage).rowcount >= 1
+    with open_store(path, now_ms=77) as store:
+        assert store.set_aside
+        assert grants.active(store.connection) == []
+
+
+def test_receivers_that_were_written_are_kept(tmp_path: Path) -> None:
+    """The same store without damage opens as it was, before and after the receiver is revoked."""
+    path = stored_with_receiver(tmp_path / "db")
+    with open_store(path) as store:
+        assert not store.set_aside
+        assert [grant.name for grant in grants.active(store.connection)] == ["app"]
+        grants.settle(store, [], {}, 5 * LENGTH_MS)
+    with open_store(path) as store:
+        assert not store.set_aside
+        [receipt] = grants.receipts(store.connection)
+        assert (receipt.reason, receipt.discarded) == ("removed", 3)
+        assert [sent.records for sent in receipt.rows] == [1]
 
 
 def test_terms_that_make_no_sense_are_set_aside(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from meteragent.archive.key import Key
 from meteragent.archive.policy import Policy
 from meteragent.archive.readings import Readings
 from meteragent.archive.run import RunResult, sanitise_archive
+from meteragent.consume.archive import MANIFEST, manifest_text, write_manifest
 from tests.support.configurations import written
 
 KEY = Key("test", "month", 0, bytes(range(32)))
@@ -128,3 +129,18 @@ class Place:
 def silent(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """Show no progress."""
     yield lambda _: None
+
+
+def manifest_of(out: Path) -> str:
+    """Return the facts of an output's manifest, as JSON."""
+    text = manifest_text(out)
+    assert text is not None
+    return text.decode()
+
+
+def make_incomplete(out: Path) -> None:
+    """Alter the manifest of an output to that of a run which has not ended."""
+    text = manifest_of(out).replace('"complete": true', '"complete": false')
+    schema = pq.read_schema(out / MANIFEST)
+    with (out / MANIFEST).open("wb") as file:
+        write_manifest(file, text.encode(), schema)

@@ -44,6 +44,11 @@ def streams(*keys: tuple[str, str, str]) -> str:
     )
 
 
+TWO_STREAMS = streams(
+    *((name, f"meters/{{meter}}/{name}", f'"private/{name}/{{meter}}"') for name in ("first", "second"))
+)
+
+
 def settled(**sections: str) -> Terms:
     """Return the terms of a flat configuration."""
     return config.terms(config.parse(written(**sections)).stream[0])

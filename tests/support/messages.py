@@ -22,6 +22,7 @@ KILO = replace(TERMS, unit="kW", radius=Fraction(22, 100), quantum_u=1000)
 ENERGY = replace(TERMS, kind=Kind.INTERVAL_ENERGY, unit="Wh", radius=Fraction(110))
 KILO_ENERGY = replace(ENERGY, unit="kWh", radius=Fraction(11, 100), quantum_u=1000)
 DITHERED = replace(TERMS, rounding="dithered")
+_OF_ONE_METER = {"id", "meter", "valid_from", "store"}
 ALL_TERMS = [TERMS, HOURLY, SPLIT, KILO, ENERGY, KILO_ENERGY, DITHERED]
 
 
@@ -40,6 +41,6 @@ def changed(message: bytes, *, sealed: bool = False, **fields: Any) -> bytes:
     """Return a message with changed fields (`None` removes a field) and, if `sealed`, a new id."""
     facts = {name: value for name, value in {**json.loads(message), **fields}.items() if value is not None}
     if sealed:
-        named = {name: fact for name, fact in facts.items() if name not in ("id", "meter", "valid_from")}
+        named = {name: fact for name, fact in facts.items() if name not in _OF_ONE_METER}
         facts["id"] = facts_id(named)
     return json.dumps(facts).encode()

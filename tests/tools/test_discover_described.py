@@ -170,8 +170,8 @@ SCENES = [
         "github.com/WobwobRt/Meter2MQTT: HA_INTEGRATION.md",
         [("meter/heat1", {"energy": 12.5, "power": 4500, "flow": 0.4})],
         """
-        not meter/heat1: Energy: its device also measures a flow of water or heat: this may be heat and no
-        not meter/heat1: Power: its device also measures a flow of water or heat: this may be heat and not
+        not meter/heat1: Energy: its device also measures a flow of water or heat, so this may be heat and
+        not meter/heat1: Power: its device also measures a flow of water or heat, so this may be heat and
     """,
         [
             sensor("mc/e", "Energy", "kWh", "meter/heat1", "{{ value_json.energy }}"),

@@ -353,7 +353,7 @@ SCENES = [
         HOMIE,
         [("homie/x/n/energy", "0.25"), ("homie/x/n/power", "12")],
         """
-        not homie/x/n/energy: energy: is it a register that only grows, or the energy of each interval? it
+        not homie/x/n/energy: energy: its description does not say whether it is a register that only grow
         not homie/x/n/power: power: its data type is string, not a number (the device's Homie description)
     """,
         [

@@ -31,7 +31,7 @@ SCENES = [
           also: dsmr/reading/{phase} dsmr-reader-topics = register kWh fed in
             of electricity_returned_1, electricity_returned_2
         not dsmr/reading/phase_power_current_l1: its name speaks of power, but not of the unit: W o [unit]
-        not dsmr/reading/extra_device_delivered: 'extra' names another medium than electricity
+        not dsmr/reading/extra_device_delivered: 'extra' names a medium other than electricity
     """,
     ),
     scene(
@@ -108,8 +108,8 @@ SCENES = [
         "openHAB",
         [("cellar/power", "512.3 W"), ("cellar/energy", "12.5 kWh"), ("cellar/door", "open")],
         """
-        not cellar/energy: its payload is a text of a number and its unit, and no profile reads that: send
-        not cellar/power: its payload is a text of a number and its unit, and no profile reads that: send
+        not cellar/energy: its payload is a number with a unit, which no profile reads: send only the numb
+        not cellar/power: its payload is a number with a unit, which no profile reads: send only the numbe
     """,
     ),
     scene(

@@ -199,7 +199,7 @@ SCENES = [
         not p1/sensor/energy_produced_tariff_2/state: its name speaks of energy, but not of th [kind,unit]
         not p1/sensor/power_consumed/state: its name speaks of power, but not of the unit: W or kW? [unit]
         not p1/sensor/power_produced/state: its name speaks of power, but not of the unit: W or kW? [unit]
-        not p1/sensor/gas_consumed/state: 'gas' names another medium than electricity
+        not p1/sensor/gas_consumed/state: 'gas' names a medium other than electricity
     """,
     ),
     scene(
@@ -294,7 +294,7 @@ SCENES = [
         panels or another producer: solar/116180403020/0/power number = power W produced
           also: solar/116180403020/0/powerdc number = power W produced
           also: solar/116180403020/0/yieldtotal number = register kWh produced
-        not solar/116180403020/0/yieldday: YieldDay: 'day' names a part of a register, which starts again
+        not solar/116180403020/0/yieldday: YieldDay: 'day' names a part of a register, which restarts at z
     """,
         [
             discovery(
@@ -352,10 +352,10 @@ SCENES = [
             ("warmte/meter", {"power_kw": 4.5}),
         ],
         """
-        not home/gas/energy_total_kwh: 'gas' names another medium than electricity
+        not home/gas/energy_total_kwh: 'gas' names a medium other than electricity
         not home/meter: water_m3: m3 is a volume of gas or water
-        not home/meter: total_energy_kwh: the same message has a volume or a flow: this may be heat and no
-        not warmte/meter: power_kw: 'warmte' names another medium than electricity
+        not home/meter: total_energy_kwh: the same message has a volume or a flow, so this may be heat and
+        not warmte/meter: power_kw: 'warmte' names a medium other than electricity
     """,
     ),
     scene(
@@ -380,7 +380,7 @@ SCENES = [
         meter: p1/power_import_kw number = power kW drawn
           also: p1/{phase} number = register kWh drawn
             of electricity_import_t1_kwh, electricity_import_t2_kwh
-        not p1/electricity_export_t1_kwh: one tariff alone: the registers of the others were not heard
+        not p1/electricity_export_t1_kwh: only one tariff: no other tariff's register was received
     """,
     ),
 ]

@@ -11,7 +11,7 @@ SCENES = [
         "home-assistant.io: sensor",
         [("net/kwh", "512.5")],
         """
-        not net/kwh: Net energy: state class total: the register may fall or be reset, and its name does n
+        not net/kwh: Net energy: state class total: it may be a register that falls or is reset, and its n
     """,
         [sensor("net/e", "Net energy", "kWh", "net/kwh", stat_cla="total")],
     ),
@@ -21,7 +21,7 @@ SCENES = [
         [("x/e", "512.5"), ("y/e", "512.5")],
         """
         meter: y/e number = register kWh
-        not x/e: Energy: is it a register that only grows, or the energy of each interval? its description
+        not x/e: Energy: its description does not say whether it is a register that only grows or the ener
     """,
         [
             discovery(
@@ -37,7 +37,7 @@ SCENES = [
         """
         panels or another producer: sbf/1 json PACTot = power W produced
           also: sbf/1 json ETotal = register kWh produced
-        not sbf/1: SMA Energy Today: 'today' names a part of a register, which starts again at zero (Home
+        not sbf/1: SMA Energy Today: 'today' names a part of a register, which restarts at zero (Home Assi
     """,
         [
             sensor(
@@ -111,11 +111,11 @@ SCENES = [
         ],
     ),
     scene(
-        "one phase alone is no meter",
+        "only one phase is no meter",
         HA,
         [("one/l2/power", "101.5")],
         """
-        not one/l2/power: one phase alone: the numbers of the other phases were not heard
+        not one/l2/power: only one phase: no other phase's numbers were received
     """,
         [sensor("one/p2", "Power L2", "W", "one/l2/power")],
     ),
@@ -230,8 +230,8 @@ SCENES = [
         HA,
         [("on/p", "on"), ("gone/p", {"q": 1})],
         """
-        not gone/p: Power: its messages hold no number where its description says so (Home Assistant's dis
-        not on/p: Power: its messages hold no number where its description says so (Home Assistant's disco
+        not gone/p: Power: its messages have no number where its description says (Home Assistant's discov
+        not on/p: Power: its messages have no number where its description says (Home Assistant's discover
     """,
         [
             sensor("on/p", "Power", "W", "on/p"),

@@ -1,6 +1,7 @@
 """A rehearsal: what would leave, with seconds as slots, from the agent's own core."""
 
 import json
+import textwrap
 from decimal import Decimal
 
 import pytest
@@ -132,7 +133,7 @@ def test_what_is_refused_is_counted_and_explained() -> None:
         view.show([], stage.now_ms)
     text = " ".join(lines)
     assert text.count("(refused_missing)") == 3
-    assert text.index("in 20 s:") < text.index("in 40 s:")
+    assert text.index("in 20 s was") < text.index("in 40 s was")
 
 
 def test_it_says_what_is_different_from_a_run() -> None:
@@ -153,7 +154,7 @@ def test_it_says_what_is_different_from_a_run() -> None:
     )
     view.end()
     text = " ".join(lines)
-    assert "m: 2 slots, measured 1.500 kW on average; the mean of what would leave is 4.000 kW" in text
+    assert "m: 2 slots, measured 1.500 kW on average; the mean of what would be sent is 4.000 kW" in text
 
 
 def test_clamped_readings_are_warned_of() -> None:
@@ -211,3 +212,27 @@ def test_it_refuses_what_is_no_terminal(
     assert shown.out == ""
     assert "terminal" in shown.err
     assert [file.name for file in path.parent.iterdir()] == ["home.toml"]
+
+
+@pytest.mark.parametrize(
+    ("utility", "app", "expected"),
+    [
+        ("false", "false", "each number to u/{meter} at mqtt://here and to a/{meter} at mqtt://away."),
+        ("true", "false", "each number to a/{meter} at mqtt://away."),
+        ("true", "true", "A run would send nothing: all receivers of this stream are paused."),
+    ],
+)
+def test_it_names_each_receiver_that_a_run_would_send_to(utility: str, app: str, expected: str) -> None:
+    """All receivers that share the stream, except those that are paused."""
+    text = f"""
+    source = {{url = "mqtt://here", topic = "m/{{meter}}", kind = "power", unit = "W", every = "10s"}}
+    receiver = [
+        {{name = "utility", topic = "u/{{meter}}", paused = {utility}}},
+        {{name = "app", url = "mqtt://away", topic = "a/{{meter}}", paused = {app}}},
+    ]
+    """
+    lines = list[str]()
+    [stream] = config.parse(textwrap.dedent(text)).stream
+    rehearsal = Rehearsal(stream, Links(HERE, HERE, None), b"s" * 32, SystemBits(), NOW)
+    View(stream, rehearsal, lines.append, str, NOW).begin()
+    assert expected in " ".join(lines)

@@ -24,7 +24,7 @@ from meteragent.tools.tap import StreamView, Trace, View
 from meteragent.tools.tap import trace as bounds
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
-from tests.support.configurations import energy, settled, written
+from tests.support.configurations import TWO_STREAMS, energy, settled, written
 
 MINUTE = 60_000
 SLOT = 30 * MINUTE
@@ -146,6 +146,22 @@ class Terminal:
         return next(text for text in reversed(self.written) if not text.endswith("\n")).strip()
 
 
+def test_it_says_which_receiver_is_shown() -> None:
+    """Receivers of one preset get the same numbers: tap listens to the first that is not paused."""
+    text = """
+source = {topic = "m/{meter}", kind = "power", unit = "W", every = "10s"}
+receiver = [
+    {name = "utility", topic = "u/{meter}", paused = true},
+    {name = "app", topic = "a/{meter}"},
+    {name = "club", topic = "c/{meter}"},
+]
+"""
+    shown = Terminal(text)
+    shown.view.begin()
+    assert shown.lines[0] == "Stream main-appliance: what is sent is shown as app gets it."
+    assert shown.streams[0].filters == ("m/+", "a/+")
+
+
 def test_a_slot_is_compared() -> None:
     """A slot's line has its start, the raw mean, the released value, its sd, the 95 % band and error / sd."""
     shown = Terminal(written())
@@ -245,15 +261,7 @@ def test_bands_are_compared_over_their_hours() -> None:
 
 def test_several_streams_are_told_apart() -> None:
     """Where streams take turns a line says which; the line of the open slot names its stream."""
-    text = "".join(
-        f"""[[stream]]
-name = "{name}"
-source = {{ topic = "meters/{{meter}}/{name}", kind = "power", unit = "W" }}
-sink = {{ topic = "private/{name}/{{meter}}" }}
-"""
-        for name in ("first", "second")
-    )
-    shown = Terminal(text)
+    shown = Terminal(TWO_STREAMS)
     shown.raw("meters/m1/second", b"5", START, stream=1)
     assert shown.status.startswith("second, m1: 5.000 W")
     for stream in (0, 0, 1, 0):

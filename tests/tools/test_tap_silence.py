@@ -15,7 +15,7 @@ from meteragent.cli import main
 from meteragent.cli import tap as command
 from meteragent.tools.tap import StreamView, View
 from meteragent.tools.tap import view as display
-from tests.support.configurations import written
+from tests.support.configurations import TWO_STREAMS, written
 
 SECOND_MS = 1000
 START = 1_795_176_000_000
@@ -88,15 +88,7 @@ def test_a_shard_may_be_silent() -> None:
 
 def test_the_silent_stream_of_several_is_named() -> None:
     """The other stream has a message, and is not named."""
-    text = "".join(
-        f"""[[stream]]
-name = "{name}"
-source = {{ topic = "meters/{{meter}}/{name}", kind = "power", unit = "W" }}
-sink = {{ topic = "private/{name}/{{meter}}" }}
-"""
-        for name in ("first", "second")
-    )
-    shown = Terminal(text)
+    shown = Terminal(TWO_STREAMS)
     for stream in shown.streams:
         shown.view.listening(stream)
     shown.view.raw(shown.streams[0], "meters/m1/first", b"312", retain=False)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ SENSOR_ALLOWED = SENSOR | {
     *("suggested_display_precision", "state_class", "unit_of_measurement", "value_template", "icon"),
     *("enabled_by_default", "entity_category", "json_attributes_topic", "json_attributes_template"),
 }
+BINARY_ALLOWED = {"availability", "payload_on", "payload_off"}
 STATE_CLASSES: dict[str, set[str | None]] = {
     "power": {"measurement"},
     "energy": {None, "total", "total_increasing"},
@@ -79,6 +81,15 @@ def announced(
     return topic, document
 
 
+def sensors_of(document: dict[str, Any], *, diagnostic: bool = False) -> dict[str, dict[str, Any]]:
+    """The sensors of the private numbers, or the diagnostic entities."""
+    return {
+        name: component
+        for name, component in document["components"].items()
+        if ("entity_category" in component) == diagnostic
+    }
+
+
 @pytest.mark.parametrize("total", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_home_assistant_takes_it(name: str, total: bool) -> None:
@@ -91,8 +102,8 @@ def test_home_assistant_takes_it(name: str, total: bool) -> None:
     assert ORIGIN <= document["origin"].keys() <= ORIGIN_ALLOWED
     for availability in document["availability"]:
         assert AVAILABILITY <= availability.keys() <= AVAILABILITY_ALLOWED
-    assert document["components"]
-    for sensor in document["components"].values():
+    assert sensors_of(document)
+    for sensor in sensors_of(document).values():
         assert SENSOR <= sensor.keys() <= SENSOR_ALLOWED
         assert sensor["platform"] == "sensor"
         assert sensor.get("state_class") in STATE_CLASSES[sensor["device_class"]]
@@ -106,7 +117,7 @@ def test_home_assistant_takes_it(name: str, total: bool) -> None:
 def test_nothing_expires_and_nothing_must_grow(name: str) -> None:
     """No sensor is unavailable because a meter is silent, and none claims that its numbers only rise."""
     _, document = announced(name, discovery=DISCOVERY._replace(total=True))
-    for sensor in document["components"].values():
+    for sensor in document["components"].values():  # the diagnostic ones, too
         assert "expire_after" not in sensor
         assert sensor.get("state_class") != "total_increasing"
 
@@ -122,7 +133,7 @@ def test_a_power_stream_is_a_measurement() -> None:
         "model": "Private power: hides 110 Wh in any 30 min",
         "sw_version": __version__,
     }
-    assert document["components"] == {
+    assert sensors_of(document) == {
         "power": {
             "platform": "sensor",
             "unique_id": f"{device}_power",
@@ -172,7 +183,7 @@ def test_the_running_total_is_a_total_that_may_fall(name: str, unit: str) -> Non
 @pytest.mark.parametrize(("name", "kind"), [("profile", "power"), ("profile of energy", "energy")])
 def test_each_band_of_a_mean_day_has_its_sensor(name: str, kind: str) -> None:
     """As their records share a topic: each takes its own band's, and what is empty is ignored."""
-    sensors = announced(name)[1]["components"]
+    sensors = sensors_of(announced(name)[1])
     assert list(sensors) == [f"{kind}_{at}" for at in range(4)]
     first = sensors[f"{kind}_0"]
     assert first["name"] == f"Private {kind} 00:00–06:00"
@@ -187,7 +198,7 @@ def test_each_band_of_a_mean_day_has_its_sensor(name: str, kind: str) -> None:
 )
 def test_numbers_are_shown_to_the_quantum(name: str, decimals: int) -> None:
     """No digit that is never other than 0, and all that are."""
-    sensors = announced(name)[1]["components"]
+    sensors = sensors_of(announced(name)[1])
     assert {sensor["suggested_display_precision"] for sensor in sensors.values()} == {decimals}
 
 
@@ -196,6 +207,45 @@ def test_available_is_the_agent() -> None:
     assert announced("power")[1]["availability"] == [
         {"topic": "agent/status", "value_template": "{{ value_json.status }}"}
     ]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_diagnostic_entities_state_what_is_public(name: str) -> None:
+    """They read the status, the descriptor and the start of a slot, never a value."""
+    _, document = announced(name)
+    entities = sensors_of(document, diagnostic=True)
+    assert set(entities) == {"agent", "noise", "hidden", "slot"}
+    topics = {"agent": "agent/status", "noise": f"{SINK}/privacy", "hidden": f"{SINK}/privacy", "slot": SINK}
+    device = document["device"]["identifiers"][0]
+    for component, entity in entities.items():
+        allowed = SENSOR_ALLOWED | BINARY_ALLOWED if component == "agent" else SENSOR_ALLOWED
+        assert SENSOR <= entity.keys() <= allowed
+        assert entity["entity_category"] == "diagnostic"
+        assert entity["state_topic"] == topics[component]
+        assert entity["unique_id"] == f"{device}_{component}"
+        assert "state_class" not in entity
+        assert "value_json.value" not in entity["value_template"]
+    facts = json.loads(describe(settled(**SETTINGS[name])).message("m", 0))
+    assert entities["noise"]["unit_of_measurement"] == facts["unit"]
+    assert isinstance(facts["sd"], int | float)
+    assert float(entities["hidden"]["value_template"]) == pytest.approx(
+        float(Fraction(facts["hides_wh"])), rel=1e-5
+    )
+
+
+def test_the_agent_is_shown_as_stopped_and_not_as_unavailable() -> None:
+    """Its entity is available with any status, also with the last will."""
+    agent = sensors_of(announced("power")[1], diagnostic=True)["agent"]
+    assert (agent["platform"], agent["device_class"]) == ("binary_sensor", "running")
+    assert (agent["payload_on"], agent["payload_off"]) == ("online", "offline")
+    assert agent["availability"] == [{"topic": "agent/status", "value_template": "online"}]
+
+
+def test_the_device_links_to_the_page() -> None:
+    """Only if the configuration has an address for browsers."""
+    assert "configuration_url" not in announced("power")[1]["device"]
+    discovery = DISCOVERY._replace(page_url="http://gateway.local:8321")
+    assert announced("power", discovery=discovery)[1]["device"]["configuration_url"] == discovery.page_url
 
 
 @pytest.mark.parametrize("name", SETTINGS)

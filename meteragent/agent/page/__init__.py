@@ -3,20 +3,19 @@
 Theory of operation
 -------------------
 An open page holds one stream of server-sent events, for one meter. Only then does the runner pass on the
-meter's accepted readings (`Viewers`), into a bounded queue and from there to the browser. So the raw trace
-begins when the page is opened, exists only in the browser, and is gone when the page is closed. Private
-records are passed on after they are committed. The browser simulates other presets and attackers with example
-noise, which is never stored, charged or sent.
+meter's accepted readings (`Viewers`), into a bounded queue and from there to the browser. The raw trace
+therefore begins when the page is opened, exists only in the browser, and is gone when the page is closed.
+Private records are passed on after they are committed. The browser simulates other presets and attackers with
+example noise, which is never stored, charged or sent.
 
 Rules
 1. While no page is open, the cost is one check for emptiness per batch, and no timer runs.
-2. A raw value is only in a viewer's queue or in the event that is being written, never in a log or an error.
-3. A request must name this host by a known name and must not have a foreign origin. Beyond the loopback
-   interface, it also needs the token.
-4. Viewers, connections, queues and bodies are bounded. A browser that has disappeared is dropped within half
-   a minute.
+2. A raw value exists only in a viewer's queue or in the event being written, never in a log or an error.
+3. A request must address this host by a known name and must not come from a foreign origin. Unless it arrives
+   on the loopback interface, it also needs the token.
+4. Viewers, connections, queues and bodies are bounded. A vanished browser is dropped within half a minute.
 
-Only `serve` loads Starlette and uvicorn (the extra ``page``).
+Only `serve` loads Starlette and uvicorn (the `page` extra).
 """
 
 from meteragent.agent.page.view import (

@@ -1,4 +1,4 @@
-"""The responses of the page's server: the page, its files, its facts, and the events of an open page."""
+"""The page server's responses: the page, its files, its facts, and an open page's events."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ from meteragent.agent.page.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
 
 GATHER_S = 0.2
-"""The time over which readings are collected into one event, in seconds."""
+"""How long readings are collected into one event, in seconds."""
 GLANCE_S = 2.0
 """The time between two `glance` events of an open page, in seconds."""
 RETRY = b"retry: 1000\n\n"
-"""The time after which a browser reconnects, in ms."""
+"""How long a browser waits before it reconnects, in ms."""
 BODY_LIMIT = 1024
 BODY_S = 10.0
-"""The largest login in bytes, and the time within which it must arrive."""
+"""The largest size of a login request, in bytes, and the time, in seconds, within which it must arrive."""
 HISTORY = 200
 """The number of earlier records that a newly opened page shows."""
 
@@ -49,7 +49,7 @@ def application(settings: Settings, view: View, viewers: Viewers, routes: Sequen
 
 
 def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of a route, which withholds the route's body from requests without the token."""
+    """Return a route's endpoint, which withholds the body from requests without the token."""
 
     async def answer(request: Request) -> Response:
         """Answer a request."""
@@ -62,7 +62,7 @@ def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Respons
 
 
 class _Page:
-    """The responses of the page's paths; files and texts are read once."""
+    """Responses for the page's paths; files and texts are read once."""
 
     def __init__(self, view: View, viewers: Viewers, keys: Keys) -> None:
         self._view = view
@@ -98,7 +98,7 @@ class _Page:
         return self._html("login.html", wrong="")
 
     async def _enter(self, request: Request) -> Response:
-        """Check a token; answer with its cookie or with the form again."""
+        """Check a token; answer with its cookie, or show the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
         if not self._keys.matches(form.get("token", [""])[0].encode()):
             return self._html("login.html", 403, wrong=self._texts["login.wrong"])
@@ -110,7 +110,7 @@ class _Page:
         return Response(json.dumps(self._texts), media_type="application/json")
 
     async def _facts(self, _: Request) -> Response:
-        """Answer with the facts; the first time, the promises are computed in a thread."""
+        """Answer with the facts; for the first request, compute the promises in a thread."""
         facts = serialise.facts(
             self._view.streams, await self._stream_promises(), await self._view.problems()
         )
@@ -131,7 +131,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
-        """Return the stream and meter in the query, or the first ones; if there are none, a response."""
+        """Return the queried or the first stream and meter; if there is none, an error response."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:
@@ -142,7 +142,7 @@ class _Page:
         return stream, meter
 
     async def _history(self, request: Request) -> Response:
-        """Answer with a meter's history; one request at a time, because the arithmetic takes a while."""
+        """Answer with a meter's history, one request at a time, because the computation is slow."""
         choice = self._choose(request)
         if isinstance(choice, Response):
             return choice
@@ -188,7 +188,7 @@ class _Page:
                 yield serialise.event("news", serialise.news(news))
 
     def _html(self, name: str, status: int = 200, **further_texts: str) -> Response:
-        """Answer with an HTML file whose texts are filled in."""
+        """Answer with an HTML file after filling in its texts."""
         texts = {**self._texts, **further_texts}
         text = (_STATIC / name).read_text(encoding="utf-8")
         page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
@@ -196,7 +196,7 @@ class _Page:
 
 
 class _Stream(StreamingResponse):
-    """The events of one viewer, who leaves when the response ends for any reason."""
+    """A response with one viewer's events; the viewer leaves when it ends, for any reason."""
 
     def __init__(self, viewers: Viewers, viewer: Viewer, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type=_EVENTS)

@@ -1,18 +1,18 @@
-"""Access to the page: the names of this host, the origin, and the token.
+"""Access control for the page: host names, the origin, and the token.
 
 The page shows raw readings, so every request passes these checks, in this order:
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
-2. If the browser sends `Origin`, it is that host. If the browser sends `Sec-Fetch-Site`, it names this origin
-   or none; a page of another origin may only navigate to the front page, as a new document.
+2. If the browser sends `Origin`, it names that host. If the browser sends `Sec-Fetch-Site`, it names this
+   origin or none; a page of another origin may only navigate to the front page, as a new document.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure` has no
-   meaning over plain HTTP, so anyone who can read the network's traffic can read the page: outside a trusted
+   meaning over plain HTTP, so anyone who can read the network traffic can read the page; outside a trusted
    network, use a tunnel or TLS.
 
-Routes for this machine's tools are answered on the loopback interface only. A proxy on this machine uses the
-same interface, so if a token is set these routes require it, as `Authorization: Bearer`. Without the token an
+Routes for this machine's tools answer only on the loopback interface. A proxy on this machine uses the same
+interface, so if a token is set, these routes require it as `Authorization: Bearer`. Without the token, an
 `open` route answers only with its status.
 """
 
@@ -32,7 +32,7 @@ from meteragent.agent.page.view import Route, Settings, is_loopback
 COOKIE = "meteragent"
 LOGIN = "/login"
 OPEN = frozenset({LOGIN, "/static/page.css"})
-"""Paths that need no login."""
+"""Paths that require no login."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -43,13 +43,13 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Headers of every response. Without a referrer, browsers would send the login without its origin."""
+"""Headers of every response. With no referrer at all, browsers would send the login without its origin."""
 
 _log = logging.getLogger("meteragent")
 
 
 class Keys:
-    """The token, which is compared in constant time, and the cookie of this run that stands for it."""
+    """The token, compared in constant time, and the cookie that represents it during this run."""
 
     def __init__(self, token: bytes | None) -> None:
         self._token = token
@@ -79,7 +79,7 @@ class Keys:
 
 
 class Guard:
-    """A layer around the application that refuses requests, adds headers, and hides the text of errors."""
+    """A layer around the application that refuses requests, adds headers, and hides error texts."""
 
     def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[Route]) -> None:
         """Wrap an application; `local` are the routes for this machine only."""
@@ -133,7 +133,7 @@ class Guard:
 
 
 def _name(host: str) -> str:
-    """Return the name in a Host header without the port, which differs if ports are forwarded."""
+    """Return the name in a Host header, without the port, which may be forwarded and differ."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 

@@ -1,9 +1,9 @@
-"""The consumption in each slot while a page is open: the core's arithmetic without noise, in memory only.
+"""The consumption in each slot while a page is open, by the core's arithmetic without noise, in memory only.
 
 The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). This module adds
-them to windows of the same class without noise. So a mean is the private number without its noise, and the
-code that clamps values, rolls registers over and fills gaps is the same. The windows are those of the stream,
-and of each preset that the page can show in its place. The means go to the page only (law 3).
+them to noiseless windows of the same class. A mean is therefore the private number without its noise, from
+the same code that clamps values, handles register rollover and fills gaps. The windows are those of the
+stream and of each preset that the page can show instead. The means go to the page only (law 3).
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 _CLOSED = 2000
-"""The largest number of means of closed slots that wait for the page."""
+"""The largest number of closed slots whose means wait for the page."""
 
 
 class SlotMean(NamedTuple):
@@ -38,7 +38,7 @@ class SlotMean(NamedTuple):
 
 
 class SlotMeans:
-    """The slots of one schedule, beginning with the first stretch of time that is added."""
+    """The slots of one schedule, starting with the first stretch of time that is added."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -48,7 +48,7 @@ class SlotMeans:
 
     def add(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
         """Add the next stretch of time: a value, a register's use, or a gap."""
-        # Start afresh at the first stretch, and after a stretch that was dropped.
+        # Start afresh at the first stretch, and whenever a stretch was dropped.
         if not self._windows or start_ms != self._end_ms:
             self._start_ms, self._windows = start_ms, []
             self._open(self._schedule.grid.start_ms(start_ms))
@@ -60,14 +60,14 @@ class SlotMeans:
         self._close()
 
     def take(self) -> list[SlotMean]:
-        """Return the means of the slots that have closed since the last call, and of the open slots."""
+        """Return the means of the open slots and of those that closed since the last call."""
         means, self._closed_means = self._closed_means, []
         slots = ((window, index) for window in self._windows for index in window.slots)
         return means + [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
 
     def _open(self, start_ms: int) -> None:
-        """Open a window with all of its slots, without noise."""
-        # Without prices, a slot's accumulator is its energy.
+        """Open a window with all its slots, without noise."""
+        # Without prices, a slot's accumulator holds its energy.
         terms = replace(self._schedule.terms(start_ms), weights=None)
         window = window_of(terms)(start_ms, terms, terms.id, "", "", noise_bound=0)
         for _ in range(terms.n):
@@ -101,14 +101,14 @@ class SlotMeans:
 
 
 def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
-    """Return the duration of the part of a slot between two times."""
+    """Return how much of a slot lies between two times, in ms."""
     low_ms, high_ms = from_ms - window.start_ms, to_ms - window.start_ms
     stretches = window.terms.stretches(index)
     return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
 
 
 def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:
-    """Return a slot's accumulator, without noise, as mean power over the observed time."""
+    """Return a slot's noiseless accumulator as mean power over the observed time."""
     if terms.kind is Kind.POWER:
         return accumulator / observed_ms / MICRO
     return accumulator / terms.interval_ms / MICRO * HOUR_MS / observed_ms

@@ -1,6 +1,6 @@
-"""Messages to the browser, as JSON: facts once, then events.
+"""JSON messages to the browser: facts once, then events.
 
-Exact numbers become floats, because they are only drawn. Payloads remain the texts that were sent.
+Exact numbers become floats, because they are only drawn. Payloads remain exactly as sent.
 """
 
 import json
@@ -20,7 +20,7 @@ from meteragent.report import wording
 from meteragent.report.guarantee import Guarantee
 
 METERS = 500
-"""The largest number of meters to choose from; other meters can be reached by `?meter=`."""
+"""The largest number of meters in the list; other meters can be reached with `?meter=`."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -31,7 +31,7 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 def facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
-    """Encode each stream's promise, that of every other preset for the same readings, and the problems."""
+    """Encode each stream's promise, every other preset's promise for the same readings, and the problems."""
     views = [
         {
             "name": stream.name,
@@ -46,21 +46,21 @@ def facts(
 
 
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    """Return problems in the form that the page shows."""
+    """Return problems in the form that the page displays."""
     return [{"code": problem.code, "text": problem.text, "cure": problem.cure} for problem in problems]
 
 
 def meters(stream: StreamView) -> list[str]:
-    """List the meters of a stream to choose from."""
+    """List a stream's meters for the user to choose from."""
     return sorted(stream.meters())[:METERS]
 
 
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the facts of `check`, and the numbers for drawing, in W or kW and milliseconds.
+    """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is one W or kW over a slot, in the unit of the records: 1 for powers, and for an amount the
-    value at the largest price. `said` holds the sentences of `check`, and the table of success limits, whose
-    first row is the header.
+    `per_power` is what 1 W or 1 kW over a slot is worth in the unit of the records: 1 for powers; for an
+    amount, the value at the largest price. `said` holds the sentences of `check` and the table of success
+    limits, with its header as the first row.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -97,7 +97,7 @@ def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
 
 
 def news(batch: News) -> dict[str, Any]:
-    """Return readings as (ms, value), records as they leave, and means of slots by schedule."""
+    """Return readings as (ms, value), records as sent, and slot means by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
     means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
@@ -105,7 +105,7 @@ def news(batch: News) -> dict[str, Any]:
 
 
 def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
-    """Return the state of a meter; `spent` gives epsilon in 1/W and the level at the stream's radius."""
+    """Return a meter's state; `spent` gives epsilon in 1/W and the level at the stream's radius."""
     radius_w, message = terms.radius_w, state.last_message
     return {
         "now_ms": state.now_ms,
@@ -132,11 +132,11 @@ def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | No
     """Return a budget's limit and remainder as levels at the radius, and the number of windows left."""
     if allowance is None:
         return None
-    rest = max(allowance.limit - allowance.spent, Fraction(0))
+    remainder = max(allowance.limit - allowance.spent, Fraction(0))
     return {
         "limit": float(allowance.limit * terms.radius_w),
-        "left": float(rest * terms.radius_w),
-        "windows": rest // terms.epsilon_per_w,
+        "left": float(remainder * terms.radius_w),
+        "windows": remainder // terms.epsilon_per_w,
         "start_ms": allowance.start_ms,
         "end_ms": allowance.end_ms,
     }

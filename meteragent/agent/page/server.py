@@ -1,8 +1,8 @@
-"""The page's server: uvicorn in the agent's event loop, without its signals, its logs and its timer.
+"""The page's server: uvicorn in the agent's event loop, without its signal handlers, logs and timer.
 
-The server limits the number of connections, their silence before a request, and the time for which sent data
-may stay unacknowledged. uvicorn wakes ten times a second to check whether it should stop. This server waits
-to be cancelled instead, so a page that is not open costs nothing.
+The server limits the number of connections, how long they may be silent before a request, and how long sent
+data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should stop. This
+server waits to be cancelled instead, so it costs nothing while no page is open.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ CONNECTIONS = 64
 PATIENCE_S = 20
 """The longest silence before a request, and the longest time without an acknowledgement, in seconds."""
 GRACE_S = 2
-"""The time that responses have to finish when the server stops, in seconds."""
+"""How long responses may take to finish when the server stops, in seconds."""
 
 
 async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
-    """Serve until cancelled; raises the errors of `meteragent.agent.page.serve`."""
+    """Serve until cancelled; raises the same errors as `meteragent.agent.page.serve`."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).disabled = True  # these loggers write addresses and tracebacks
     config = uvicorn.Config(
@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the agent."""
+        """Leave signal handling to the agent."""
         yield
 
     async def main_loop(self) -> None:
@@ -92,12 +92,12 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection, limited in number and in time."""
+    """A connection, limited in number and idle time."""
 
     _silence: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, unless there are too many connections."""
+        """Accept a connection, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             transport.abort()

@@ -1,4 +1,4 @@
-"""The page's view of the agent: plain data and functions, so that the page has no other access."""
+"""The page's view of the agent: plain data and functions, which are the page's only access."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""The name of the stream's configured terms among the names of presets."""
+"""The name that stands for the stream's configured terms among the names of presets."""
 
 TOKEN_MIN = 16
 """The smallest length of a token, in characters; a shorter token could be guessed."""
@@ -23,7 +23,7 @@ TOKEN_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The page's address, its names besides those of the loopback interface, and its token.
+    """The page's address, its host names besides those of the loopback interface, and its token.
 
     Raises:
         ConfigError: the page can be reached from other machines without a token, or the token is too short.
@@ -37,7 +37,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse a page that other machines could read without a token, and a token that is too short."""
         if self.token is None and not is_loopback(self.host):
-            expected = "a file with a token: page.listen can be reached from other machines"
+            expected = "a token file: other machines can reach page.listen"
             raise ConfigError("page.token_file", "nothing", expected)
         if self.token is not None and len(self.token) < TOKEN_MIN:
             expected = f"at least {TOKEN_MIN}, such as the output of `openssl rand -hex 16`"
@@ -53,9 +53,9 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """The guarantee of a stream, and the guarantee under every other preset.
+    """A stream's guarantee, and the guarantee under every other preset.
 
-    `schedules` has the stream's schedule under the name `OWN`, and the schedules of the presets.
+    `schedules` holds the stream's schedule under the name `OWN`, and the presets' schedules.
     """
 
     guarantee: Guarantee
@@ -67,8 +67,8 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
-    `promises` is slow and is called once. `topic` maps a meter to the topic of its records; `meters`
-    returns the stream's meters.
+    `promises` is slow and is called once. `topic` returns the topic of a meter's records; `meters` returns
+    the stream's meters.
     """
 
     name: str
@@ -79,7 +79,7 @@ class StreamView:
 
 
 class Message(NamedTuple):
-    """A message that was sent, byte for byte, and when the broker confirmed it."""
+    """A sent message, byte for byte, and the time at which the broker confirmed it."""
 
     topic: str
     payload: bytes
@@ -112,7 +112,7 @@ class Period(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """The costs of a window under each tariff, the cheapest tariff, and the sureness of this choice.
+    """A window's cost under each tariff, the cheapest tariff, and the sureness of this choice.
 
     `sureness` is None if there is only one tariff.
     """
@@ -133,7 +133,7 @@ class BandWindow(NamedTuple):
 
 
 class History(NamedTuple):
-    """The released energies of one meter: periods and windows in order of time; days are those of `zone`."""
+    """One meter's released energies: periods and windows in time order; days are local days in `zone`."""
 
     zone: str
     periods: Sequence[Period]
@@ -145,7 +145,7 @@ class Glance(NamedTuple):
 
     `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), and since the
     start. `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming`
-    is the slot that is released next; None if no slot is scheduled. `allowance` is None without a budget.
+    is the slot to be released next; None if no slot is scheduled. `allowance` is None without a budget.
     """
 
     now_ms: int | None
@@ -169,11 +169,11 @@ async def _all_is_well() -> Sequence[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The data that the page may use.
+    """The data available to the page.
 
-    `glance` returns the state of a meter of a stream. `latest_payloads` returns the payloads of the latest
-    records on a topic of a stream, up to a limit, in order. `problems` returns the current problems.
-    `history` returns the history of a meter of a stream.
+    `glance` returns the state of a stream's meter. `latest_payloads` returns, in order, the payloads of the
+    latest records on a stream's topic, up to a limit. `problems` returns the current problems. `history`
+    returns the history of a stream's meter.
     """
 
     streams: Sequence[StreamView]
@@ -185,7 +185,7 @@ class View:
 
 
 class Route(NamedTuple):
-    """Another path of the same server, and a function that returns the status, content type and body.
+    """Another path on the same server, and a function that returns its status, content type and body.
 
     Without the token, an `open` route answers with its status but not with its body.
     """

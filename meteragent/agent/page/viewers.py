@@ -1,4 +1,4 @@
-"""The open pages, and the events that wait for them.
+"""The open pages, and their waiting events.
 
 A viewer is one open page on one meter. If too many events wait for a viewer, the oldest are dropped and
 counted. When a viewer leaves, its queue is dropped.
@@ -16,15 +16,15 @@ from meteragent.domain.reading import Observer, RegisterUse
 from meteragent.domain.schedule import Schedule
 
 VIEWERS = 8
-"""The largest number of pages open at once."""
+"""The largest number of pages that may be open at once."""
 WAITING = 2000
-"""The largest number of readings, and of records, that wait for a viewer."""
+"""The largest number of readings, and of records, that may wait for a viewer."""
 
 
 class News(NamedTuple):
     """New events: readings as (time_ms, value_u), records as they are sent, and the number of dropped events.
 
-    `means` are the means of slots that have closed or are open, by the name of their schedule.
+    `means` holds the means of closed and open slots by schedule name.
     """
 
     readings: list[tuple[int, int]]
@@ -58,7 +58,7 @@ class Viewer:
         self._wake.set()
 
     def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Add a stretch of time to the viewer's means, as it was added to the meter's slots."""
+        """Add a stretch of time to the viewer's means, just as it was added to the meter's slots."""
         for means in self._means.values():
             means.add(start_ms, end_ms, value)
 
@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; false while no page is open, because then no readings need to be passed on."""
+    """The open pages; false while no page is open and no readings need to be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
@@ -102,9 +102,9 @@ class Viewers:
     def enter(
         self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
     ) -> Viewer:
-        """Add a viewer of a meter whose records are sent on `topic`, or raise TooManyViewers.
+        """Add a viewer of a meter whose records are sent on `topic`; raises TooManyViewers.
 
-        The viewer receives the means of the meter's slots under each of the schedules.
+        The viewer receives the meter's slot means under each schedule.
         """
         if len(self._open) >= VIEWERS:
             raise TooManyViewers
@@ -116,12 +116,12 @@ class Viewers:
         self._open.remove(viewer)
 
     def observer(self, stream: str) -> Observer | None:
-        """Return the observer of a stream's readings; None while no page is open on it."""
+        """Return the observer of a stream's readings; None while no page shows the stream."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         return _Observer(viewers) if viewers else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
-        """Pass on the records that a commit of a stream put into the outbox, but no descriptors."""
+        """Pass on the records, but no descriptors, that a commit of a stream put into the outbox."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         for row in outgoing if viewers else ():
             for viewer in viewers:
@@ -142,11 +142,13 @@ class _Observer:
         self.meters = {viewer.meter for viewer in viewers}
 
     def reading(self, meter: str, time_ms: int, value_u: int) -> None:
+        """Pass an accepted reading on to the viewers of its meter."""
         for viewer in self._viewers:
             if viewer.meter == meter:
                 viewer.reading(time_ms, value_u)
 
     def span(self, meter: str, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
+        """Pass the value of a span on to the viewers of its meter."""
         for viewer in self._viewers:
             if viewer.meter == meter:
                 viewer.span(start_ms, end_ms, value)

@@ -1,17 +1,29 @@
-"""Refusals of all settings that cannot keep the promise, each with its key, value and expected value.
+"""Refusals of all settings that would break the promise, each with its key, value and expected value.
 
-Each check names the keys that it reads (`check.reads`). A check is skipped if the form of one of these keys
-is wrong or an earlier check has refused it, because its refusal could be a mere consequence of that error.
+Each check names the keys that it reads (`check.reads`). A check is skipped if one of these keys is malformed
+or was refused by an earlier check, because its own refusal might only be a consequence of that error.
 """
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from meteragent.config import nested
 from meteragent.config.model import Config, Stream
-from meteragent.config.refuse import above, peak, privacy, shares, source, tariff, together, weights, window
+from meteragent.config.receivers import shared_streams
+from meteragent.config.refuse import (
+    above,
+    peak,
+    privacy,
+    receivers,
+    shares,
+    source,
+    tariff,
+    together,
+    weights,
+    window,
+)
 from meteragent.config.refuse.check import GRID, Problems, depends, reads
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path, path_of
@@ -27,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 def refuse(config: Config, *, flat: bool) -> None:
-    """Raise ConfigError with all refusals of a configuration that cannot keep its promise.
+    """Raise ConfigError with all refusals if a configuration cannot keep its promise.
 
     If `flat`, the file has one stream, whose keys are named without `stream[0]`.
     """
@@ -38,6 +50,12 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     """Yield all refusals that do not depend on `wrong_paths`, which the form has already refused."""
     prefixes = ["" if flat else f"stream[{number}]." for number in range(len(config.stream))]
     wrong_by_stream = _by_stream(len(config.stream), wrong_paths)
+    if any(path[:1] == ("receiver",) for path in wrong_paths):
+        return  # the form has dropped the list, so nobody knows which streams there are
+    if config.receiver:
+        yield from receivers.receivers(config, wrong_by_stream[0], _stream_problems, flat=flat)
+        yield from _of_shared_tables(_with_presets(config), wrong_by_stream, wrong_paths)
+        return
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
@@ -51,15 +69,29 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     yield from _once(together.names(streams, prefixes_of_parts, wrong_by_part))
     yield from _once(together.topics(streams, prefixes_of_parts, wrong_by_part))
     yield from _once(together.prices(streams, prefixes_of_parts, wrong_by_part))
-    yield from tariff.tariffs(config, wrong_by_stream, _within(("tariff",), wrong_paths))
     if config.archive is not None:
         yield from together.archive(config.stream, prefixes, wrong_by_stream)
+    yield from _of_shared_tables(config, wrong_by_stream, wrong_paths)
+
+
+def _of_shared_tables(
+    config: Config, wrong_by_stream: Sequence[set[Path]], wrong_paths: Collection[Path]
+) -> Problems:
+    """Yield the refusals of tariffs and the page."""
+    yield from tariff.tariffs(config, wrong_by_stream, _within(("tariff",), wrong_paths))
     if config.page is not None:
         yield from together.page(config.page, _within(("page",), wrong_paths))
 
 
+def _with_presets(config: Config) -> Config:
+    """Return a file with receivers as one with a stream for each preset, as far as presets exist."""
+    peers = tuple(receiver for receiver in config.receiver if receiver.preset in PRESETS)
+    streams = shared_streams(config.model_copy(update={"receiver": peers})) if peers else config.stream
+    return config.with_streams(streams, range(len(streams)))
+
+
 def _by_stream(count: int, wrong_paths: Collection[Path]) -> list[set[Path]]:
-    """Return each stream's wrong paths, relative to it; the empty path if the stream itself is wrong."""
+    """Return the relative wrong paths in each stream, or the empty path if the stream itself is wrong."""
     shared_paths: set[Path] = {()} if () in wrong_paths or ("stream",) in wrong_paths else set()
     by_stream = [set(shared_paths) for _ in range(count)]
     for path in wrong_paths:
@@ -69,13 +101,13 @@ def _by_stream(count: int, wrong_paths: Collection[Path]) -> list[set[Path]]:
 
 
 def _within(table: Path, wrong_paths: Collection[Path]) -> set[Path]:
-    """Return the wrong paths of a table, relative to it; the empty path if the table itself is wrong."""
+    """Return the relative wrong paths in a table, or the empty path if the table itself is wrong."""
     inside = {path[len(table) :] for path in wrong_paths if path[: len(table)] == table}
     return inside | {() for path in wrong_paths if path == table[: len(path)]}
 
 
 def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
-    """Yield the refusals of one table and of its streams, and add their keys to `wrong_paths`."""
+    """Yield the refusals of one table and its streams, and add their keys to `wrong_paths`."""
     has_shares = stream.privacy.shares is not None or path_of("privacy.shares") in wrong_paths
     wrong_in_form = frozenset(wrong_paths)
     for check in (_preset, shares.beside, shares.nesting) if has_shares else ():
@@ -96,7 +128,7 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 
 def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
-    """Return whether shares and all keys that they divide are right."""
+    """Return whether the shares and all keys that they divide are valid."""
     return not any(depends(path_of(key), path) for key in _DIVIDED for path in wrong_paths)
 
 
@@ -119,7 +151,7 @@ def _stream_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 @reads("name")
 def _name(stream: Stream) -> Problems:
-    """Yield a refusal of a name that is not a plain word."""
+    """Yield a refusal if the name is not a plain word."""
     if not _NAME.fullmatch(stream.name):
         yield ConfigError("name", repr(stream.name), "letters, digits, - and _")
 
@@ -144,7 +176,7 @@ def _home_assistant(stream: Stream) -> Problems:
         expected = "a topic such as 'meteragent/status', which shows Home Assistant whether the agent runs"
         yield ConfigError("sink.status", "nothing", expected)
     elif sink.status == f"{sink.home_assistant}/status":
-        expected = "another topic: Home Assistant announces its own start on this one"
+        expected = "another topic, because Home Assistant announces its own start on this one"
         yield ConfigError("sink.status", repr(sink.status), expected)
     if sink.format != "json":
         yield ConfigError("sink.format", repr(sink.format), "'json': Home Assistant reads no other format")

@@ -1,4 +1,4 @@
-"""A check of one stream, and the keys that its result depends on."""
+"""Checks of one stream, and the keys that their results depend on."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GRID = (
 """Keys that determine the windows and slots of a stream."""
 
 AMOUNTS = ("source.kind", "source.unit", "source.interval", "source.profile", "source.value")
-"""Keys that determine the unit of a stream's numbers, in W."""
+"""Keys that determine the size, in W, of the unit of a stream's numbers."""
 
 PROMISE = (
     *GRID,
@@ -34,13 +34,13 @@ PROMISE = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one stream; it yields nothing if one of its keys is already wrong."""
+    """A check of one stream, which yields nothing if one of its keys is already wrong."""
 
     problems: Callable[[Stream], Problems]
     keys: tuple[Path, ...]
 
     def __call__(self, stream: Stream, wrong_paths: Collection[Path]) -> Problems:
-        """Yield refusals unless a key that is already wrong could be their cause."""
+        """Yield refusals, unless they could result from a key that is already wrong."""
         if not any(depends(key, path) for key in self.keys for path in wrong_paths):
             yield from self.problems(stream)
 
@@ -49,7 +49,7 @@ def reads(*keys: str) -> Callable[[Callable[[Stream], Problems]], Check]:
     """Return a decorator that turns a function into a check; `keys` are the keys and tables that it reads."""
 
     def check(problems: Callable[[Stream], Problems]) -> Check:
-        """Return a check that calls the function."""
+        """Return a check that calls `problems`."""
         return Check(problems, tuple(map(path_of, keys)))
 
     return check

@@ -1,4 +1,4 @@
-"""Refusals of peaks: windows, parts and readings that give no useful largest mean."""
+"""Refusals for peaks: of windows, parts and readings that give no useful largest mean."""
 
 from fractions import Fraction
 
@@ -17,12 +17,12 @@ from meteragent.privacy.exact import round_half_up
 
 @reads(*PROMISE, "source.every", "sink.total")
 def parts(stream: Stream) -> Problems:
-    """Yield refusals of too few parts, of parts that readings cannot resolve, and of a total of peaks."""
+    """Yield refusals of too few parts, of parts that readings cannot resolve, and of a running total."""
     if space(stream) is not Space.PEAK:
         return
     step = step_ms(stream, length_ms(stream))
     if stream.window.blocks is not None:
-        expected = "window.step = '15min', or left out: the largest mean of equal parts is released"
+        expected = "window.step = '15min' instead: a peak is the largest mean of equal parts"
         yield ConfigError("window.blocks", str(stream.window.blocks), expected)
     if unit(stream) is None and length_ms(stream) < DAY_MS:
         expected = "'1mo', '1w' or '1d' with window.timezone: a largest mean needs many parts"
@@ -40,10 +40,10 @@ def _readings(stream: Stream, step: int) -> Problems:
     """Yield refusals of readings that are too coarse for the parts."""
     source, interval = stream.source, interval_ms(stream.source)
     if source.kind is Kind.INTERVAL_ENERGY and step % interval:
-        expected = f"a divisor of window.step = {format_duration(step)!r}: longer energies hide the peak"
+        expected = f"a divisor of window.step = {format_duration(step)!r}: longer intervals hide the peak"
         yield ConfigError("source.interval", repr(format_duration(interval)), expected)
     elif source.kind is not Kind.POWER and round_half_up(quantum(stream) * MICRO) * interval * step % HOUR_MS:
-        expected = "a coarser one, such as 1 W: a quantum of a part is not a whole number"
+        expected = "a coarser quantum, such as 1 W, whose energy over one part is a whole number"
         yield ConfigError("privacy.quantum", figures(quantum(stream)), expected)
     every = period_ms(source)
     if source.kind is not Kind.INTERVAL_ENERGY and every is not None and every > step:
@@ -53,7 +53,7 @@ def _readings(stream: Stream, step: int) -> Problems:
 
 @reads(*PROMISE, "window.range")
 def usefulness(stream: Stream) -> Problems:
-    """Yield a refusal of a useless peak, whose 95 % interval is wider than the range of readings."""
+    """Yield a refusal if the peak would be useless, with a 95 % interval wider than the range of readings."""
     if space(stream) is not Space.PEAK or HOUR_MS % step_ms(stream, length_ms(stream)):
         return
     usual = terms(stream)

@@ -1,4 +1,4 @@
-"""Refusals of the promise: presets, a radius off the lattice, noise beyond its range, budgets."""
+"""Refusals for the promise: of presets, a radius off the lattice, noise out of range, and budgets."""
 
 from meteragent.config.model import Stream
 from meteragent.config.refuse.check import AMOUNTS, GRID, PROMISE, Problems, reads
@@ -15,7 +15,7 @@ RATIO_MAX = 2**45
 
 @reads("privacy.hide", "privacy.radius")
 def alternatives(stream: Stream) -> Problems:
-    """Yield a refusal of a second key that sets how much is hidden."""
+    """Yield a refusal if two keys set how much is hidden."""
     privacy = stream.privacy
     if privacy.hide is not None and privacy.radius is not None:
         expected = "only one of privacy.hide and privacy.radius: both set how much is hidden"
@@ -24,16 +24,16 @@ def alternatives(stream: Stream) -> Problems:
 
 @reads("privacy.metric", "privacy.space", "privacy.preset")
 def distance(stream: Stream) -> Problems:
-    """Yield a refusal of a metric that the space does not have."""
+    """Yield a refusal of a metric that the space does not support."""
     slots = space(stream)
     if slots in {Space.BANDS, Space.WEIGHTED} and metric(stream) is not Metric.L1:
         yield ConfigError(
             "privacy.metric",
             "'linf'",
-            "'l1', or left out: bands and amounts hide what moves in all of a window",
+            "'l1', the default: bands and amounts hide the sum of all changes in a window",
         )
     if slots not in {Space.BANDS, Space.PROFILE, Space.WEIGHTED} and metric(stream) is Metric.L1:
-        expected = "privacy.space = 'bands' or 'profile' beside it; other windows have the metric 'linf'"
+        expected = "'linf', or privacy.space = 'bands' or 'profile': other spaces do not support 'l1'"
         yield ConfigError("privacy.metric", "'l1'", expected)
 
 
@@ -61,19 +61,21 @@ def radius(stream: Stream) -> Problems:
 
 @reads(*PROMISE)
 def noise(stream: Stream) -> Problems:
-    """Yield a refusal of a quantum so fine that the noise exceeds the range of the samplers."""
+    """Yield a refusal of a quantum so fine that the noise exceeds the samplers' range."""
     step = quantum(stream)
     for window in shapes(stream):
         ratio = window.slots_per_bound / (window.epsilon * step)
         if ratio >= RATIO_MAX:
-            expected = f"a coarser one: n / (epsilon * quantum) is {float(ratio):.3g}, must be below 2**45"
+            expected = (
+                f"a coarser quantum: n / (epsilon * quantum) is {float(ratio):.3g} and must be below 2**45"
+            )
             yield ConfigError("privacy.quantum", exact(step), expected)
             return
 
 
 @reads("privacy.budget", *PROMISE)
 def budget(stream: Stream) -> Problems:
-    """Yield a refusal of a budget whose period is not whole days, or that the schedule exceeds."""
+    """Yield a refusal if the budget's period is not in whole days, or if the schedule exceeds the budget."""
     limit = stream.privacy.budget
     if limit is None:
         return
@@ -85,12 +87,14 @@ def budget(stream: Stream) -> Problems:
     level_min = level * _windows_within(stream, limit.per)
     if level_min > limit.level:
         period, length = format_duration(limit.per), unit(stream) or format_duration(length_ms(stream))
-        expected = f"at least {exact(level_min)}: windows of {length} at level {exact(level)} for {period}"
+        expected = (
+            f"at least {exact(level_min)}, for windows of {length} at level {exact(level)} over {period}"
+        )
         yield ConfigError("privacy.budget.level", exact(limit.level), expected)
 
 
 def _windows_within(stream: Stream, period_ms: int) -> int:
-    """Return the largest number of windows that can start within an aligned period."""
+    """Return the largest number of windows that can start in an aligned period."""
     if unit(stream) is None:
         return -(-period_ms // length_ms(stream))
     shortest_ms = min(window.length_ms for window in shapes(stream))

@@ -1,4 +1,4 @@
-"""Refusals of nested streams: settings that `privacy.shares` rules out, and windows that do not nest."""
+"""Refusals for nested streams: of settings excluded by `privacy.shares`, and of windows that do not nest."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,20 +21,20 @@ _BESIDE = {
     "window": ("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
-"""The keys of windows and of the promise that nested streams have in common."""
+"""The keys of windows and of the promise that nested streams share."""
 
 _REASONS = {
-    "window.length": "each share names the length of its windows",
-    "privacy.radius": "each length has a radius of its own; set privacy.hide",
-    "privacy.quantum": "each length has a lattice of its own",
-    "privacy.budget": "a level is a different epsilon in each stream",
+    "window.length": "each share sets the length of its windows",
+    "privacy.radius": "each length has its own radius; set privacy.hide",
+    "privacy.quantum": "each length has its own lattice",
+    "privacy.budget": "the same level is a different epsilon in each stream",
 }
 _SLOTS = "a window of nested streams is one slot"
 
 
 @reads("privacy.shares", "window", "privacy.preset")
 def beside(stream: Stream) -> Problems:
-    """Yield a refusal of every setting that nested streams cannot have."""
+    """Yield a refusal of every setting that nested streams exclude."""
     if stream.privacy.shares is None:
         return
     for table, allowed in _BESIDE.items():
@@ -53,12 +53,14 @@ def nesting(stream: Stream) -> Problems:
     if shares is None:
         return
     if len(shares) < 2:
-        expected = "two or more, such as { '30min' = 0.8, '1d' = 0.2 }; one stream has window.length"
+        expected = (
+            "two or more shares, such as { '30min' = 0.8, '1d' = 0.2 }; for one stream, set window.length"
+        )
         yield ConfigError("privacy.shares", f"{len(shares)} share{'s' * (not shares)}", expected)
         return
     total = sum(shares.values(), Fraction(0))
     if total > 1:
-        expected = "shares that add up to at most 1: together they spend the level"
+        expected = "shares that add up to at most 1, because together they spend the level"
         yield ConfigError("privacy.shares", f"{exact(total)} in all", expected)
     streams = parts(stream)
     zone_problems = [problem for part in streams for problem in zone.problems(part)]
@@ -66,7 +68,7 @@ def nesting(stream: Stream) -> Problems:
         yield zone_problems[0]
         return
     if stream.window.timezone is not None and not any(part.window.timezone for part in streams):
-        expected = "no zone: no share is that of a local day, week or month"
+        expected = "no time zone, because no share is for local days, weeks or months"
         yield ConfigError("window.timezone", repr(stream.window.timezone), expected)
     lengths = sorted(shares, key=usual_ms)
     for fine, coarse in pairwise(zip(lengths, streams, strict=True)):
@@ -74,7 +76,7 @@ def nesting(stream: Stream) -> Problems:
 
 
 def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
-    """Yield a refusal if the windows of a fine stream do not fill those of the next coarser one."""
+    """Yield a refusal if the windows of a fine stream do not fill those of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
     key, value = f"privacy.shares.{fine}", f"a share of {fine!r} beside one of {coarse!r}"
     if usual_ms(fine) == usual_ms(coarse):
@@ -98,7 +100,7 @@ def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) 
 
 
 def _common_ms(stream: Stream) -> int:
-    """Return the largest length that divides every boundary of a stream's windows in ten years."""
+    """Return the largest length that divides every window boundary of a stream in ten years."""
     windows = grid(stream)
     start_ms = windows.first_ms(SHAPES_FROM_MS)
     common_ms = start_ms

@@ -1,4 +1,4 @@
-"""Refusals of a source, and of settings that must fit it: names, brokers, kinds, devices and formats."""
+"""Refusals for a source and settings that must fit it: of names, brokers, kinds, devices and formats."""
 
 from meteragent.config.files import sink_broker as broker_of_sink
 from meteragent.config.files import wrong_address
@@ -20,19 +20,19 @@ _BROKER = ("url", "username", "password_file", "ca_file", "cert_file", "key_file
 
 @reads(*(f"source.{key}" for key in _BROKER))
 def source_broker(stream: Stream) -> Problems:
-    """Yield refusals of keys that do not form the address of a broker to read from."""
+    """Yield refusals of keys that do not form the address of the source's broker."""
     yield from wrong_address("source", stream.source.url, stream.source)
 
 
 @reads(*(f"{section}.{key}" for section in ("source", "sink") for key in _BROKER))
 def sink_broker(stream: Stream) -> Problems:
-    """Yield refusals of keys that do not form the address of a broker to send to."""
+    """Yield refusals of keys that do not form the address of the sink's broker."""
     yield from wrong_address("sink", sink_url(stream), broker_of_sink(stream))
 
 
 @reads("source.kind", "source.unit")
 def unit(stream: Stream) -> Problems:
-    """Yield a refusal of a unit that the kind does not have."""
+    """Yield a refusal of a unit that does not fit the kind."""
     source = stream.source
     if source.unit not in UNITS[source.kind]:
         expected = f"{' or '.join(map(repr, UNITS[source.kind]))} for kind '{source.kind}'"
@@ -41,7 +41,7 @@ def unit(stream: Stream) -> Problems:
 
 @reads("source.topic", "source.meter", "source.phases", "source.shard")
 def topic(stream: Stream) -> Problems:
-    """Yield refusals of topics whose placeholders do not fit the keys, and of shards of a single meter."""
+    """Yield refusals of topics whose placeholders do not fit the keys, and of a shard for a single meter."""
     source = stream.source
     try:
         topic_of(source)
@@ -49,13 +49,13 @@ def topic(stream: Stream) -> Problems:
         yield ConfigError("source.topic", repr(source.topic), str(error))
     else:
         if source.shard is not None and source.meter is not None:
-            expected = "no shard: source.meter names the only meter, and a fleet has many"
+            expected = "no shard: source.meter names the only meter, so there is nothing to divide"
             yield ConfigError("source.shard", repr(str(source.shard)), expected)
 
 
 @reads("source.meter", "sink.pseudonym_key_file")
 def meter(stream: Stream) -> Problems:
-    """Yield a refusal of a meter's name that cannot be a segment of the sink's topic."""
+    """Yield a refusal of a meter name that cannot be a segment of the sink's topic."""
     name, has_pseudonym = stream.source.meter, stream.sink.pseudonym_key_file is not None
     if name is not None and not has_pseudonym and not identity.holds_name(name):
         expected = "a name without $, +, # and control characters: it is a segment of the sink's topic"
@@ -67,16 +67,16 @@ def kind(stream: Stream) -> Problems:
     """Yield refusals of keys that do not apply to the kind."""
     source = stream.source
     if source.modulus is not None and source.kind is not Kind.REGISTER:
-        expected = "no modulus, or kind = 'register': only a register begins again at 0"
+        expected = "no modulus, or kind = 'register': only a register wraps to 0"
         yield ConfigError("source.modulus", exact(source.modulus), expected)
     if source.phases is not None and source.kind is Kind.INTERVAL_ENERGY:
-        expected = "kind 'power' or 'register', or one phase: energies of intervals that differ have no sum"
+        expected = "kind 'power' or 'register', or one phase: energies of different intervals cannot be added"
         yield ConfigError("source.phases", ", ".join(map(repr, source.phases)), expected)
 
 
 @reads("source.profile", "source.kind", "source.value", "source.time")
 def device(stream: Stream) -> Problems:
-    """Yield refusals of an unknown profile, a quantity that it lacks, and a time that it finds by itself."""
+    """Yield refusals of an unknown profile, a quantity that it lacks, and a time that it finds itself."""
     source, device_profile = stream.source, profile(stream.source)
     if source.profile in FORMATS:
         return
@@ -104,13 +104,15 @@ def _quantity(source: Source, device: Profile) -> ConfigError:
 
 @reads("source.timezone", "source.profile", "source.kind", "source.value")
 def local_time(stream: Stream) -> Problems:
-    """Yield a refusal of a time zone that does not exist, or on which no time of the source depends."""
+    """Yield a refusal of a time zone that does not exist, or that the source's times do not need."""
     source, key = stream.source, "source.timezone"
     if source.timezone is None:
         return
     device_quantity = quantity(source)
     if device_quantity is None or device_quantity.in_zone is None:
-        expected = "no time zone, or profile = 'dsmr-p1': other times state their zone or are not used"
+        expected = (
+            "no time zone, or profile = 'dsmr-p1': other profiles' times state their zone or are not used"
+        )
         yield ConfigError(key, repr(source.timezone), expected)
     elif source.timezone != ARRIVAL:
         refusal = unknown_zone(key, source.timezone, ", or 'arrival' to ignore the meter's time")
@@ -122,25 +124,25 @@ def interval(stream: Stream) -> Problems:
     """Yield a refusal of an interval energy whose interval is unknown."""
     source = stream.source
     if source.kind is Kind.INTERVAL_ENERGY and not interval_ms(source):
-        expected = "what a reading covers, such as '15min': kind 'interval_energy' needs it"
+        expected = "the time that a reading covers, such as '15min', which kind 'interval_energy' needs"
         yield ConfigError("source.interval", "nothing", expected)
 
 
 @reads("source.profile", "source.id")
 def meter_id(stream: Stream) -> Problems:
-    """Yield a refusal of an id that is missing, or that the profile does not use."""
+    """Yield a refusal if the id is missing, or set for a profile that does not use it."""
     source, device_profile = stream.source, profile(stream.source)
     if device_profile is None and source.id is not None:
-        expected = "no id, or the profile of a device whose messages name meters"
+        expected = "no id, or a profile of a device whose messages name the meter"
         yield ConfigError("source.id", repr(source.id), expected)
     if device_profile is not None and device_profile.needs_id and source.id is None:
-        expected = "the meter's id: messages of other meters arrive on the same topic"
+        expected = "the meter's id, because messages of other meters arrive on the same topic"
         yield ConfigError("source.id", "nothing", expected)
 
 
 @reads("source.profile", "source.meter", "sink.pseudonym_key_file")
 def identifier(stream: Stream) -> Problems:
-    """Yield a refusal of a topic that would release the identifier of a device or a person."""
+    """Yield a refusal of a topic that would reveal the identifier of a device or a person."""
     source, device_profile = stream.source, profile(stream.source)
     is_named = source.meter is not None or stream.sink.pseudonym_key_file is not None
     if device_profile is not None and device_profile.identifies is not None and not is_named:
@@ -151,7 +153,7 @@ def identifier(stream: Stream) -> Problems:
 
 @reads("source.profile", "source.value", "source.time")
 def expressions(stream: Stream) -> Problems:
-    """Yield refusals of expressions that are invalid, or that do not apply to a bare number."""
+    """Yield refusals of expressions that are invalid, or set although the payload is a bare number."""
     source = stream.source
     for key in ("value", "time") if source.profile in FORMATS else ():
         expression = getattr(source, key)

@@ -1,4 +1,4 @@
-"""Refusals of tariffs whose bands are not those of a stream, or that cannot be compared."""
+"""Refusals of tariffs that price other bands than a stream's, or that cannot be compared."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence
@@ -15,16 +15,16 @@ _BANDS = tuple(map(path_of, (*GRID, "source.kind")))
 
 
 def tariffs(config: Config, wrong_by_stream: Sequence[Collection[Path]], wrong: Collection[Path]) -> Problems:
-    """Yield refusals of repeated names, second currencies, and bands that no stream has or that lack a price.
+    """Yield refusals of repeated names, of a second currency, and of unknown or unpriced bands.
 
-    `wrong` has the paths in the list of tariffs that are already wrong.
+    `wrong` holds the paths in the list of tariffs that are already wrong.
     """
     if wrong:
         return
     yield from _names(config.tariff)
     for number, tariff in enumerate(config.tariff):
         if tariff.currency != config.tariff[0].currency:
-            expected = f"{config.tariff[0].currency!r}, as in the first tariff: they are compared"
+            expected = f"{config.tariff[0].currency!r}, as in the first tariff: costs are compared"
             yield ConfigError(f"tariff[{number}].currency", repr(tariff.currency), expected)
     if config.tariff and not any(
         depends(key, path) for key in _BANDS for wrong in wrong_by_stream for path in wrong
@@ -48,11 +48,11 @@ def _bands(config: Config) -> Problems:
         expected = "a stream with privacy.preset = 'tariff': tariffs price its bands"
         yield ConfigError("tariff", "tariffs without bands", expected)
         return
-    known = list(dict.fromkeys(band for bands in by_stream for band in bands))
+    all_bands = list(dict.fromkeys(band for bands in by_stream for band in bands))
     for number, tariff in enumerate(config.tariff):
-        unknown = [band for band in tariff.prices if band not in known]
+        unknown = [band for band in tariff.prices if band not in all_bands]
         for band in unknown:
-            yield _unknown_band(f"tariff[{number}].prices.{band}", band, known)
+            yield _unknown_band(f"tariff[{number}].prices.{band}", band, all_bands)
         lacking = min((list(_without_price(tariff, bands)) for bands in by_stream), key=len)
         if lacking and not unknown:  # in other cases a misspelt name may be the cause
             expected = "a price for each band of a stream"
@@ -60,10 +60,10 @@ def _bands(config: Config) -> Problems:
             yield ConfigError(f"tariff[{number}].prices", f"no price for {names}", expected)
 
 
-def _unknown_band(key: str, band: str, known: Sequence[str]) -> ConfigError:
+def _unknown_band(key: str, band: str, all_bands: Sequence[str]) -> ConfigError:
     """Return the refusal of a band that no stream has, with the band that was probably meant."""
-    matches = difflib.get_close_matches(band, known, n=1)
-    expected = f"one of {', '.join(map(repr, known))}"
+    matches = difflib.get_close_matches(band, all_bands, n=1)
+    expected = f"one of {', '.join(map(repr, all_bands))}"
     return ConfigError(key, "a price", expected, meant=repr(matches[0]) if matches else None)
 
 

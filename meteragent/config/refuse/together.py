@@ -1,4 +1,4 @@
-"""Refusals of conflicts between streams or within one (loops, shared topics and names), and of the page."""
+"""Refusals of conflicts between or within streams (loops, shared topics and names), and of the page."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ def names(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wrong
 
 
 def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield refusals of topics where a stream would read private records, or mix its records with others.
+    """Yield refusals of topics on which a stream would read private records, or mix its records with others.
 
     At most one topic of each stream is refused.
     """
@@ -45,7 +45,7 @@ def topics(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 
 
 def _is_sound(wrong_paths: Collection[Path]) -> bool:
-    """Return whether every key on which the stream's topics depend is right."""
+    """Return whether all keys that determine the stream's topics are right."""
     return not any(depends(key, path) for key in _PLACES for path in wrong_paths)
 
 
@@ -55,11 +55,11 @@ def _is_wrong(key: str, wrong_paths: Collection[Path]) -> bool:
 
 
 def _sink(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]) -> ConfigError | None:
-    """Return the refusal of a stream's sink topic; None if records can go there."""
+    """Return the refusal of a stream's sink topic; None if the topic can be used."""
     template, broker = identity.parse_template(stream.sink.topic), _broker(sink_url(stream))
     for reader in streams:
         if broker == _broker(reader.source.url) and identity.overlap(branches(reader.source), template):
-            expected = "a topic that no source of this broker reads back"
+            expected = "a topic that no source on this broker reads"
             return ConfigError("sink.topic", repr(stream.sink.topic), expected)
     for writer in earlier:
         writer_template = identity.parse_template(writer.sink.topic)
@@ -91,9 +91,10 @@ def _status(stream: Stream, streams: Sequence[Stream], earlier: Sequence[Stream]
 
 
 def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
-    """Yield refusals of topics of prices that a stream also reads or writes.
+    """Yield refusals of price topics that a stream also reads or writes.
 
-    If a home's messages served as prices, the prices could depend on its use; and prices are not readings.
+    Prices are not readings, and if a home's messages served as prices, the prices could depend on the home's
+    use.
     """
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         topic = None if stream.window.weights is None else stream.window.weights.topic
@@ -101,12 +102,12 @@ def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
             continue
         peers = [peer for peer, paths in zip(streams, wrong_paths, strict=True) if _is_sound(paths)]
         if any(_uses(peer, topic, _broker(stream.source.url)) for peer in peers):
-            expected = "a topic with public prices, which no stream reads as readings or writes"
+            expected = "a topic with public prices that no stream reads as readings or writes to"
             yield ConfigError("window.weights.topic", repr(topic), expected).under(prefix)
 
 
 def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
-    """Return whether a stream reads a topic of a broker as readings, or writes to it."""
+    """Return whether a stream reads readings from a broker's topic, or writes to it."""
     segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
     reads = _broker(stream.source.url) == broker and identity.overlap(branches(stream.source), segments)
     writes = identity.overlap(segments, template) or topic == stream.sink.status
@@ -118,15 +119,15 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
         if is_known and metric(stream) is Metric.L1:
-            expected = "windows with the metric 'linf': an archive has no others"
+            expected = "the metric 'linf', the only metric that archives support"
             yield ConfigError(f"{prefix}privacy.metric", "'l1' beside [archive]", expected)
         if is_known and space(stream) in {Space.PEAK, Space.ABOVE}:
-            expected = "another space: an archive has no peaks and no energies above a threshold"
+            expected = "another space: archives support neither peaks nor energies above a threshold"
             yield ConfigError(f"{prefix}privacy.space", f"'{space(stream)}' beside [archive]", expected)
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
-    """Yield a refusal of a page at a wrong address, or at one that other machines reach without a token."""
+    """Yield a refusal if the page's address is wrong, or if other machines can reach it without a token."""
     if _is_wrong("listen", wrong_paths):
         return
     host, _, port = table.listen.rpartition(":")
@@ -136,9 +137,7 @@ def page(table: Page, wrong_paths: Collection[Path]) -> Problems:
             "page.listen", repr(table.listen), "an address and a port, such as '127.0.0.1:8321'"
         )
     elif table.token_file is None and not _is_wrong("token_file", wrong_paths) and not _is_local(host):
-        expected = (
-            "a file with a token: the page shows raw readings, and other machines can reach this address"
-        )
+        expected = "a token file: the page shows raw readings, and other machines can reach this address"
         yield ConfigError("page.token_file", "nothing", expected)
 
 
@@ -158,5 +157,5 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether only this machine can reach a server that listens there."""
+    """Return whether only this machine can reach a server that listens on a host."""
     return _is_loopback(host) and not (host != "localhost" and ipaddress.ip_address(host).is_unspecified)

@@ -1,4 +1,4 @@
-"""Refusals of weights: prices without hours, beyond the bound, or for the same time."""
+"""Refusals for weights: of prices without hours, beyond the bound, or for the same hour."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -22,11 +22,11 @@ PRICES_MAX = 96
 
 @reads(*GRID, "sink.total", "sink.format", "sink.topic", "source.topic", "window.clock")
 def weights(stream: Stream) -> Problems:
-    """Yield refusals of missing weights, of prices that do not fit, and of settings that amounts lack."""
+    """Yield refusals of missing weights, of prices that do not fit, and of settings that amounts exclude."""
     table = stream.window.weights
     if space(stream) is not Space.WEIGHTED:
         if table is not None:
-            expected = "privacy.space = 'weighted', or left out: prices make amounts"
+            expected = "'weighted', which window.weights implies"
             yield ConfigError("privacy.space", repr(str(space(stream))), expected)
         return
     if table is None:
@@ -41,18 +41,18 @@ def weights(stream: Stream) -> Problems:
     if stream.sink.total:
         yield ConfigError("sink.total", "true", "false: only energies have a running total")
     if stream.sink.format != "json":
-        yield ConfigError("sink.format", repr(stream.sink.format), "'json': SenML has no unit of money")
+        yield ConfigError("sink.format", repr(stream.sink.format), "'json': SenML has no unit for money")
 
 
 def _hours(stream: Stream, table: Weights) -> Problems:
-    """Yield refusals of a table with no rows, too many rows, no local days, or two prices for an hour."""
+    """Yield refusals of a table with no rows or too many, without local days, or with overlapping prices."""
     if not table.price:
         expected = "[[window.weights.price]] with hours = ['07:00/23:00'] and price = 0.3"
         yield ConfigError("window.weights.price", "nothing", expected)
     elif len(table.price) > PRICES_MAX:
         yield ConfigError("window.weights.price", str(len(table.price)), f"at most {PRICES_MAX} rows")
     elif unit(stream) is None:
-        expected = "'1mo', '1w' or '1d' with window.timezone: prices have hours of local days"
+        expected = "'1mo', '1w' or '1d' with window.timezone: prices apply to hours of local days"
         yield ConfigError("window.length", "a window without local days", expected)
     for day, weekday in enumerate(WEEKDAYS):
         rules = [rule for rule in band_rules(stream).rules if day in rule.weekdays]
@@ -63,7 +63,7 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield a refusal of a topic beside a table, with the event clock, or with messages of this home."""
+    """Yield a refusal of a topic with a table, with the event clock, or with messages of this home."""
     if table.price:
         yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
     if stream.window.clock is not Clock.WALL:
@@ -72,7 +72,7 @@ def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
     segments = tuple(topic.split("/"))
     home_topics = (branches(stream.source), identity.parse_template(stream.sink.topic))
     if any(identity.overlap(segments, place) or identity.overlap(place, segments) for place in home_topics):
-        expected = "a topic with public prices, which has no message of this home"
+        expected = "a topic with public prices and without this home's messages"
         yield ConfigError("window.weights.topic", repr(topic), expected)
 
 
@@ -82,12 +82,12 @@ def _amounts(table: Weights) -> Problems:
         if (price * MICRO).denominator != 1:
             yield ConfigError(f"window.weights.{key}", exact(price), "a number with at most six decimals")
         elif abs(price) > table.bound:
-            expected = f"at most window.weights.bound = {exact(table.bound)}, up or down"
+            expected = f"between plus and minus window.weights.bound = {exact(table.bound)}"
             yield ConfigError(f"window.weights.{key}", exact(price), expected)
 
 
 def _named(table: Weights) -> Iterator[tuple[str, Fraction]]:
-    """Yield the numbers of the table, with their keys."""
+    """Yield the table's numbers with their keys."""
     yield "bound", table.bound
     yield "default", table.default
     for row in table.price:

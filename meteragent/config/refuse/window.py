@@ -1,4 +1,4 @@
-"""Refusals of the grid: the calendar, slots that do not divide a window, ranges."""
+"""Refusals for the grid: of calendars, slots that do not divide a window, and ranges."""
 
 import difflib
 import zoneinfo
@@ -15,7 +15,7 @@ from meteragent.domain.shape import UNKNOWN_BAND, Space
 from meteragent.domain.units import HOUR_MS, Kind
 
 BANDS_MAX = 96
-"""The largest number of bands in a mean day; more would take seconds to check, and longer to open."""
+"""The largest number of bands in a mean day; more would take seconds to check, and even longer to open."""
 
 
 @reads("window.timezone", "window.length", "privacy.preset")
@@ -24,7 +24,9 @@ def zone(stream: Stream) -> Problems:
     name, key = stream.window.timezone, "window.timezone"
     if name is None:
         if unit(stream) is not None:
-            expected = f"a zone, such as 'Europe/Amsterdam' or 'UTC': windows of {unit(stream)!r} need one"
+            expected = (
+                f"a time zone, such as 'Europe/Amsterdam' or 'UTC', which windows of {unit(stream)!r} need"
+            )
             yield ConfigError(key, "nothing", expected)
         return
     if (refusal := unknown_zone(key, name)) is not None:
@@ -38,7 +40,7 @@ def zone(stream: Stream) -> Problems:
 
 
 def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
-    """Return the refusal of a time zone; None if the zone exists. `also` names the key's other values."""
+    """Return the refusal of a time zone, or None if it exists; `also` describes the key's other values."""
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -50,7 +52,7 @@ def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
 
 @reads("window.step", "window.blocks", "window.bands")
 def alternatives(stream: Stream) -> Problems:
-    """Yield a refusal of a second key that defines the slots."""
+    """Yield a refusal if two keys define the slots."""
     keys = [key for key in ("step", "blocks", "bands") if getattr(stream.window, key) is not None]
     if len(keys) > 1:
         expected = f"only one of window.{' and window.'.join(keys)}: each defines the slots"
@@ -59,7 +61,7 @@ def alternatives(stream: Stream) -> Problems:
 
 @reads(*GRID)
 def bands(stream: Stream) -> Problems:
-    """Yield a refusal of slots that do not fit the space: only a profile has bands, and it has only bands."""
+    """Yield a refusal of slots that do not fit the space: profiles have bands, and no other space does."""
     window, is_profile = stream.window, space(stream) is Space.PROFILE
     if window.bands is not None and not is_profile:
         yield ConfigError("window.bands", "hours of the day", "privacy.space = 'profile': a mean day")
@@ -72,18 +74,18 @@ def bands(stream: Stream) -> Problems:
         expected = "'1mo', '1w' or '1d' with window.timezone: bands are hours of local days"
         yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
     elif window.blocks is not None and 24 * 60 % window.blocks:
-        expected = "a number that divides 1440, the minutes of a day"
+        expected = "a number that divides 1440, the number of minutes in a day"
         yield ConfigError("window.blocks", str(window.blocks), expected)
     elif len(hours(stream)) > BANDS_MAX:
         key = "blocks" if window.bands is None else "bands"
-        expected = f"at most {BANDS_MAX}: bands of a quarter of an hour or more"
+        expected = f"at most {BANDS_MAX}: a band lasts at least a quarter of an hour"
         yield ConfigError(f"window.{key}", str(len(hours(stream))), expected)
     else:
         yield from _overlap(hours(stream))
 
 
 def _overlap(bands: tuple[Hours, ...]) -> Problems:
-    """Yield a refusal of the first two bands that overlap."""
+    """Yield a refusal of the first pair of overlapping bands."""
     parts = sorted((part, band.name) for band in bands for part in band.parts)
     for ((_, end), name), ((next_start, _), next_name) in pairwise(parts):
         if next_start < end:
@@ -93,9 +95,9 @@ def _overlap(bands: tuple[Hours, ...]) -> Problems:
 
 @reads(*GRID, "source.kind", "source.interval", "source.profile", "source.value")
 def energy_bands(stream: Stream) -> Problems:
-    """Yield refusals of energy bands that do not cover each hour once, or that readings cannot fill.
+    """Yield refusals of energy bands that do not cover each hour exactly once, or that readings cannot fill.
 
-    Also refuse keys of bands in a space without bands.
+    Band keys in a space without bands are refused, too.
     """
     if space(stream) is not Space.BANDS:
         yield from _without_bands(stream)
@@ -111,7 +113,7 @@ def energy_bands(stream: Stream) -> Problems:
         yield ConfigError("window.length", repr(format_duration(length_ms(stream))), expected)
     if stream.source.kind is Kind.INTERVAL_ENERGY and interval_ms(stream.source) > HOUR_MS:
         interval = repr(format_duration(interval_ms(stream.source)))
-        expected = "'1h' or less: energies over longer times do not show in which band they were used"
+        expected = "'1h' or less: the energy of a longer interval does not show in which band it was used"
         yield ConfigError("source.interval", interval, expected)
     if not window.band:
         expected = "[[window.band]] with name, days = 'mon-fri' and hours = ['07:00/23:00']"
@@ -121,7 +123,7 @@ def energy_bands(stream: Stream) -> Problems:
 
 
 def _without_bands(stream: Stream) -> Problems:
-    expected = "privacy.preset = 'tariff' or privacy.space = 'bands': energies of bands"
+    expected = "privacy.preset = 'tariff' or privacy.space = 'bands', which release the energies of bands"
     has_prices = space(stream) is Space.WEIGHTED
     for key in ("band", "rest") if has_prices else ("band", "rest", "holidays"):
         if getattr(stream.window, key):
@@ -129,9 +131,9 @@ def _without_bands(stream: Stream) -> Problems:
 
 
 def _bands_that_fit(stream: Stream) -> Problems:
-    """Yield refusals of repeated names, of days on which bands overlap, and of hours that no band has."""
-    rules, rest = band_rules(stream).rules, stream.window.rest
-    names = [rule.name for rule in rules] + ([] if rest is None else [rest])
+    """Yield refusals of repeated names, of overlapping bands, and of hours without a band."""
+    rules, remainder_band = band_rules(stream).rules, stream.window.rest
+    names = [rule.name for rule in rules] + ([] if remainder_band is None else [remainder_band])
     if len(names) > BANDS_MAX:
         yield ConfigError("window.band", str(len(names)), f"at most {BANDS_MAX} bands")
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -139,7 +141,7 @@ def _bands_that_fit(stream: Stream) -> Problems:
             "window.band", f"two bands named {name!r}", "a name for each; one band may have many hours"
         )
     if UNKNOWN_BAND in names:
-        expected = "another name: this one is for energy whose band is unknown"
+        expected = "another name: this one is reserved for energy whose band is unknown"
         yield ConfigError("window.band", repr(UNKNOWN_BAND), expected)
     for day, weekday in enumerate(WEEKDAYS):
         parts = sorted((part, rule.name) for rule in rules if day in rule.weekdays for part in rule.parts)
@@ -152,11 +154,11 @@ def _bands_that_fit(stream: Stream) -> Problems:
                     "bands that do not overlap",
                 )
                 return
-            if from_min > at_min and rest is None:
+            if from_min > at_min and remainder_band is None:
                 yield _uncovered(weekday, at_min, from_min)
                 return
             at_min = to_min
-        if at_min < 24 * 60 and rest is None:
+        if at_min < 24 * 60 and remainder_band is None:
             yield _uncovered(weekday, at_min, 24 * 60)
             return
 
@@ -164,7 +166,9 @@ def _bands_that_fit(stream: Stream) -> Problems:
 def _uncovered(weekday: str, from_min: int, to_min: int) -> ConfigError:
     hours = f"no band on {weekday} from {_clock(from_min)} to {_clock(to_min)}"
     return ConfigError(
-        "window.band", hours, "a band for all hours of the week, or window.rest = 'night' for the others"
+        "window.band",
+        hours,
+        "a band for every hour of the week, or window.rest = 'night' for the remaining hours",
     )
 
 
@@ -174,12 +178,12 @@ def _clock(minute: int) -> str:
 
 @reads(*GRID)
 def slots(stream: Stream) -> Problems:
-    """Yield a refusal of a number or a length of slots that does not divide every window."""
+    """Yield a refusal if the number or length of slots does not divide every window."""
     blocks, step = stream.window.blocks, stream.window.step
     for window in shapes(stream) if not band_rules(stream).rules else ():
         length = window.length_ms
         if blocks is not None and length % blocks:
-            expected = f"a number that divides every window, including one of {format_duration(length)!r}"
+            expected = f"a number that divides every window, including windows of {format_duration(length)!r}"
             yield ConfigError("window.blocks", str(blocks), expected)
             return
         if step is not None and length % step:
@@ -188,17 +192,17 @@ def slots(stream: Stream) -> Problems:
 
 
 def _step(length: int, step: int) -> ConfigError:
-    """Return the refusal of a step, with the nearest steps that divide the window."""
+    """Return the refusal of a step that does not divide the window, with the nearest steps that do."""
     counts = [count for count in (length // step, length // step + 1) if count]
     divisors = [format_duration(length // count) for count in counts if length % count == 0]
     example = " or ".join(map(repr, divisors)) or "a divisor"
-    expected = f"one that divides window.length = {format_duration(length)!r}, such as {example}"
+    expected = f"a step that divides window.length = {format_duration(length)!r}, such as {example}"
     return ConfigError("window.step", repr(format_duration(step)), expected)
 
 
 @reads("window.range")
 def limits(stream: Stream) -> Problems:
-    """Yield a refusal of a range that is empty."""
+    """Yield a refusal of an empty range."""
     low, high = stream.window.range
     if low >= high:
         yield ConfigError("window.range", f"[{exact(low)}, {exact(high)}]", "[lowest, highest] in W")

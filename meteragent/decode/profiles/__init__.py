@@ -1,6 +1,6 @@
-"""The profiles of known devices, by name: each is a file or, for a family that needs code, a module.
+"""The profiles of known devices, by name; each is a file or, for a family that needs code, a module.
 
-A file is read when its profile is first requested, so that an agent reads only the files that it uses.
+A file is read when its profile is first requested, so an agent reads only the files that it uses.
 """
 
 import dataclasses

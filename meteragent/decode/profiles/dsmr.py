@@ -1,4 +1,4 @@
-"""DSMR and its relatives: raw P1 telegrams, D0 readouts, and dsmr-reader's messages made from them."""
+"""DSMR and related formats: raw P1 telegrams, D0 readouts, and the messages of dsmr-reader."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -20,7 +20,7 @@ _NET = "power excludes feed-in; power-net subtracts it: with panels window.range
 
 
 def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
-    """Add numbers; raises PayloadError if one is missing."""
+    """Return the sum of numbers; raises PayloadError if one is missing."""
     available = [number for number in numbers if number is not None]
     if not available or len(available) < len(numbers):
         raise PayloadError("refused_missing")
@@ -33,10 +33,10 @@ def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
 def _telegram(
     find: Callable[[Telegram], Decimal], zone: str | None = None
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the number that `find` returns for a telegram, with times in a zone."""
+    """Make a reader of the number that `find` returns for a telegram, with times in a zone."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number and the time of the telegram; raises PayloadError."""
+        """Read the telegram's number and time; raises PayloadError."""
         message = telegram(payload, zone)
         return (PayloadNumber(message.time_ms, find(message)),)
 
@@ -44,21 +44,22 @@ def _telegram(
 
 
 def _power(find: Callable[[Telegram], Decimal]) -> Quantity:
-    """Make the quantity of a power in a telegram."""
+    """Make the quantity for a power in a telegram."""
     return Quantity(Kind.POWER, _KILO, _telegram(find), in_zone=partial(_telegram, find))
 
 
 def _energy(direction: int) -> Quantity:
-    """Make the quantity of one direction's register."""
+    """Make the quantity for one direction's register."""
     find = _register(direction)
     in_zone = partial(_telegram, find)
     return Quantity(Kind.REGISTER, _KILO, _telegram(find), step_wh=_WH, counters=2, in_zone=in_zone)
 
 
 def _register(direction: int) -> Callable[[Telegram], Decimal]:
-    """Make the reader of the register of one direction, 1 (import) or 2 (export), in kWh.
+    """Make a reader of one direction's register, 1 (import) or 2 (export), in kWh.
 
-    The register is the meter's own sum of all tariffs or, without one, the sum of its two to eight tariffs.
+    The register is the meter's own sum over all tariffs or, if it has no sum, the sum of its two to eight
+    tariffs.
     """
 
     def find(message: Telegram) -> Decimal:
@@ -82,10 +83,10 @@ def _export_kw(message: Telegram) -> Decimal:
 
 
 def _net_kw(message: Telegram) -> Decimal:
-    """Return the difference of both directions or, for a meter that sends only its signed sum, that sum."""
-    drawn, fed_in = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
-    if drawn is not None and fed_in is not None:
-        return total([drawn, fed_in.copy_negate()])
+    """Return import minus export or, for a meter that sends only their signed sum, that sum."""
+    import_kw, export_kw = message.number("1-0:1.7.0", "kW"), message.number("1-0:2.7.0", "kW")
+    if import_kw is not None and export_kw is not None:
+        return total([import_kw, export_kw.copy_negate()])
     return _sum([message.number("1-0:16.7.0", "kW", signed=True)])
 
 
@@ -135,7 +136,7 @@ P1 = Profile(
 def _document(
     positive_names: tuple[str, ...], negative_names: tuple[str, ...] = ()
 ) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the sum of some fields minus the sum of others."""
+    """Make a reader of the sum of some fields minus the sum of others."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the difference and the telegram's time, if any; raises PayloadError."""

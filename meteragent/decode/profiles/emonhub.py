@@ -1,9 +1,8 @@
 """OpenEnergyMonitor's emonhub: JSON, one topic for each input, or comma-separated values by position.
 
-All three formats are often active at once with the same content; read only one of them. The user's
-configuration names the inputs, so ``source.value`` may hold any name. Values without names are selected by
-position, such as ``2 of 11``. A message with a different number of values is refused, because their order is
-unknown.
+All three formats are often active at once, with the same content; read only one format. The user's
+configuration names the inputs, so ``source.value`` may be any name. Unnamed values are selected by position,
+such as ``2 of 11``. A message with a different number of values is refused, because their order is unknown.
 """
 
 import re
@@ -21,7 +20,7 @@ _POSITION = re.compile(r"([1-9]\d?) of ([1-9]\d?)", re.ASCII)
 
 
 def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of an input: a field of a JSON object, or a bare number on the input's topic."""
+    """Make a reader of an input: a field of a JSON object, or a bare number on the input's topic."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the input and its time, if any; raises PayloadError."""
@@ -34,7 +33,7 @@ def _input(key: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the value at a position, counted from 1, among `count` values."""
+    """Make a reader of the value at a position, counted from 1, among `count` values."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the value; raises PayloadError if the number of values is not `count`."""
@@ -47,12 +46,12 @@ def _column(position: int, count: int) -> Callable[[bytes], Sequence[PayloadNumb
 
 
 def _named(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity of an input, whose unit is stated by the configuration."""
+    """Make the quantity for an input, whose unit the configuration states."""
     return Quantity(kind, None, _input(name))
 
 
 def _positional(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity of the value at a position, such as `2 of 11`; None if there is no such position.
+    """Make the quantity for the value at a position, such as `2 of 11`; None if there is no such position.
 
     The configuration states its unit.
     """

@@ -1,18 +1,18 @@
-"""American ERT meters, received by radio with rtl_433, rtlamr (its lines on MQTT) or rtlamr2mqtt.
+"""American ERT meters, received by radio with rtl_433, rtlamr (with its lines sent to MQTT) or rtlamr2mqtt.
 
 A meter sends its register about every minute (SCM, SCM+), or its register and the last 47 intervals of five
 minutes (IDM), newest interval first. The newest interval ended ``TransmitTimeOffset`` sixteenths of a second
-before the message, and the IDM's register was read at that time. In recordings, three messages gave ends of
-the same interval that were within 40 ms of each other. Ends are therefore rounded to seconds, so that a
-repeated interval has the same time.
+before the message, and the IDM's register was read at that time. In recordings, the ends of the same
+interval, computed from three messages, were within 40 ms of each other. Ends are therefore rounded to
+seconds, so that a repeated interval gets the same time.
 
 A count is 1 Wh, 10 Wh or more, depending on the meter: ``source.unit`` and ``source.scale`` state its energy.
-A receiver picks up hundreds of meters, so only messages of the meter ``source.id`` count. Gas and water
+A receiver picks up hundreds of meters, so only messages from the meter ``source.id`` count. Gas and water
 meters send the same messages. The lower four bits of a meter's type state the medium, and only electricity is
 read (github.com/bemasher/rtlamr, meters.md).
 
-A NetIDM has the layout of an IDM but a different packet type and different contents. An IDM is read only if
-its packet type is `_IDM_PACKET`.
+A NetIDM has the layout of an IDM but a different packet type and different contents, so an IDM is read only
+if its packet type is `_IDM_PACKET`.
 """
 
 import re
@@ -30,7 +30,7 @@ from meteragent.domain.units import MINUTE_MS, Kind
 
 _INTERVAL_MS = 5 * MINUTE_MS
 _EVERY_MS = 2 * _INTERVAL_MS
-"""Two intervals: because messages get lost, an interval that spans a slot's end may arrive this late."""
+"""Two intervals: because messages may be lost, an interval that spans a slot's end may arrive this late."""
 _INTERVALS = 47
 _INTERVAL_MAX = 2**9 - 1
 _COUNT_MAX = 2**32 - 1
@@ -43,7 +43,7 @@ _OFFSET_MAX = _INTERVAL_MS * _OFFSETS_PER_S // 1000
 
 
 class _Format(NamedTuple):
-    """The layout of a type of message: the keys of its fields, and the `path` of the object that has them."""
+    """A message type's layout: the keys of its fields, and the `path` of the object with the fields."""
 
     type_key: str
     type: str
@@ -55,7 +55,7 @@ class _Format(NamedTuple):
 
 
 def _rtl_433(model: str, id_: str, count: str, medium: str) -> _Format:
-    """Make the layout of an rtl_433 message; its time is not used, because it is local and has no zone."""
+    """Make the layout of an rtl_433 message, whose time is not used, because it is local and has no zone."""
     return _Format("model", model, (), id_, count, medium, None)
 
 
@@ -89,7 +89,7 @@ def _code(message: Any, key: str) -> int:
 
 
 def _check_medium(message: Any, medium_key: str) -> None:
-    """Check that a message is about electricity; raises PayloadError, `other` for an unknown or other medium.
+    """Check that a message is about electricity; raises PayloadError (`other` for other or unknown media).
 
     rtl_433 also states the medium in words.
     """
@@ -152,7 +152,7 @@ def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
 
 
 def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a register; an IDM's register was read when its newest interval ended."""
+    """Make a reader of a register; an IDM's register was read when the newest interval ended."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the register, its time and its meter; raises PayloadError."""
@@ -166,7 +166,7 @@ def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of an IDM's intervals."""
+    """Make a reader of an IDM's intervals."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Read the intervals, oldest first; raises PayloadError."""
@@ -177,7 +177,7 @@ def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _attributes(payload: bytes) -> list[PayloadNumber]:
-    """Read the intervals in the attributes of rtlamr2mqtt, an IDM without its id and register."""
+    """Read the intervals in rtlamr2mqtt's attributes, which are an IDM without its id and register."""
     message = document_of(payload)
     _check_medium(message, "ERTType")
     _check_packet(message)
@@ -185,7 +185,7 @@ def _attributes(payload: bytes) -> list[PayloadNumber]:
 
 
 def _state(payload: bytes) -> tuple[PayloadNumber]:
-    """Read the register of rtlamr2mqtt: a number, or a string in the format that its configuration sets."""
+    """Read rtlamr2mqtt's register: a number, or a string in the format that its configuration sets."""
     document = document_of(payload)
     reading = value_at(document, "reading")
     number = number_in(reading) if isinstance(reading, str) else number_of(reading)
@@ -193,7 +193,7 @@ def _state(payload: bytes) -> tuple[PayloadNumber]:
 
 
 def _quantities(scm: _Format, plus: _Format, idm: _Format) -> dict[str, Quantity]:
-    """Return the quantities of a program, made from the layouts of its messages."""
+    """Return a program's quantities, given the layouts of its messages."""
     timed = scm.time_key is not None
     return {
         "scm": Quantity(Kind.REGISTER, None, _register(scm), timed=timed, is_count=True),

@@ -1,8 +1,8 @@
 """IAMMETER Wi-Fi meters: rows of numbers without keys, one for each phase.
 
 A row contains voltage, current, power (W), import and export (kWh), and optionally frequency and power
-factor. ``Data`` holds the row of one phase, and ``Datas`` those of three. A fourth row of ``Datas`` is the
-sum of the phases and is ignored.
+factor. ``Data`` holds the row of one phase, and ``Datas`` the rows of three phases. A fourth row in ``Datas``
+is the sum of the phases and is ignored.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ def _rows(payload: bytes) -> list[list[Any]]:
 
 
 def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the sum of all phases."""
+    """Make a reader of the sum of all phases."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
         """Read the sum; raises PayloadError."""
@@ -49,10 +49,10 @@ def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of one phase."""
+    """Make a reader of one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number of the phase; raises PayloadError if there is no such phase."""
+        """Read the phase's number; raises PayloadError if there is no such phase."""
         rows = _rows(payload)
         if index >= len(rows):
             raise PayloadError("refused_missing")
@@ -62,7 +62,7 @@ def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]
 
 
 def _quantities(kind: Kind, scale: int, name: str, column: int) -> dict[str, Quantity]:
-    """Return the quantities of a column: the sum of all phases, and each phase."""
+    """Return the quantities for a column: the sum of all phases, and each phase."""
     phases = {
         f"{name}-{letter}": Quantity(kind, Fraction(scale), _phase(index, column), timed=False)
         for index, letter in enumerate("abc")

@@ -1,7 +1,7 @@
 """SenML in JSON (RFC 8428), from any device.
 
-Devices choose the names of records. These names have no spaces, so the quantities here have names with
-spaces.
+Devices choose the names of records, which contain no spaces; the quantities here have names with spaces, so
+the two never clash.
 """
 
 import re
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 
 
 def _named(kind: Kind, name: str) -> Quantity | None:
-    """Return the quantity of the records with a name, or with a name that ends in it after ``:`` or ``/``."""
+    """Return the quantity of records whose name is `name`, or ends in `name` after ``:`` or ``/``."""
     if not _NAME.fullmatch(name):
         return None
     return Quantity(kind, Fraction(1) if kind is Kind.POWER else J_IN_WH, reader(kind, name))

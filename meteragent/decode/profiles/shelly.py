@@ -1,8 +1,8 @@
-"""Shelly's energies of whole minutes, which need code; the rest of these profiles is data.
+"""Shelly's energies of whole minutes, which need code; the rest of these profiles is in files.
 
 `by_minute` lists the energies of the last three minutes, newest first; the first minute ends at `minute_ts`.
-`aenergy` counts both the energy drawn and the energy fed in, and `ret_aenergy` only the latter, so their
-difference is the energy drawn.
+`aenergy` counts both the energy drawn and the energy fed in, and `ret_aenergy` only the energy fed in, so
+their difference is the energy drawn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _MWH = Fraction(1, 1000)
 
 
 def _status(payload: bytes, component: str) -> Any:
-    """Return the status of a component; raises PayloadError, `other` if a notification lacks its energy."""
+    """Return a component's status; raises PayloadError (`other` if a notification lacks its energy)."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")
@@ -49,7 +49,7 @@ def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
 
 
 def _minutes_of_all(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the energy of both directions in the last full minutes."""
+    """Make a reader of the energy in both directions in the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Read the energies of the minutes, oldest first; raises PayloadError."""
@@ -60,13 +60,13 @@ def _minutes_of_all(component: str) -> Callable[[bytes], Sequence[PayloadNumber]
 
 
 def _of_minutes(end_ms: int, blocks: Sequence[Decimal]) -> list[PayloadNumber]:
-    """Return the energies, given newest first, with the ends of their minutes, oldest first."""
+    """Return the energies, which are given newest first, with the ends of their minutes, oldest first."""
     numbers = [PayloadNumber(end_ms - place * MINUTE_MS, block) for place, block in enumerate(blocks)]
     return numbers[::-1]
 
 
 def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the energy that was drawn in the last full minutes."""
+    """Make a reader of the energy drawn in the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
         """Read the energies of the minutes, oldest first; raises PayloadError."""
@@ -75,8 +75,10 @@ def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
         fed_ms, fed_blocks = _blocks(value_at(status, "ret_aenergy"))
         if fed_ms != end_ms or len(fed_blocks) != len(all_blocks):
             raise PayloadError("refused_time")
-        drawn = [total([block, fed.copy_negate()]) for block, fed in zip(all_blocks, fed_blocks, strict=True)]
-        return _of_minutes(end_ms, drawn)
+        import_blocks = [
+            total([block, fed.copy_negate()]) for block, fed in zip(all_blocks, fed_blocks, strict=True)
+        ]
+        return _of_minutes(end_ms, import_blocks)
 
     return read
 
@@ -98,8 +100,10 @@ def _quantity(
 def _quantities(component: str, channels: int) -> dict[str, Quantity]:
     """Return the quantities of a component's channels."""
     suffixes = {f"-{channel}" if channel else "": f"{component}:{channel}" for channel in range(channels)}
-    drawn = {f"minutes{suffix}": _quantity(_minutes(part), 2, "import") for suffix, part in suffixes.items()}
-    return drawn | {
+    import_quantities = {
+        f"minutes{suffix}": _quantity(_minutes(part), 2, "import") for suffix, part in suffixes.items()
+    }
+    return import_quantities | {
         f"energy-minutes{suffix}": _quantity(_minutes_of_all(part), 1, "both")
         for suffix, part in suffixes.items()
     }
@@ -109,4 +113,4 @@ MINUTES: Mapping[str, dict[str, Quantity]] = {
     "shelly-gen2-switch": _quantities("switch", 4),
     "shelly-gen2-pm1": _quantities("pm1", 1),
 }
-"""The quantities that are added to each profile."""
+"""The quantities to add to each profile."""

@@ -1,11 +1,11 @@
-"""wmbusmeters: a telegram as JSON, with the unit in each key, on a topic that the user's shell command sets.
+"""wmbusmeters: a telegram as JSON, with the unit in each key, on a topic set by the user's shell command.
 
 ``timestamp`` is the time at which the telegram was received, in UTC. ``device_date_time``, the meter's local
 time without a zone, is not used. Most drivers use the same names for power and registers; `_FIELDS` has the
 exceptions.
 
-The driver iem3000 reports the registers of some telegrams a thousand times too small. Only telegrams with a
-power have correct registers, so only they are read.
+The driver iem3000 reports registers a thousand times too small in some telegrams. Only telegrams with a power
+have correct registers, so only those are read.
 """
 
 import re
@@ -43,23 +43,24 @@ _FIELDS: dict[str, dict[str, str]] = {
         "export": "negative_total_active_energy_kwh",
     },
 }
-"""The fields of drivers that do not use the usual names."""
+"""The field names of drivers that do not use the usual names."""
 _NEEDED = {"iem3000": "active_consumption_kw"}
-"""The field without which a driver's telegrams are not read."""
+"""For each driver, the field that a telegram must have to be read."""
 _TARIFFS = re.compile(r"(import|export) of ([2-4]) tariffs", re.ASCII)
 _DIRECTIONS = {"import": "consumption", "export": "production"}
 _WITH_TARIFFS = ("amiplus",)
-"""Drivers whose telegrams have the registers of all tariffs; other drivers have unused ones, which are 0."""
+"""Drivers whose telegrams have exactly the registers in use; other drivers also send unused registers, which
+are 0."""
 
 
 def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of an electricity meter's number; heat meters have fields of the same names.
+    """Make a reader of an electricity meter's number; heat meters have fields with the same names.
 
-    `find` returns the number of a document of a driver.
+    `find` returns the number in a driver's document.
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number, its time and its meter; raises PayloadError, `other` for another medium."""
+        """Read the number, its time and its meter; raises PayloadError (`other` for another medium)."""
         document = document_of(payload)
         media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):
@@ -77,7 +78,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
 
 
 def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of a quantity from the name that most drivers use for it."""
+    """Make a reader of a quantity by the name that most drivers use."""
     return _telegram(
         lambda document, driver: number_of(
             value_at(document, _FIELDS.get(driver or "", {}).get(name, _USUAL[name]))
@@ -86,7 +87,7 @@ def _field(name: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
 
 
 def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make the reader of the sum of the registers of exactly `count` tariffs."""
+    """Make a reader of the sum of exactly `count` tariffs' registers."""
     names = [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 2)]
 
     def find(document: Any, driver: str | None) -> Decimal:
@@ -101,7 +102,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
 
 
 def _named(kind: Kind, name: str) -> Quantity | None:
-    """Make the quantity of a sum of tariffs, such as `import of 2 tariffs`."""
+    """Make the quantity for a sum of tariffs, such as `import of 2 tariffs`."""
     match = _TARIFFS.fullmatch(name)
     if match is None or kind is not Kind.REGISTER:
         return None

@@ -10,7 +10,7 @@ Delta_d it does not: the noise that gives epsilon-d-privacy is already epsilon-d
 the family C of d and d'. Propositions 4 and 5 treat special cases; the form here for any two metrics, and its
 converse, are ours. Proof of the converse: the loss of Laplace noise between answers y and y' is
 epsilon |y - y'|/Delta_d, and it is attained. So if Delta_d' > Delta_d, some x, x' have a loss above
-epsilon d'(x, x'). The same noise gives the stronger notion for the queries of C only. Discrete Laplace and
+epsilon d'(x, x'). The same noise gives the stronger notion only for the queries in C. Discrete Laplace and
 the truncated geometric mechanism attain the same loss on their lattice, so the converse holds for them, too.
 
 With n rows in a set V of numbers of width w, sum and average are in C for d_h and d_1/w. So are minimum,
@@ -38,6 +38,7 @@ def same_noise(
         raise ValueError("the metric of the stronger promise must nowhere exceed the other metric")
 
     def change(x: Any, y: Any) -> Any:
+        """Return the distance between the answers."""
         return absolute(query(x), query(y))
 
     return domination(points, change, stronger) == domination(points, change, metric)

@@ -66,8 +66,8 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
 
 def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose first sides are disjoint (Holohan 2014, Lemma 2)."""
-    turned = disjoint_second([(second, first) for first, second in rectangles])
-    return tuple((first, second) for second, first in turned)
+    swapped_rectangles = disjoint_second([(second, first) for first, second in rectangles])
+    return tuple((first, second) for second, first in swapped_rectangles)
 
 
 def _unions(atoms: Sequence[Event]) -> tuple[Event, ...]:

@@ -65,10 +65,12 @@ def check_randomness(trial: Trial) -> Check:
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
+        """Draw 256 outputs from the bits of a seed."""
         draws: list[Any] = trial.draw(x, 256, SeededBits(seed)).tolist()
         return draws
 
     def fresh() -> list[Any]:
+        """Draw 256 outputs from the default bits."""
         draws: list[Any] = np.asarray(trial.mechanism.release(np.repeat(to_array([x]), 256, axis=0))).tolist()
         return draws
 

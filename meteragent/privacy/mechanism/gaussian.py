@@ -17,7 +17,7 @@ of the noise alone,
     ln P/P' = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
 
 where s is the value of S at which the log is epsilon. S has the weights e^(-s^2/(2 n sigma^2)), up to a
-relative error of about 2n e^(-pi^2 sigma^2) (Poisson's formula on the integers with a given sum; no error for
+relative error of about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no error for
 n = 1). For sigma^2 < 5 the law of S is convolved instead. A sum of more than 2^21 terms is replaced by its
 integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
 """

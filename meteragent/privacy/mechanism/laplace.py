@@ -17,7 +17,7 @@ There are (2m+1)^n - (2m-1)^n points at max|z_i| = m > 0, so that, with r = R + 
 
 The first sum is used if at most 2^17 of its terms matter (the terms are added without the 1, so that ln Z
 keeps its precision if Z is barely above 1). With more terms, a is so small that an integral, n! a^-(n+1),
-replaces the second sum: by Poisson's formula their relative difference is at most 2 sum over m > 0 of
+replaces the second sum: by Poisson summation, their relative difference is at most 2 sum over m > 0 of
 |1 + 2 pi i m/a|^-(n+1), below 1e-11 for n >= 2; for n = 1, Z = coth(a/2).
 """
 
@@ -182,7 +182,7 @@ def reach(n: int, a: Fraction) -> int:
 
     For n = 1, P(|z| > K) = 2 e^(-a(K+1)) / (1 + e^-a) <= e^(-aK) <= e^-28 < 2^-40. For n > 1 |z_i| <= R, and
     P(R = r) = (2r+1)^n e^(-ar) / Z(a) with Z(a) = sum (2r+1)^n e^(-ar). With r = 3j + i, i < 3, we have
-    2r+1 <= 5 (2j+1), hence Z(a/3) <= 3 5^n Z(a), and by Chernoff's bound at 2a/3
+    2r+1 <= 5 (2j+1), hence Z(a/3) <= 3 5^n Z(a), and by the Chernoff bound at 2a/3,
 
         P(R > K) <= e^(-2a(K+1)/3) Z(a/3) / Z(a) < 3 5^n e^(-(88 + 5n)/3) < 3 e^(-88/3) < 2^-40,
 

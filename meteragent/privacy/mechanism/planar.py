@@ -1,7 +1,7 @@
 """Noise for points of the plane: planar Laplace for d_2, two Laplace numbers for d_1.
 
 These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section
-6.2 on geolocation) on the lattice q Z^2. With a = epsilon q the noise in quanta has
+6.2 on geolocation) on the lattice q Z^2. With a = epsilon q, the noise in quanta has the law
 
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 
@@ -9,14 +9,14 @@ and by the triangle inequality the output, x + q z, is exactly epsilon d_2-priva
 line through two points, beyond these points, attain the bound. `PlanarManhattan` uses |z|_1 instead, a
 product of two discrete Laplace laws.
 
-Rounding. Rounding points of R^2 to the lattice first, each number by floor(x/q + 1/2), may move the two
-points of a pair apart: a number's difference of s quanta becomes a whole k with |k| < |s| + 1. So d_2 grows
-by less than sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
+Rounding. Rounding points of R^2 to the lattice first, each coordinate by floor(x/q + 1/2), may move the two
+points of a pair apart: a coordinate difference of s quanta becomes an integer k with |k| < |s| + 1. So d_2
+grows by less than sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
 
-Sums over the lattice, r = |z|_2, are computed directly for a >= 1/20. For smaller a Poisson's formula is
-used: the sum of e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over Z^2. The term
-at 0 is the fine lattice's integral 2 pi/a^2. Expanding the other terms in a gives Epstein's zeta function,
-the sum over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
+Sums over the lattice, r = |z|_2, are computed directly for a >= 1/20. For smaller a, the Poisson summation
+formula is used: the sum of e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over
+Z^2. The term at 0 is the fine lattice's integral 2 pi/a^2. Expanding the other terms in a gives the Epstein
+zeta function, the sum over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
 
     C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..,
 
@@ -157,8 +157,8 @@ class PlanarLaplace:
     def beyond(self, distance: float) -> float:
         """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        For a >= 1/20 the probability is a sum over the lattice. For a finer lattice it is that of the limit,
-        where the length of the noise is Erlang(2), with an error of less than 0.004:
+        For a >= 1/20 the probability is a sum over the lattice. For a finer lattice, the limit is used, in
+        which the length of the noise is Erlang(2); its error is less than 0.004:
 
             P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
         """

@@ -7,7 +7,7 @@ A first coin decides, with probability t, to give the true yes or no; otherwise 
 Two fair coins, t = 1/2, give odds of exactly 3: epsilon = ln 3. Here the probabilities are exact and epsilon
 is irrational; in `Categorical` epsilon is exact and the probabilities are irrational.
 
-From N answers the share of true yeses is estimated by (y - (1-t)/2)/t, where y is the share of yeses in the
+From N answers, the share of true yeses is estimated by (y - (1-t)/2)/t, where y is the share of yeses in the
 answers. The estimate is unbiased. The variance of an answer is (1+t)/2 (1-t)/2 for either truth, so the error
 of the estimate has
 

@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-A row is a window with separate pages of words (`bits.RowBits`). Its noise is a function of these words, with
+A row is a window with its own pages of words (`bits.RowBits`). Its noise is a function of these words, with
 the law of `windows`, for every n >= 1:
 
 * Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
   of `windows`. If the height does not decide whether R is accepted, or the word lies beyond the cells, page
   512 + t is read as a stream. The first accepted attempt counts.
-* Attempt k at slot i takes word i of page 1 + k. With m = 2R+1 <= 2^32 words have 32 bits: the slot is
-  floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). With larger m they have 64
+* Attempt k at slot i takes word i of page 1 + k. If m = 2R+1 <= 2^32, words have 32 bits: the slot is
+  floor(u m / 2^32) - R if u m mod 2^32 >= 2^32 mod m (Lemire, as in `uniform`). For larger m, they have 64
   bits; the last bit_length(m-1) of these are v, and the slot is v - R if v < m. The first accepted attempt
   counts.
 
@@ -75,12 +75,13 @@ def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
 
 
 def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.int64]:
-    """Draw R of each row: the first accepted attempt."""
+    """Draw each row's R, from its first accepted attempt."""
     table, noise_bounds, pending = table_of(n, a), np.empty(rows.size, np.int64), np.arange(rows.size)
     for attempt in range(ATTEMPTS):
         pending_rows = rows[pending]
 
         def stream(index: int, rows: Rows = pending_rows, page: int = STREAMS + attempt) -> Bits:
+            """Return the bits of a pending row, from this attempt's page."""
             return source.stream(int(rows[index]), page)
 
         noise_bounds[pending], accepted = propose(
@@ -114,6 +115,7 @@ def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBit
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
+        """Redraw these slots from a page of the row's bits; return which of them to reject again."""
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
         return fresh.astype(np.uint32) < uneven[row]
 
@@ -128,6 +130,7 @@ def _wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) 
     np.bitwise_and(source.words(rows, SLOTS, noise.shape[1], np.uint64), mask[:, np.newaxis], out=values)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
+        """Redraw these slots from a page of the row's bits; return which of them to reject again."""
         values[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]
         return fresh > largest[row]
 
@@ -135,7 +138,7 @@ def _wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) 
 
 
 def _retry(rejected: NDArray[np.bool_], redraw: Callable[[Rows, Rows, int], NDArray[np.bool_]]) -> None:
-    """Redraw the rejected slots, from another page in each attempt, until `redraw` rejects none."""
+    """Redraw the rejected slots, from a new page at each attempt, until `redraw` rejects none."""
     pending = np.flatnonzero(rejected)
     for page in range(SLOTS + 1, SLOTS + ATTEMPTS):
         if not pending.size:

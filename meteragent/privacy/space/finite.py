@@ -96,6 +96,6 @@ class Subsets:
         """Yield all pairs of a small space; otherwise sets that differ in one, half or all elements."""
         if 1 << len(self.universe) <= PAIRS_LIMIT:
             return all_pairs(self.points)
-        everything, half = frozenset(self.universe), frozenset(self.universe[::2])
+        universe, half = frozenset(self.universe), frozenset(self.universe[::2])
         neighbours = [half ^ {element} for element in self.universe]
-        return both_ways([(frozenset(), everything), (frozenset(), half), *((half, x) for x in neighbours)])
+        return both_ways([(frozenset(), universe), (frozenset(), half), *((half, x) for x in neighbours)])

@@ -1,14 +1,14 @@
-"""Planning in reverse: given two of what to hide, what to share and the error, solve for the third.
+"""Planning: given two of the energy to hide, the numbers to share and the error, solve for the third.
 
 Nobody knows how many watts of noise they want. People know what should stay private (a kettle, a TV evening,
-a day away), which values are needed (half hours, days, the month, a typical day), and how accurate these must
-be (the mean of 1,000 homes to 5 %). `solve` takes two of these and finds the third.
+a day away), which values are needed (half hours, days, the month, a typical day), and how accurate these
+values must be (the mean of 1,000 homes to 5 %). `solve` takes two of these answers and finds the third.
 
-An event is *hidden* if an attacker is right about it no more often than about a change of the radius in one
+An event is *hidden* if an attacker is right about it no more often than about a change by the radius in one
 window: 70 % of the time at level 1, whatever they know and compute, wherever the event lies on the grid and
-however many windows it touches (`privacy.inference.success_bound`, the figures of `check`). The change of the
-odds, which adds up over the windows, is also stated. As a stronger promise, windows in a row keep the odds of
-the whole event within e^level (`Sliding`, THEORY 3.2).
+however many windows it touches (`privacy.inference.success_bound`, as shown by `check`). The change in the
+odds, which adds up over the windows, is also stated. As a stronger promise, consecutive windows keep the odds
+of the whole event within e^level (`Sliding`, THEORY 3.2).
 
 Everything follows from public examples and the question; no private trace is used.
 """

@@ -1,7 +1,7 @@
 """Plans for amounts: the cost of a day, a week or a month at public prices, released as one number.
 
-The error of an amount is that of the hidden energy at the largest price of a kWh, whatever the length of its
-window and the use in it. So the error and the hidden energy determine each other.
+The error of an amount depends only on the hidden energy and the largest price per kWh, not on the window's
+length or the energy used. The error and the hidden energy therefore determine each other.
 """
 
 import json
@@ -35,7 +35,7 @@ class AmountShare(NamedTuple):
 
 
 class Money(NamedTuple):
-    """A sum of money, or a price of a kWh."""
+    """A sum of money, or a price per kWh."""
 
     value: Fraction
     currency: str
@@ -52,29 +52,29 @@ _SHARES = {
     "day cost": AmountShare("the cost of each day", "1d"),
 }
 USUAL_BOUND = Money(Fraction(1, 2), "EUR")
-"""The largest price of a kWh if the question states none."""
+"""The largest price per kWh if the question states none."""
 
 
-def share(text: str) -> AmountShare | None:
+def parse_share(text: str) -> AmountShare | None:
     """Parse what to share: ``month-cost``, ``week-cost`` or ``day-cost``; return None for other texts."""
     plain = " ".join(re.findall(r"[a-z]+", text.lower()))
     return next((value for name, value in _SHARES.items() if plain in forms(name)), None)
 
 
-def money(text: str) -> Money | None:
+def parse_money(text: str) -> Money | None:
     """Parse a sum of money such as ``0.05EUR``; return None if the text is not one, or the sum is zero."""
     match = _MONEY.fullmatch(text.strip())
     return Money(Fraction(match[1]), match[2]) if match and Fraction(match[1]) else None
 
 
-def bound(text: str) -> Money:
-    """Parse the largest price of a kWh, such as ``0.45EUR``.
+def parse_price(text: str) -> Money:
+    """Parse the largest price per kWh, such as ``0.45EUR``.
 
     Raises:
         ValueError: the text is not a price.
     """
-    if (price := money(text)) is None:
-        raise ValueError("the largest price of a kWh, such as 0.45EUR")
+    if (price := parse_money(text)) is None:
+        raise ValueError("the largest price per kWh, such as 0.45EUR")
     return price
 
 
@@ -93,7 +93,7 @@ class AmountQuestion:
 
 @dataclass(frozen=True)
 class AmountSetting:
-    """A configuration of amounts that hides `hide_wh` in all of a window."""
+    """A configuration of amounts that hides `hide_wh` in each window."""
 
     question: AmountQuestion
     hide_wh: Fraction
@@ -125,13 +125,13 @@ class AmountSetting:
 
     @property
     def error(self) -> float:
-        """One standard deviation of the mean of the question's homes."""
+        """One standard deviation of the mean over the question's homes."""
         return self.terms.sd / math.sqrt(self.question.homes)
 
 
 @dataclass(frozen=True)
 class AmountAnswer:
-    """The setting, and whether its error is within the goal; `limit` hides as much as the goal allows."""
+    """The setting, whether its error is within the goal, and the setting that hides most within it."""
 
     question: AmountQuestion
     setting: AmountSetting
@@ -143,7 +143,7 @@ def solve(question: AmountQuestion) -> AmountAnswer:
     """Find the error at which an energy is hidden, or the largest energy that can be hidden at an error.
 
     Raises:
-        ValueError: the question has neither, or its error is in another currency than its price, or so small
+        ValueError: the question has neither, error and price differ in currency, or the error is so small
             that nothing can be hidden.
     """
     hide, goal = question.hide, question.goal
@@ -156,14 +156,14 @@ def solve(question: AmountQuestion) -> AmountAnswer:
     limit = _most(question, goal)
     setting = limit if hide is None else AmountSetting(question, hide.energy_wh)
     if setting is None:
-        raise ValueError("a larger error: at this one nothing can be hidden")
+        raise ValueError("this error is too small to hide anything: give a larger one")
     return AmountAnswer(question, setting, setting.error <= goal.value, limit)
 
 
 def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
-    """Return the setting that hides most, to three figures, within the goal; None below 1 mWh."""
+    """Return the setting that hides the most energy, to three figures, within the goal; None below 1 mWh."""
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
-    # The standard deviation of the noise is sqrt(2) times its scale, hidden energy times price / level.
+    # The noise's standard deviation is sqrt(2) times its scale, which is hidden energy times price / level.
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None
@@ -182,7 +182,7 @@ def as_text(answer: AmountAnswer) -> str:
     """Return the answer as text: its errors, the hidden energy, its configuration, and the next step."""
     question, setting = answer.question, answer.setting
     parts = [f"hide {question.hide.name}"] if question.hide else []
-    parts.append(f"share {question.share.name} at prices of at most {question.bound.text} for a kWh")
+    parts.append(f"share {question.share.name} at prices of at most {question.bound.text} per kWh")
     if question.goal is not None:
         parts.append(f"{mean_of(question.homes)} within {question.goal.text}")
     verdict = "possible" if answer.is_possible else "NOT possible"
@@ -196,7 +196,7 @@ def as_text(answer: AmountAnswer) -> str:
     if not answer.is_possible and answer.limit is not None:
         lines += [f"Within the goal, at most {energy(answer.limit.hide_wh)} can be hidden.", ""]
     names = ", ".join(event.name for event in EVENTS if event.energy_wh <= setting.hide_wh) or "no example"
-    lines += [f"Hides {energy(setting.hide_wh)} in all of a window: {names}.", ""]
+    lines += [f"Hides {energy(setting.hide_wh)} in total in each window: {names}.", ""]
     return "\n".join([*lines, "Paste this", "", *setting.text.splitlines(), "", NEXT])
 
 

@@ -1,4 +1,4 @@
-"""The parts of a question to `plan`, as people write them: what to hide, what to share, and the error."""
+"""The parts of a question to `plan`, as people write them: hidden energy, shared numbers and error."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 
 
 class Hide(NamedTuple):
-    """Something to hide: an event, or any change that moves an energy, whatever its shape."""
+    """A change to hide: an event, or any change that moves an energy, whatever its shape."""
 
     name: str
     energy_wh: Fraction
@@ -30,11 +30,10 @@ class Hide(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Something to share: numbers for `step_ms` each, on the epoch grid or the calendar (`unit`).
+    """Numbers to share: one for each `step_ms`, on the epoch grid or the calendar (`unit`).
 
-    `blocks` is the number of values in a window of the calendar, 0 if `setting.advised` chooses it; `step_ms`
-    is the total duration of one value in an ordinary window. `quantum_w` is the coarsest lattice that
-    suffices.
+    `blocks` is the number of values in a calendar window, 0 if `setting.advised` chooses it; `step_ms` is the
+    total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
     """
 
     name: str
@@ -52,7 +51,7 @@ class Share(NamedTuple):
 
     @property
     def in_kwh(self) -> bool:
-        """Whether people read the numbers as energies (a day, a month) rather than as powers."""
+        """Whether people read the numbers as energies (of a day or a month) rather than as powers."""
         return self.step_ms >= DAY_MS and self.space is Space.LINF
 
 
@@ -69,7 +68,7 @@ TYPICAL_DAY = Share(
     Space.PROFILE,
 )
 SHARES = (HALF_HOUR, DAY, TYPICAL_DAY, MONTH)
-"""The shares to choose from, the finest first."""
+"""The shares to choose from, finest first."""
 CURVE = Share("days as curves", ("curve", "day curve"), DAY_MS, Fraction(1, 10), "1d", 0, Space.CURVE)
 """A share whose number of blocks `setting.advised` chooses."""
 MORE_SHARES = (
@@ -88,7 +87,7 @@ class Goal:
 
     @property
     def text(self) -> str:
-        """The goal as text."""
+        """The goal as people write it."""
         return (
             f"{float(self.amount):g}{self.unit}"
             if self.unit == "%"
@@ -96,7 +95,7 @@ class Goal:
         )
 
     def watts(self, share: Share) -> float:
-        """Return the goal as a power over a number's time; `%` refers to a home's mean, `MEAN_W`.
+        """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.
 
         Raises:
             ValueError: the goal is an energy, but the share is a power (bands of a day, blocks of a curve).
@@ -132,7 +131,7 @@ def hide(text: str) -> Hide:
 
 
 def _by_name(text: str) -> Event:
-    """Find the public event whose name has all the words of the text."""
+    """Find the public event whose name contains all words of the text."""
     words = _words(text)
     matches = [event for event in EVENTS if words and words <= _words(event.name)]
     exact_matches = [event for event in matches if words == _words(event.name)]
@@ -164,20 +163,20 @@ def share(text: str) -> Share:
 
 
 def shares(text: str) -> Share | list[Share]:
-    """Parse what to share: a word as in `share`, or several for nested streams, as ``half-hour,day,month``.
+    """Parse one share or, for nested streams, several, such as ``half-hour,day,month``.
 
     Raises:
-        ValueError: one of them is not a share.
+        ValueError: a part of the text is not a share.
     """
     words = text.split(",")
     return share(text) if len(words) == 1 else list(map(share, words))
 
 
 def goals(text: str) -> Goal | list[Goal | None]:
-    """Parse the error to reach, or one for each share: in ``any,0.7kWh,1.5kWh``, any means no goal.
+    """Parse the error to reach, or one error per share: in ``any,0.7kWh,1.5kWh``, ``any`` means no goal.
 
     Raises:
-        ValueError: one of them is not an error.
+        ValueError: a part of the text is not an error.
     """
     words = text.split(",")
     if len(words) == 1:
@@ -186,7 +185,7 @@ def goals(text: str) -> Goal | list[Goal | None]:
 
 
 def forms(word: str) -> tuple[str, ...]:
-    """Return the words of a name, in the singular and the plural."""
+    """Return a name in the singular and in the plural."""
     plain = " ".join(_WORDS.findall(word))
     return plain, f"{plain}s"
 

@@ -1,12 +1,12 @@
-"""Plans for nested streams: shares of a level that make the numbers of several lengths accurate enough.
+"""Plans for nested streams: shares of a level that make numbers of several lengths accurate enough.
 
 A question names two or more lengths, such as half hours, days and months, and optionally an error for each.
-All streams hide the same energy, and their shares of the level add up to one, so the promise is that of one
-stream (THEORY 3.8). All shares in steps of 1/20 are tried. The best shares minimise the largest error
-relative to its goal. If no length has a goal, each error is relative to that of a stream of that length
-alone.
+All streams hide the same energy, and their shares of the level add up to one, so the promise is that of a
+single stream (THEORY 3.8). All shares in steps of 1/20 are tried. The best shares minimise the largest error
+relative to its goal. If no length has a goal, each error is taken relative to that of a single stream of that
+length.
 
-A single stream of the finest length, whose sums are the days and months, is tried as well. Shares are
+A single stream of the finest length, which receivers sum to days and months, is tried as well. Shares are
 proposed only if they are better.
 """
 
@@ -33,18 +33,18 @@ from meteragent.report.plan.setting import HEAD
 from meteragent.wire.number import figure
 
 STEPS = 20
-"""The number of equal parts into which the grid divides a level."""
+"""The number of equal parts into which the search grid divides a level."""
 _NO_SHARE = Fraction(1, 10**6)  # stands for a share of 0, whose noise would be infinite
 _QUANTA = 220
-"""The number of quanta in a radius while shares are tried; errors on the real lattice differ by less than 1
-in 1,000."""
+"""The number of quanta per radius while shares are tried; errors on the real lattice differ by less than 0.1
+%."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """Lengths from fine to coarse, the share of the level of each, and the energy that each number hides.
+    """Lengths from fine to coarse, each length's share of the level, and the energy that each number hides.
 
-    A length whose share is 0 has no stream: its numbers are sums of a finer length's.
+    A length whose share is 0 has no stream: its numbers are sums of a finer length's numbers.
     """
 
     lengths: tuple[Share, ...]
@@ -54,7 +54,7 @@ class Division:
 
     @cached_property
     def errors_w(self) -> tuple[float, ...]:
-        """One standard deviation of each length's best estimate, as a power over its time."""
+        """One standard deviation of each length's best estimate, as mean power."""
         kinds = [self._kind(length, share) for length, share in zip(self.lengths, self.shares, strict=True)]
         counts = [coarse.step_ms // fine.step_ms for fine, coarse in pairwise(self.lengths)]
         path = nested.regular(kinds, counts)
@@ -64,7 +64,7 @@ class Division:
         )
 
     def _kind(self, length: Share, share: Fraction) -> Kind:
-        """Return the noise of a length's numbers, in kWh; without a share it is too large to matter."""
+        """Return the noise of a length's numbers, in kWh; without a share, the numbers have no weight."""
         mechanism = noise(self.hide_wh / length.hours, max(share, _NO_SHARE) * self.level)
         return Kind(mechanism, "dithered", float(length.hours / 1000))
 
@@ -80,9 +80,9 @@ class NestedQuestion:
     timezone: str = "UTC"
 
     def limits_w(self) -> tuple[float, ...]:
-        """Return the error with which each length is compared: its goal, or the error of a stream alone.
+        """Return the reference error for each length: its goal, or else the error of a single stream.
 
-        If some lengths have goals, those without one are not compared.
+        If some lengths have goals, lengths without a goal are not compared.
         """
         if any(self.goals):
             pairs = zip(self.lengths, self.goals, strict=True)
@@ -127,7 +127,7 @@ class NestedAnswer:
 
 
 def noise(radius_w: Fraction, level: Fraction) -> LInfLaplace:
-    """Return the noise of one number on a fine lattice."""
+    """Return one number's noise on a fine lattice."""
     return LInfLaplace(level / radius_w, radius_w / _QUANTA, 1)
 
 
@@ -137,7 +137,7 @@ def name_of(length: Share) -> str:
 
 
 def solve(question: NestedQuestion) -> NestedAnswer:
-    """Find the shares of least error, and compare them with one stream of the finest length.
+    """Find the shares with the least error, and compare them with one stream of the finest length.
 
     Raises:
         ValueError: the lengths are fewer than two or do not nest, there are not as many goals as lengths, or
@@ -147,7 +147,7 @@ def solve(question: NestedQuestion) -> NestedAnswer:
     limits_w = question.limits_w()
 
     def largest_ratio(division: Division) -> float:
-        """Return the largest ratio of an error of a division to its limit."""
+        """Return the largest ratio of a division's errors to their limits."""
         return max(watts / limit for watts, limit in zip(division.errors_w, limits_w, strict=True))
 
     divisions = [
@@ -181,7 +181,7 @@ def _check(question: NestedQuestion) -> None:
 
 
 def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
-    """Yield all shares in whole steps that add up to one, with at least one step for the finest length."""
+    """Yield all shares in whole steps that add up to one, with at least one step for the finest."""
 
     def distribute(places: int, steps: int) -> Iterator[tuple[int, ...]]:
         """Yield all ways to distribute steps over places."""
@@ -189,8 +189,8 @@ def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
             yield (steps,)
             return
         for given_steps in range(steps + 1):
-            for others in distribute(places - 1, steps - given_steps):
-                yield (given_steps, *others)
+            for tail in distribute(places - 1, steps - given_steps):
+                yield (given_steps, *tail)
 
     for steps in distribute(length_count, STEPS):
         if steps[0]:
@@ -209,11 +209,11 @@ def as_text(answer: NestedAnswer) -> str:
     question = answer.question
     names = ", ".join(length.name for length in question.lengths)
     verdict = "possible" if answer.is_possible else "NOT possible; these are the nearest shares"
-    chosen = "nested streams" if answer.is_better else "one stream is as good"
+    chosen = "nested streams" if answer.is_better else "a single stream is as good"
     lines = [
         f"To hide {question.hide.name}, share {names}: {verdict}, {chosen}.",
         "",
-        "What it costs: one standard deviation of one home, all streams combined by the receiver",
+        "What it costs: one standard deviation for one home, if the receiver combines all streams",
         f"  {'':<16}{'share':>8}{'nested':>12}{'one stream':>14}{'goal':>12}",
     ]
     goals = question.goals or (None,) * len(question.lengths)
@@ -224,8 +224,8 @@ def as_text(answer: NestedAnswer) -> str:
         cells = f"{exact(share):>8}{error(error_w, length):>12}{error(single_w, length):>14}"
         lines.append(f"  {length.name:<16}{cells}{goal.text if goal else '-':>12}")
     level = exact(question.level)
-    hidden = f"Together they hide {energy(question.hide.energy_wh)} at level {level}, in all slots."
-    return "\n".join([*lines, "", hidden, "", "Paste this", "", *answer.text.splitlines(), "", NEXT])
+    hidden_text = f"Together they hide {energy(question.hide.energy_wh)} at level {level}, in all slots."
+    return "\n".join([*lines, "", hidden_text, "", "Paste this", "", *answer.text.splitlines(), "", NEXT])
 
 
 def as_json(answer: NestedAnswer) -> str:

@@ -1,4 +1,4 @@
-"""The plot of a plan: the error against the energy hidden, with the lower bound (needs matplotlib)."""
+"""A plot of a plan: the error against the energy hidden, with the lower bound (needs matplotlib)."""
 
 import math
 from fractions import Fraction
@@ -20,11 +20,11 @@ ONE, MANY, FLOOR = "#0072B2", "#D55E00", "#222222"
 """Blue, orange and dark grey, which also differ in brightness; lines differ in stroke."""
 _REACH, _POINTS = 16, 33
 _APART = 1.2
-"""Labels at a smaller ratio of energies would overlap."""
+"""At a smaller ratio of energies, labels would overlap."""
 
 
 def draw(answer: Answer, path: Path) -> None:
-    """Draw the setting of an answer, or the nearest one, among settings that hide more and less.
+    """Draw an answer's setting, or the nearest setting, among settings that hide more and less.
 
     The suffix of `path` chooses the format.
 
@@ -52,12 +52,12 @@ def draw(answer: Answer, path: Path) -> None:
 
 
 def _unit(setting: Setting) -> float:
-    """Return one watt of error in the unit of the plot."""
+    """Return one watt of error in the plot's unit."""
     return float(setting.share.hours) / 1000 if setting.share.in_kwh else 1.0
 
 
 def _lines(axes: Axes, setting: Setting, homes: int) -> None:
-    """Draw the lines of one home and of many, each with its lower bound and the point of the setting."""
+    """Draw the lines for one home and for many, each with its lower bound and the setting's point."""
     factors = tuple(Fraction(f"{factor:.3g}") for factor in np.geomspace(1 / _REACH, _REACH, _POINTS))
     settings, unit = around(setting, factors), _unit(setting)
     hidden_wh = [float(point.hide_wh) for point in settings]
@@ -77,7 +77,7 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
 
 
 def _examples(axes: Axes, setting: Setting) -> None:
-    """Mark the energy from which each public example is hidden."""
+    """Mark the smallest energy at which each public example is hidden."""
     hides = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
     starts = [(minimal(hide, setting).hide_wh, hide.name) for hide in hides]
     labels: list[tuple[float, str]] = []
@@ -95,7 +95,7 @@ def _examples(axes: Axes, setting: Setting) -> None:
 
 
 def _goal(axes: Axes, answer: Answer, setting: Setting) -> None:
-    """Draw the error to reach."""
+    """Draw the line of the error to reach."""
     if answer.question.goal is not None:
         goal = answer.question.goal.watts(setting.share) * _unit(setting)
         axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label="the error to reach")

@@ -17,13 +17,13 @@ from meteragent.report.plan.solve import Answer, Sliding, around, homes_needed, 
 from meteragent.wire.number import figure
 
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
-"""Errors of a mean, as shares of `MEAN_W`; the answer shows the number of homes that each needs."""
+"""Errors of a mean, as shares of `MEAN_W`; the answer shows how many homes each error requires."""
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 NEXT = "Next: save the configuration as home.toml, set its topics, and run meteragent check home.toml"
 
 
 def error(watts: float, share: Share) -> str:
-    """Return an error with its unit: a power or, for shares that people read as energies, an energy."""
+    """Return an error with its unit: an energy for shares that people read as energies, or else a power."""
     return amount(watts * float(share.hours) / 1000, "kWh") if share.in_kwh else amount(watts, "W")
 
 
@@ -54,7 +54,7 @@ def as_text(answer: Answer) -> str:
     if not answer.is_possible:
         lines += [*_nearest(answer), ""]
         setting = answer.nearest[0].setting if answer.nearest else None
-        return "\n".join([*lines, *(_paste(setting, "The first of these, to paste") if setting else [])])
+        return "\n".join([*lines, *(_paste(setting, "Paste the first of these") if setting else [])])
     setting = answer.setting
     assert setting is not None  # noqa: S101  a possible answer has a setting
     for section in (
@@ -71,7 +71,7 @@ def as_text(answer: Answer) -> str:
 
 
 def _considered(answer: Answer) -> list[str]:
-    """Return the lines on the shares that were compared."""
+    """Return the lines about the compared shares."""
     if not answer.considered:
         return []
     goal = answer.question.goal
@@ -104,12 +104,12 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     lines.append(
         f"  Lower bound: no noise that keeps this promise has an error below {error(setting.floor_w, share)};"
     )
-    lines.append(f"  this one has {error(one_w, share)}.")
+    lines.append(f"  this noise has {error(one_w, share)}.")
     return [*lines, "", *_hidden(answer, setting)]
 
 
 def _slack(answer: Answer, setting: Setting) -> list[str]:
-    """Return the line that compares the error with the goal."""
+    """Return a line that compares the error with the goal."""
     goal = answer.question.goal
     if goal is None:
         return []
@@ -130,7 +130,7 @@ def _names(events: Iterable[Event]) -> str:
 
 
 def _odds(answer: Answer, setting: Setting) -> str:
-    """Return the sentence on the odds of a whole event: the levels of the windows that it touches add up."""
+    """Return a sentence about the odds of a whole event: the levels of the windows that it touches add up."""
     hide = answer.question.hide
     if hide is None:
         return ""
@@ -144,12 +144,12 @@ def _odds(answer: Answer, setting: Setting) -> str:
 
 
 def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
-    named = f" (it is the preset {setting.preset!r})" if setting.preset else ""
-    return [f"{title}{named}", "", *setting.text.splitlines()]
+    preset_text = f" (it is the preset {setting.preset!r})" if setting.preset else ""
+    return [f"{title}{preset_text}", "", *setting.text.splitlines()]
 
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
-    """Return a table of the error against the energy hidden, in five rows."""
+    """Return a table, in five rows, of the error against the energy hidden."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
     mean = f"{homes:,} homes"
     lines = [
@@ -169,7 +169,7 @@ def _table(answer: Answer, setting: Setting) -> list[str]:
 
 
 def _slots(answer: Answer, setting: Setting) -> list[str]:
-    """Return the lines on the choice of the number of slots, for an event that is longer than one slot."""
+    """Return the lines about the choice of the number of slots for an event longer than one slot."""
     question = answer.question
     if question.hide is None:
         return []
@@ -177,11 +177,11 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     if len(options) == 1:
         return []
     cells = ", ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in options)
-    return _wrapped(f"Numbers in a window: {setting.slots} has the least error of {cells}; more cost more.")
+    return _wrapped(f"Numbers in a window: {setting.slots} has the least error of {cells}.")
 
 
 def _sliding(offer: Sliding) -> list[str]:
-    """Return the lines that offer a stronger promise."""
+    """Return lines that offer a stronger promise."""
     plan, setting, simple = offer.plan, offer.setting, offer.simple
     share, windows = setting.share, plan.touched(plan.span)
     length, level = duration_text(share.step_ms * setting.slots), full(setting.level)
@@ -196,9 +196,9 @@ def _sliding(offer: Sliding) -> list[str]:
 
 
 def _blocks(setting: Setting) -> list[str]:
-    """Return the lines on the origin of the number of blocks, with a warning against private traces."""
+    """Return lines about the origin of the number of blocks, with a warning against private traces."""
     if setting.share.blocks:
-        origin = "the preset's. More blocks have more noise, fewer show less detail."
+        origin = "taken from the preset. More blocks mean more noise, fewer show less detail."
     else:
         origin = (
             f"from a bound for a day on which each of the {len(EVENTS)} public examples happens once. "
@@ -213,7 +213,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _nearest(answer: Answer) -> list[str]:
-    """Return the lines on the settings that are possible instead, each with its error."""
+    """Return lines about settings that are possible instead, each with its error."""
     if not answer.nearest:
         return ["No similar setting is possible. Hide less, or accept a larger error."]
     lines = ["What is possible instead"]
@@ -271,6 +271,6 @@ def _facts(setting: Setting, homes: int) -> dict[str, Any]:
 
 
 def _windows(offer: Sliding, homes: int) -> dict[str, Any]:
-    """Return the facts of windows in a row: any `span` numbers touch at most `windows` windows."""
+    """Return the facts about consecutive windows: any `span` numbers touch at most `windows` windows."""
     plan = offer.plan
     return {"span": plan.span, "windows": plan.touched(plan.span), **_facts(offer.setting, homes)}

@@ -1,4 +1,4 @@
-"""A setting: a configuration to paste, its noise, and the search for a setting that hides an event."""
+"""Settings: a configuration to paste, its noise, and the search for a setting that hides an event."""
 
 import math
 from dataclasses import dataclass, replace
@@ -27,20 +27,20 @@ sink.topic = "private/{meter}/power"
 """
 _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
-"""The number of figures to which energies to hide are rounded up."""
+"""Energies to hide are rounded up to this many figures."""
 _FINE = 50
-"""A quantum is at most radius / _FINE, so that an event off the grid costs at most 2 % more."""
+"""A quantum is at most radius / _FINE, so an event off the grid costs at most 2 % more."""
 _ALIKE = 1.02
-"""Gains over guessing that differ by a smaller factor are the same in whole per cent."""
+"""Gains over guessing that differ by a smaller factor are equal in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 _BLOCKS = (1, 2, 3, 4, 6, 8, 12, 24, 48)
-"""Numbers of blocks in a local day; each divides 23, 24 and 25 hours."""
+"""Possible numbers of blocks in a local day; each divides 23, 24 and 25 hours."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A share in windows of `slots` numbers, each of which hides `hide_wh`, at `level` a window."""
+    """A share in windows of `slots` numbers; each number hides `hide_wh`, and each window has `level`."""
 
     share: Share
     slots: int
@@ -58,7 +58,7 @@ class Setting:
 
     @property
     def _hours(self) -> Fraction:
-        """The hours that one number covers: those of a block of a curve, or the share's."""
+        """The hours that one number covers: those of a curve's block, or else the share's."""
         return self.share.hours / self.slots if self.share.space is Space.CURVE else self.share.hours
 
     @cached_property
@@ -68,11 +68,11 @@ class Setting:
 
     @cached_property
     def floor_w(self) -> float:
-        """The least standard deviation of any noise on real numbers with this promise (THEORY 1.4)."""
+        """The smallest standard deviation of real-valued noise that keeps this promise (THEORY 1.4)."""
         return math.sqrt(WindowFloor(self.slots, self.terms.epsilon).mean_square)
 
     def error_w(self, homes: int = 1) -> float:
-        """Return one standard deviation of the mean of homes, as a power over a number's time."""
+        """Return one standard deviation of the mean over homes, as mean power over a number's time."""
         return self.terms.sd / math.sqrt(homes)
 
     @cached_property
@@ -115,7 +115,7 @@ class Setting:
 
 
 def _grid(setting: Setting) -> tuple[int | str, int, Space]:
-    """Return the length, blocks and space of a setting in the form of a preset."""
+    """Return a setting's length, blocks and space as a preset states them."""
     share = setting.share
     return share.unit or share.step_ms * setting.slots, setting.slots, share.space
 
@@ -125,7 +125,7 @@ def _configuration(keys: dict[str, str]) -> str:
 
 
 def _window(share: Share, slots: int) -> dict[str, str]:
-    """Return the keys of the grid, and of the space of its slots."""
+    """Return the keys for the grid and the space."""
     if share.unit is None:
         keys = {"window.length": f'"{format_duration(share.step_ms * slots)}"'}
         return keys | ({"window.step": f'"{format_duration(share.step_ms)}"'} if slots > 1 else {})
@@ -137,18 +137,18 @@ def _window(share: Share, slots: int) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _shape(share: Share, slots: int, timezone: str) -> Terms:
-    """Return the terms of the windows of a share; their noise is that of the default preset."""
+    """Return the terms of a share's windows, with the noise of the default preset."""
     zone = {} if share.unit is None else {"window.timezone": f'"{timezone}"'}
     return config.terms(config.parse(_configuration(_window(share, slots) | zone)).stream[0])
 
 
 def _energy_text(wh: Fraction) -> str:
-    """Return an energy in the form of the configuration."""
+    """Return an energy as a configuration writes it."""
     return f"{exact(wh / 1000)}kWh" if wh >= 1000 else f"{exact(wh)}Wh"
 
 
 def last_place(wh: float) -> Fraction:
-    """Return the place value of the last digit of an energy in three figures."""
+    """Return the place value of the last digit of an energy with three figures."""
     return Fraction(10) ** (math.floor(math.log10(wh) + 1e-12) - _FIGURES + 1)
 
 
@@ -156,7 +156,7 @@ def last_place(wh: float) -> Fraction:
 
 
 def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return the distances, in W, by which an event moves windows, for each alignment; the largest first."""
+    """Return, for each alignment, how far, in W, an event moves windows, largest first."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
@@ -166,9 +166,9 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 
 
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
-    """Return whether an event is as hard to detect as any change of the radius in one window.
+    """Return whether an event is as hard to detect as any change by the radius in one window.
 
-    Then an attacker is right about it no more often than the level allows: 70 % of the time at level 1
+    An attacker is then right about the event no more often than the level allows: 70 % of the time at level 1
     (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain over
     guessing may be larger by the factor `slack`.
     """
@@ -178,12 +178,12 @@ def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
 
 
 def radius_percent(setting: Setting) -> int:
-    """Return an attacker's success limit on a change of the radius in one window, in per cent, rounded up."""
+    """Return an attacker's success limit, in per cent, for a change by the radius; it is rounded up."""
     return math.ceil(100 * success_bound(setting.terms.mechanism, (setting.radius_w,)) - 1e-6)
 
 
 def is_covered(setting: Setting, event: Event) -> bool:
-    """Return whether an event is hidden in whole per cent, rounded up, as `check` shows them."""
+    """Return whether an event is hidden, with limits rounded up to whole per cent as in `check`."""
     if not hides(setting, event, _ALIKE):
         return False
     return success_percent(event, setting.terms, 1) <= radius_percent(setting)
@@ -195,9 +195,9 @@ def covered(setting: Setting) -> list[Event]:
 
 
 def odds_level(setting: Setting, event: Event) -> float:
-    """Return the level of a whole event: the sum over all windows that it touches.
+    """Return the level of a whole event, summed over all windows that it touches.
 
-    An event that starts off the grid is rounded up in two windows instead of one; the loss of a further
+    An event that starts off the grid is rounded up in two windows instead of one; the loss of one more
     quantum covers that.
     """
     noise = setting.terms.mechanism
@@ -206,9 +206,10 @@ def odds_level(setting: Setting, event: Event) -> float:
 
 
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Find the setting of least error that hides something, over all numbers of slots in a window.
+    """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
 
-    A preset that hides it, as `check` rounds, with no larger error is preferred, because it has a name.
+    A preset that hides the same, as rounded by `check`, with no larger error is preferred, because it has a
+    name.
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)
     for preset in PRESETS.values():
@@ -221,11 +222,11 @@ def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
 
 @lru_cache(maxsize=256)
 def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tuple[Setting, ...]:
-    """Find the setting of least energy that hides something, for each number of slots in at most a day.
+    """Find the setting with the least energy that hides `hide`, for each number of slots in at most a day.
 
-    An energy of any shape may lie in one slot, and so may an event that is no longer than a slot: for these,
-    more slots only add noise. A longer event moves a window of many slots by its power alone. A number of
-    slots is left out if its error, even at the radius of that power, exceeds that of fewer slots.
+    An energy of any shape may lie in one slot, and so may an event no longer than a slot: for these, more
+    slots only add noise. A longer event moves a window of many slots only by its power. A number of slots is
+    left out if its error, even with that power as the radius, exceeds the error of fewer slots.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)
@@ -237,16 +238,16 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     for n in _SLOTS:
         if n * share.step_ms > DAY_MS:
             break
-        # The event fills some slot, so the radius must be at least the power.
+        # The event fills at least one slot, so the radius must be at least the power.
         if replace(start, slots=n, hide_wh=power_wh).error_w() < min(map(Setting.error_w, settings)):
             settings.append(minimal(hide, replace(start, slots=n)))
     return tuple(settings)
 
 
 def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
-    """Choose the number of blocks of a curve by the least `error_bound`, for a day of all public events.
+    """Choose a curve's number of blocks by the least `error_bound` for a day with all public events.
 
-    Each event raises and lowers the power once. No readings are used: a choice of the number of blocks from a
+    Each event raises and lowers the power once. No readings are used: choosing the number of blocks from a
     private trace would itself be a release.
     """
     curves = BoundedVariation(sum(2 * event.power_w for event in EVENTS))
@@ -256,7 +257,7 @@ def advised(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting
 
 
 def minimal(hide: Hide, setting: Setting) -> Setting:
-    """Find the setting with the least energy of three figures that hides something, in the same windows."""
+    """Find the setting with the least energy, to three figures, that hides `hide` in the same windows."""
     if hide.event is None:
         return setting
     hours = setting.terms.step_ms / Fraction(HOUR_MS)
@@ -274,7 +275,7 @@ def minimal(hide: Hide, setting: Setting) -> Setting:
 
 
 def most(share: Share, level: Fraction, timezone: str, error_w: float, slots: int = 0) -> Setting | None:
-    """Find the setting that hides most with an error of at most `error_w` for one home; None below 1 mW."""
+    """Find the setting that hides most within the error `error_w` for one home; None below 1 mW."""
     n = slots or share.blocks or 1
     hours = share.hours / n if share.space is Space.CURVE else share.hours
     limit_w = min(error_w * float(level) / math.sqrt((n + 1) * (n + 2) / 3), ENERGY_MAX_WH / float(hours))

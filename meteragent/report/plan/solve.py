@@ -1,4 +1,4 @@
-"""Solve a question: given two of what to hide, what to share and the error for some homes, find the third."""
+"""Solve a question: given two of the energy to hide, the numbers to share and the error, find the third."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question: what to hide and what to share, or one of them and a goal."""
+    """A question: the energy to hide and the numbers to share, or one of these and a goal."""
 
     hide: Hide | None = None
     share: Share | None = None
@@ -25,11 +25,11 @@ class Question:
     timezone: str = "UTC"
 
     def least(self, hide: Hide, share: Share) -> Setting:
-        """Find the setting of least error."""
+        """Find the setting with the least error."""
         return least(hide, share, self.level, self.timezone)
 
     def most(self, share: Share, homes: int, goal_w: float) -> Setting | None:
-        """Find the setting that hides most; a curve is tried with the best block count for each event."""
+        """Find the setting that hides the most; a curve is tried with the best block count for each event."""
         error_w = goal_w * math.sqrt(homes)
         if share.space is not CURVE.space:
             return most(share, self.level, self.timezone, error_w)
@@ -39,7 +39,7 @@ class Question:
 
 
 class Near(NamedTuple):
-    """A possible setting near the question: what changes, and the homes with which it meets the goal."""
+    """A possible setting near the question: the change, and the number of homes that meets the goal."""
 
     change: str
     setting: Setting
@@ -50,7 +50,7 @@ class Near(NamedTuple):
 class Sliding:
     """Consecutive windows that bound the odds of a whole event of any shape (THEORY 3.2).
 
-    `simple` hides the event's energy in each number, which also bounds the odds of the whole event.
+    `simple` instead hides the event's energy in each number, which also bounds the odds of the whole event.
     """
 
     plan: SlidingPlan
@@ -76,7 +76,7 @@ class Answer:
 
 
 def solve(question: Question) -> Answer:
-    """Solve for the part that the question leaves open; if it leaves none open, check whether it is possible.
+    """Solve for the part that the question leaves open; if nothing is open, check whether it is possible.
 
     Raises:
         ValueError: the question leaves too much open, or its goal is an energy but its share is a power.
@@ -85,7 +85,7 @@ def solve(question: Question) -> Answer:
     if hide is not None and share is not None:
         return _error(question, hide, share)
     if goal is None or (hide is None and share is None):
-        raise ValueError("give two of --hide, --share and --error (for one home, or as many as --homes says)")
+        raise ValueError("give two of --hide, --share and --error (for one home, or for --homes homes)")
     if hide is not None:
         return _share(question, hide, goal)
     assert share is not None  # noqa: S101  two of the three are given
@@ -93,7 +93,7 @@ def solve(question: Question) -> Answer:
 
 
 def homes_needed(setting: Setting, goal_w: float) -> int:
-    """Return the least number of homes whose mean has an error of at most `goal_w`."""
+    """Return the smallest number of homes whose mean has an error of at most `goal_w`."""
     return max(1, math.ceil((setting.error_w() / goal_w) ** 2 - _ROUNDING))
 
 
@@ -127,7 +127,7 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
 
 
 def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]:
-    """Return the shares that meet the goal with these homes, the finest first."""
+    """Return the shares that meet the goal with these homes, finest first."""
     alternatives = []
     for share in SHARES:
         goal_w = _watts(question.goal, share) if question.goal else None
@@ -140,7 +140,7 @@ def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]
 
 
 def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
-    """Return the setting that hides most within the goal, if there is one."""
+    """Return the setting that hides the most within the goal, if any."""
     setting = question.most(share, homes, goal_w)
     return [Near("hide less", setting, homes)] if setting else []
 
@@ -175,7 +175,7 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     setting = question.most(share, homes, goal_w)
     if setting is not None and covered(setting):
         return Answer(question, setting, homes)
-    reason = "at that error not even the smallest example can be hidden"
+    reason = "with that error, not even the smallest example can be hidden"
     event = min(EVENTS, key=lambda event: event.energy_wh)
     smallest = question.least(Hide(event.name, event.energy_wh, event), share)
     change = f"more homes, enough to hide {event.name!r}"
@@ -194,7 +194,7 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
 
 
 def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
-    """Return settings of the same windows that hide more and less, by factors of the energy."""
+    """Return settings with the same windows whose hidden energy differs by these factors."""
     return [replace(setting, hide_wh=setting.hide_wh * factor) for factor in factors]
 
 
@@ -218,5 +218,5 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks was chosen, which is the case if a calendar window has several."""
+    """Return whether the number of blocks was chosen, as it is if a calendar window has several."""
     return setting.share.unit is not None and setting.slots > 1

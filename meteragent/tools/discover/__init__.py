@@ -1,4 +1,4 @@
-"""`meteragent discover`: the meters of a broker, and a configuration for each to start with.
+"""`meteragent discover`: finds the meters on a broker, and proposes a configuration for each.
 
 Theory of operation
 -------------------
@@ -6,16 +6,16 @@ Theory of operation
 
 The command listens for a while. Retained descriptions on the broker (Home Assistant's discovery messages and
 unit topics, Tasmota, Zigbee2MQTT, Homie) state the kind and unit of numbers; profiles recognise known
-families; names count only if they state kind and unit. A proposal is a starting point: the operator confirms
-kind and unit (law 5).
+families; names count only if they state both kind and unit. A proposal is a starting point: the operator
+confirms kind and unit (law 5).
 
 Rules
 1. Nothing is written to disk, and no session remains with the broker.
 2. The report may be shown to other people: it contains topics, names, ids, counts and times between messages,
 but no values.
-3. Values are used only to judge whether they are plausible: by their sign, their size, and any fall.
+3. Values are used only to judge plausibility, by their sign, their size, and whether they fall.
 4. Memory for messages is bounded.
-5. Where kind, unit, direction or medium is uncertain, nothing is proposed, and the reason is stated.
+5. If the kind, unit, direction or medium is uncertain, nothing is proposed, and the reason is stated.
 6. No topic is dropped silently: it is proposed, read as a description, left out with a reason, or listed as
 quiet.
 

@@ -1,10 +1,10 @@
-"""Meters from points: phases, tariffs and directions of one device become one candidate with alternatives.
+"""Meters from points: one device's phases, tariffs and directions become a candidate with alternatives.
 
 Theory of operation
 -------------------
-The points of a device are grouped by kind, direction, channel and the words that tell its measuring points
-apart. In a group, a total takes precedence over tariffs and phases. Without a total these are summed, and a
-group that lacks one of them is not proposed. The likeliest group is the candidate; the others are its
+A device's points are grouped by kind, direction, channel and the words that distinguish its measuring points.
+In a group, a total takes precedence over tariffs and phases. Without a total, tariffs or phases are summed,
+and an incomplete group is not proposed. The most likely group is the candidate; the other groups are its
 alternatives.
 """
 
@@ -28,7 +28,7 @@ _NO_WAY = (
 
 
 def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
-    """Make a candidate of each device's points, and list the points that cannot be proposed."""
+    """Make a candidate from each device's points, and list the points that cannot be proposed."""
     devices: defaultdict[str, list[Point]] = defaultdict(list)
     for point in points:
         devices[point.device].append(point)
@@ -41,7 +41,7 @@ def assemble(points: Iterable[Point]) -> tuple[list[Candidate], list[Unplaced]]:
 
 
 def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make the candidate of one device's points."""
+    """Make a candidate from one device's points."""
     groups: defaultdict[tuple[object, ...], list[Point]] = defaultdict(list)
     unplaced = []
     for point in _with_ways(points):
@@ -61,13 +61,13 @@ def _meter(points: Sequence[Point]) -> tuple[Candidate | None, list[Unplaced]]:
             offers.append(offer)
     if not offers:
         return None, unplaced
-    first, *others = sorted(offers, key=_order)
-    first.alternatives = others
+    first, *alternatives = sorted(offers, key=_order)
+    first.alternatives = alternatives
     return first, unplaced
 
 
 def refusal(point: Point, reason: str) -> Unplaced:
-    """Return the entry of a point that is not proposed."""
+    """Return the entry for a point that is not proposed."""
     return Unplaced(point.log.topic, reason if point.value is None else f"{point.value}: {reason}")
 
 
@@ -82,30 +82,30 @@ def _order(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _with_ways(points: Sequence[Point]) -> list[Point]:
-    """Return the points with the directions that follow only from the other points of a device."""
+    """Return the points with directions that follow only from a device's other points."""
     ways = {(point.kind, point.meaning.direction) for point in points}
-    drawn = {
+    import_labels = {
         (point.kind, point.meaning.rest) for point in points if point.meaning.direction is Direction.DRAWN
     }
-    return [replace(point, meaning=_decided(point, ways, drawn)) for point in points]
+    return [replace(point, meaning=_decided(point, ways, import_labels)) for point in points]
 
 
 def _decided(
     point: Point,
     ways: Collection[tuple[Kind, Direction | None]],
-    drawn: Collection[tuple[Kind, frozenset[str]]],
+    import_labels: Collection[tuple[Kind, frozenset[str]]],
 ) -> Meaning:
-    """Return a point's meaning, with the direction that follows from the other points of the device.
+    """Return a point's meaning, with the direction that follows from the device's other points.
 
-    A number of an inverter that states no direction counts production. Beside a number for consumption at the
-    same measuring point, a number for production counts feed-in. A number for delivery counts consumption if
-    another number counts feed-in. A register that states no direction, beside a register of feed-in, counts
-    consumption.
+    An inverter's number without a stated direction counts production. If the same measuring point has a
+    number for consumption, a number for production counts feed-in. A number for delivery counts consumption
+    if another number counts feed-in. A register without a stated direction counts consumption if there is
+    also a feed-in register.
     """
     stated, directions = point.meaning, {direction for _, direction in ways}
     only_produced = Direction.PRODUCED in directions and directions <= {Direction.PRODUCED, None}
     has_export = (Kind.REGISTER, Direction.FED_IN) in ways
-    if stated.direction is Direction.PRODUCED and (point.kind, stated.rest - _MADE) in drawn:
+    if stated.direction is Direction.PRODUCED and (point.kind, stated.rest - _MADE) in import_labels:
         return replace(stated, direction=Direction.FED_IN, role=Role.UNKNOWN, rest=stated.rest - _MADE)
     if stated.direction is None and (stated.role is Role.PRODUCER or (only_produced and not stated.rest)):
         return replace(stated, direction=Direction.PRODUCED, role=Role.PRODUCER)
@@ -121,7 +121,7 @@ def _name(point: Point) -> str:
 
 
 def _offer(points: Sequence[Point]) -> Candidate | str:
-    """Make a candidate of the points of one quantity; return the reason if it is incomplete."""
+    """Make a candidate from one quantity's points; return the reason if they are incomplete."""
     wholes = [point for point in points if point.meaning.phase is None and point.meaning.tariff is None]
     phases = _by([point for point in points if point.meaning.tariff is None], "phase")
     tariffs = _by([point for point in points if point.meaning.phase is None], "tariff")
@@ -135,12 +135,12 @@ def _offer(points: Sequence[Point]) -> Candidate | str:
     if set(phases) in ({"1", "2", "3"}, {"1", "2"}):
         return _sum([phases[name] for name in sorted(phases)], "phases")
     if tariffs:
-        return "one tariff alone: the registers of the others were not heard"
-    return "one phase alone: the numbers of the other phases were not heard"
+        return "only one tariff: no other tariff's register was received"
+    return "only one phase: no other phase's numbers were received"
 
 
 def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
-    """Return points by their phase or tariff; the first of each counts."""
+    """Return points by phase or tariff; the first point of each counts."""
     index: dict[str, Point] = {}
     for point in points:
         name = getattr(point.meaning, part)
@@ -150,7 +150,7 @@ def _by(points: Iterable[Point], part: str) -> dict[str, Point]:
 
 
 def _single(point: Point) -> Candidate:
-    """Make the candidate of a point."""
+    """Make a candidate from one point."""
     candidate = Candidate(
         rank=point.rank,
         title=point.title,
@@ -172,7 +172,7 @@ def _single(point: Point) -> Candidate:
     )
     if point.meaning.channel is not None:
         candidate.label = f"{candidate.label} channel {point.meaning.channel}".strip()
-        candidate.doubts.append("each channel is a clamp of its own, and they are not summed")
+        candidate.doubts.append("each channel is a separate clamp, and channels are not summed")
     if point.meaning.direction is None:
         candidate.doubts.append(_NO_WAY)
     candidate.doubts += point.doubts
@@ -186,7 +186,7 @@ def _seen(point: Point) -> Direction:
 
 
 def _sum(points: Sequence[Point], parts: str) -> Candidate | str:
-    """Make the candidate of the sum of points: an expression on one topic, or {phase} on several."""
+    """Make a candidate for a sum of points: an expression on one topic, or {phase} on several."""
     first = points[0]
     if len({(point.unit, point.factor, point.profile) for point in points}) > 1:
         return f"its {parts} have different units and cannot be summed"

@@ -1,4 +1,4 @@
-"""A possible meter: its topics, the way to read it, and its uncertainties."""
+"""A possible meter: its topics, how to read it, and its uncertainties."""
 
 import re
 from collections import Counter, defaultdict
@@ -19,10 +19,9 @@ _IDENTIFIER = re.compile(r"(?=.*\d)(?:[0-9a-f]{6,}|[0-9A-F]{6,})|\d{5,}|(?:[0-9A
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A topic that was heard but is not proposed, and the reason.
+    """A topic that was received but is not proposed, and the reason.
 
-    `missing` names the keys of [source] that nobody has stated; `source` has the other keys, as far as they
-    are known.
+    `missing` names the keys of [source] that nothing states; `source` has the other keys that are known.
     """
 
     topic: str
@@ -35,10 +34,10 @@ class Unplaced:
 class Candidate:
     """One way to read some topics.
 
-    `template` has {meter} if there are `meters`; `value` and `time` are for the configuration. `numbers` has
-    the numbers of each topic; `scale` is the value of 1 in W or Wh (None: unknown), and `factor` the
+    `template` contains {meter} if there are `meters`; `value` and `time` are for the configuration. `numbers`
+    has each topic's numbers; `scale` is what 1 means in W or Wh (None: unknown), and `factor` the
     configuration's `source.scale`. `rank` is 0 for a known family on its usual topic or a description on the
-    broker, 1 for a family recognised by its payload, 2 for a name that states kind and unit.
+    broker, 1 for a family recognised by its payload, and 2 for a name that states kind and unit.
     `alternatives` are other quantities of the same meter.
     """
 
@@ -80,7 +79,7 @@ class Candidate:
 
     @property
     def watts(self) -> list[list[Decimal]]:
-        """The numbers by topic and id, in W or Wh as far as that is known."""
+        """The numbers by topic and id, in W or Wh if the scale is known."""
         scale = self.scale if self.scale is not None else Fraction(UNIT_FACTOR[self.unit])
         factor = Decimal(scale.numerator) / Decimal(scale.denominator)
         rows: defaultdict[tuple[int, str | None], list[Decimal]] = defaultdict(list)
@@ -98,5 +97,5 @@ class Candidate:
 
 
 def identifies(topic: str) -> bool:
-    """Return whether a topic seems to hold a serial number, a MAC address or the like."""
+    """Return whether a topic seems to contain a serial number, a MAC address or a similar identifier."""
     return _IDENTIFIER.search(topic) is not None

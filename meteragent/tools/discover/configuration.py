@@ -1,4 +1,4 @@
-"""The configuration of a candidate, which the agent accepts without changes."""
+"""A candidate's configuration, which the agent accepts without changes."""
 
 import json
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _KEY_FILE = "pseudonym.key"
 _MAKE_KEY = f"(umask 077; head -c 32 /dev/urandom | base64 > {_KEY_FILE})"
 _PRESET = "appliance"
 _OTHER_PRESETS = ("television", "street")
-"""The other presets of half hours, which are named beside the proposed one if they are accepted."""
+"""Other half-hour presets, which are mentioned beside the proposed preset if they are accepted."""
 _USUAL_PERIODS_S = (5, 10, 15, 20, 30, 60)
 _USUAL_INTERVALS_MIN = (1, 5, 10, 15, 30, 60)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The broker and its login, as keys of the configuration."""
+    """The broker and its login, as configuration keys."""
 
     url: str
     keys: tuple[tuple[str, str], ...] = ()
@@ -34,27 +34,27 @@ class Access:
 def toml(candidate: Candidate, access: Access, name: str = "home") -> str:
     """Return a configuration that is accepted without changes; a single meter gets a neutral `name`.
 
-    Several meters need a key file. Readings that are too sparse for half hours get daily windows, and those
-    that are too coarse for the preset get monthly windows.
+    Several meters need a key file. Readings that are too sparse for half hours get daily windows, and
+    readings that are too coarse for the preset get monthly windows.
     """
     if is_slow(candidate):
         text = _toml(candidate, access, name, ['preset = "day"'])
         return text if _is_accepted(candidate, text) else _monthly(candidate, access, name)
 
     def allows(preset: str) -> bool:
-        """Return whether the readings allow a preset of half hours."""
+        """Return whether the readings allow a half-hour preset."""
         return _is_accepted(candidate, _toml(candidate, access, name, [f'preset = "{preset}"']))
 
     if not allows(_PRESET):
         return _monthly(candidate, access, name)
     remark = "`meteragent check` shows what it hides and costs"
-    if others := [preset for preset in _OTHER_PRESETS if allows(preset)]:
-        remark += f"; others: {', '.join(others)}"
+    if alternatives := [preset for preset in _OTHER_PRESETS if allows(preset)]:
+        remark += f"; others: {', '.join(alternatives)}"
     return _toml(candidate, access, name, [f'preset = "{_PRESET}"  # {remark}'])
 
 
 def _monthly(candidate: Candidate, access: Access, name: str) -> str:
-    """Return a configuration of months, for readings that are too coarse for shorter windows."""
+    """Return a configuration with monthly windows, for readings that are too coarse for shorter windows."""
     lines = ['preset = "bill"  # readings are too coarse for shorter windows']
     every = _usual_period(candidate)
     if every is not None:
@@ -68,7 +68,7 @@ def _monthly(candidate: Candidate, access: Access, name: str) -> str:
 
 
 def _usual_period(candidate: Candidate) -> str | None:
-    """Return a usual time between reports that is longer than the observed one; None for energy."""
+    """Return a round time between reports that is longer than the observed time; None for energy."""
     every_ms = cadence_ms(candidate.topics)
     if candidate.kind is not Kind.POWER or every_ms is None:
         return None
@@ -77,7 +77,7 @@ def _usual_period(candidate: Candidate) -> str | None:
 
 
 def _is_accepted(candidate: Candidate, text: str) -> bool:
-    """Return whether a configuration of a candidate is accepted."""
+    """Return whether a candidate's configuration is accepted."""
     device = candidate.device
     return config.accepted(text, {} if device is None else {device.name: device}) is not None
 
@@ -115,7 +115,7 @@ def _toml(
 
 
 def source_keys(candidate: Candidate) -> Mapping[str, Any]:
-    """Return the keys of [source] of a candidate, without the broker's and without `meter`."""
+    """Return a candidate's keys of [source], without the broker's keys and without `meter`."""
     keys: dict[str, Any] = {"topic": _topic(candidate), "profile": candidate.profile}
     if candidate.value is not None:
         keys["value"] = candidate.value
@@ -148,7 +148,7 @@ def _lines(table: Mapping[str, Any]) -> list[str]:
 
 
 def toml_value(value: Any) -> str:
-    """Write the value of a key as TOML."""
+    """Format a key's value as TOML."""
     if isinstance(value, Fraction):
         return str(value.numerator) if value.denominator == 1 else str(value.numerator / value.denominator)
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The assumptions and the uncertainties of a candidate, in sentences without readings."""
+"""A candidate's assumptions and uncertainties, in sentences without readings."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _HIGHEST_W = 100_000
 
 
 def doubts(candidate: Candidate) -> list[str]:
-    """List the assumptions and the uncertainties."""
+    """List a candidate's assumptions and uncertainties."""
     return [
         *candidate.doubts,
         *_about_unit(candidate),
@@ -33,11 +33,11 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
         yield "the interval that a reading covers: source.interval is the time between messages"
     parts = sorted({part for log in candidate.topics for part in _parts_beside(log)})
     if parts:
-        yield f"{', '.join(parts)} start again at zero and are parts of the same secret: do not add them"
+        yield f"{', '.join(parts)} start again at zero and count the same energy: do not release them, too"
 
 
 def _parts_beside(log: TopicLog) -> Iterator[str]:
-    """Yield the names of registers for a day, a week or a month in the payloads of a known family."""
+    """Yield the names of daily, weekly or monthly registers in a known family's payloads."""
     for payload in list(log.payloads)[-1:]:
         for name in _keys(payload):
             parts = frozenset(split(name))
@@ -61,7 +61,7 @@ def _keys(payload: bytes) -> Iterator[str]:
 
 def _about_meters(candidate: Candidate) -> Iterator[str]:
     if candidate.ids:
-        yield "which id is yours: compare it with the meter's number, since a radio hears the neighbours too"
+        yield "which id is yours: compare it with the meter's number (a radio also receives the neighbours')"
     if len(candidate.meters) > 1:
         count = len(candidate.meters)
         yield f"which of the {count} are yours, and which is the main meter: each adds to the privacy spent"
@@ -76,11 +76,11 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
     if not candidate.count:
         return
     if not live:
-        yield "only retained messages came: they may be old, and the agent ignores them; listen longer"
+        yield "only retained messages came; these may be old, and the agent ignores them: listen longer"
     elif live == len(candidate.topics) and every_ms is None:
-        yield "one message a topic: the time between messages is not known; listen longer"
+        yield "each topic had one message, so the time between messages is unknown: listen longer"
     if every_ms is not None and is_slow(candidate):
-        yield f"{rough(every_ms)} between readings is long for half-hour slots: this proposes days"
+        yield f"{rough(every_ms)} between readings is long for half-hour slots, so days are proposed"
     if not candidate.timed:
         yield "no time in the payload: the time of arrival counts"
 
@@ -88,11 +88,11 @@ def _about_times(candidate: Candidate) -> Iterator[str]:
 def _about_values(candidate: Candidate) -> Iterator[str]:
     numbers = [number for topic in candidate.watts for number in topic]
     if candidate.kind is Kind.POWER and any(number < 0 for number in numbers):
-        yield "values below zero: is power fed in? the proposed window.range reaches as far below 0 as above"
+        yield "values below zero: is power fed in? The proposed window.range extends as far below 0 as above"
     if candidate.kind is Kind.POWER and any(abs(number) > _HIGHEST_W for number in numbers):
-        yield "values above 100 kW in this unit: is the unit another one, or is this not a home?"
+        yield "values above 100 kW in this unit: is the unit wrong, or is this not a home?"
     if candidate.kind is Kind.REGISTER and any(b < a for row in candidate.watts for a, b in pairwise(row)):
-        yield "a register that fell: two meters on one topic, a reset, or not a register"
+        yield "a register that fell: either two meters share the topic, it was reset, or it is not a register"
 
 
 def rough(duration_ms: int) -> str:

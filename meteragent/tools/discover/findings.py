@@ -1,23 +1,23 @@
-"""The result of `discover` for other commands: proposals, and topics that could not be placed.
+"""The results of `discover` for other commands: proposals, and topics that could not be placed.
 
     listener = Listener(now_ms)                # on_message(topic, payload, retain) for each message
     result = findings(listener)
-    for proposal in result.proposals:          # one meter each, mains before sub-meters, the likeliest first
+    for proposal in result.proposals:          # one meter each, main meters before sub-meters, best first
         proposal.title, proposal.role, proposal.meters, proposal.ids, proposal.assumptions, proposal.traps
-        for offer in proposal.offers:          # its quantities; the first is the one to start with
+        for offer in proposal.offers:          # its quantities; start with the first
             offer.kind, offer.unit, offer.direction, offer.source   # `source`: keys of [source]
             offer.toml(Access(url), "home")    # a whole configuration, accepted without changes
-    for entry in result.unplaced:              # heard, and not proposed
+    for entry in result.unplaced:              # heard, but not proposed
         entry.topic, entry.reason
-        entry.missing                          # keys of [source] that nobody has stated, such as ("unit",)
+        entry.missing                          # keys of [source] that nothing states, such as ("unit",)
         entry.source                           # the other keys, for a question to the operator; {} if unknown
 
 Rules
 1. No text holds a reading.
 2. A proposal has a certain kind, unit, direction and medium. If one of them is uncertain, the topic is
    unplaced.
-3. Kind and unit of an offer are those that a profile, a description on the broker or a name states; the
-   operator confirms them (law 5).
+3. An offer's kind and unit are stated by a profile, a description on the broker, or a name; the operator
+   confirms both (law 5).
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ from meteragent.tools.discover.words import Direction, Role
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A quantity of a meter that can be read; `candidate` states how."""
+    """A meter's quantity that can be read; `candidate` states how."""
 
     candidate: Candidate
 
@@ -53,7 +53,7 @@ class Offer:
 
     @property
     def direction(self) -> Direction:
-        """The direction of the energy that is counted."""
+        """The direction of the counted energy."""
         return self.candidate.direction
 
     @property
@@ -63,7 +63,7 @@ class Offer:
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """The keys of [source], without the broker's and without `meter`."""
+        """The keys of [source], without the broker's keys and without `meter`."""
         return source_keys(self.candidate)
 
     def toml(self, access: Access, name: str = "home") -> str:
@@ -73,7 +73,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A meter, or several that are read in the same way: `meters` are then the values of {meter}."""
+    """A meter, or several meters that are read in the same way: `meters` are then the values of {meter}."""
 
     title: str
     certainty: str
@@ -86,7 +86,7 @@ class Proposal:
 
     @classmethod
     def of(cls, candidate: Candidate) -> "Proposal":
-        """Return the proposal of a candidate with its alternatives."""
+        """Return the proposal for a candidate with its alternatives."""
         return cls(
             title=candidate.title,
             certainty=candidate.certainty,
@@ -109,7 +109,7 @@ class Findings:
 
 
 def findings(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Findings:
-    """Search the log of a listener for meters of the profiles, and for others that a text describes."""
+    """Search a listener's log for meters that match a profile, and for others that are described by texts."""
     outcome = search(listener, profiles)
     proposals = tuple(map(Proposal.of, outcome.candidates))
     return Findings(proposals, tuple(outcome.unplaced), tuple(outcome.quiet))

@@ -1,4 +1,4 @@
-"""A log of each topic: the number of messages, their times, and the last few payloads."""
+"""A log for each topic: the number of messages, their times, and the last few payloads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -15,15 +15,15 @@ PAYLOADS_KEPT = 30
 TIMES_KEPT = 1_000
 PAYLOAD_MAX = 64 * 1024
 DESCRIPTION_MAX = 2 * 2**20
-"""The largest size of a description of many devices, in bytes; only the newest is kept."""
+"""The largest size, in bytes, of a description of many devices; only the newest is kept."""
 _DESCRIPTIONS = ("/bridge/devices", "/$description")
 KEPT_MAX = 32 * 2**20
-"""The largest size of all kept payloads together, in bytes."""
+"""The largest total size of all kept payloads, in bytes."""
 
 
 @dataclass(slots=True)
 class TopicLog:
-    """The log of one topic; `times_ms` are the arrivals of messages that were not retained."""
+    """The log of one topic; `times_ms` holds the times of arrival of messages that were not retained."""
 
     topic: str
     count: int = 0
@@ -38,7 +38,7 @@ class TopicLog:
 
 
 class Listener:
-    """A log of messages by topic, within bounds; `now_ms` returns the time of their arrival."""
+    """A bounded log of messages by topic; `now_ms` returns the current time."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.topics: dict[str, TopicLog] = {}
@@ -73,7 +73,7 @@ class Listener:
 
 
 def cadence_ms(topics: Iterable[TopicLog]) -> int | None:
-    """Return the median time between messages of a topic; None if no topic had two messages."""
+    """Return the median time between messages on a topic; None if no topic had two messages."""
     gaps = [b - a for log in topics for a, b in pairwise(log.times_ms)]
     return median_low(gaps) if gaps else None
 

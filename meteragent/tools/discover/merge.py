@@ -9,9 +9,9 @@ from meteragent.tools.discover.words import meaning
 
 
 def together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge each group of candidates that are read in the same way, on topics that differ in one segment.
+    """Merge groups of candidates that are read in the same way on topics that differ in one segment.
 
-    The largest group is merged first; a candidate belongs to one group.
+    The largest group is merged first; each candidate belongs to only one group.
     """
     groups: defaultdict[tuple[object, ...], dict[int, Candidate]] = defaultdict(dict)
     for candidate in candidates:
@@ -35,7 +35,7 @@ def _keys(candidate: Candidate) -> Iterator[tuple[object, ...]]:
 
 
 def _may_be_a_meter(segment: str) -> bool:
-    """Return whether a segment may be a meter's name and not a direction, a phase, a tariff or a kind."""
+    """Return whether a segment may be a meter's name rather than a direction, phase, tariff or kind."""
     stated = meaning(segment)
     states_other = stated.direction or stated.phase or stated.tariff or stated.channel or stated.objection
     return states_other is None and (stated.kind is None or bool(stated.rest))
@@ -77,9 +77,9 @@ def _merged(group: Sequence[Candidate]) -> Candidate:
 
 
 def _merge(offers: Sequence[Candidate], index: int, names: Sequence[str]) -> bool:
-    """Merge offers into the first one if their topics allow it; return whether they were merged.
+    """Merge offers into the first offer if the topics allow it; return whether they were merged.
 
-    The topics must have `names` at `index`, and be equal otherwise.
+    The topics must have `names` at `index` and otherwise be equal.
     """
     rows = [offer.template.split("/") for offer in offers]
     if any(index >= len(row) or row[index] != name for row, name in zip(rows, names, strict=True)):

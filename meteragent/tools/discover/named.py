@@ -1,4 +1,4 @@
-"""Points that only names describe: bare numbers and JSON fields whose names state kind and unit."""
+"""Points described only by names: bare numbers and JSON fields whose names state kind and unit."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -25,20 +25,20 @@ _UNIT_KEYS = ("unit", "units", "unit_of_measurement", "uom")
 _TIME_KEYS = ("timestamp", "time", "ts", "t", "Time", "datetime")
 _GENERIC = frozenset(["state", "value", "val", "raw", "agg", "now", "data", "number", "reading"])
 _FLOW_WORDS = frozenset(["flow", "direction", "sign", "producing", "richtung"])
-_KIND_UNKNOWN = "a register that only grows, or the energy of each interval? its name does not say"
+_KIND_UNKNOWN = "its name does not say whether it is a register that only grows or an interval's energy"
 
-_FELL = "its numbers fell: it is not a register that only grows"
+_FELL = "its numbers fell, so it is not a register that only grows"
 
-_TEXT = "its payload is a text of a number and its unit, and no profile reads that: send the number alone"
-_ONLY_DIRECTION = "its name speaks of a direction, but neither of power or energy nor of a unit"
+_TEXT = "its payload is a number with a unit, which no profile reads: send only the number"
+_ONLY_DIRECTION = "its name states a direction, but neither power, energy nor a unit"
 
 Outcome = tuple[list[Point], list[Unplaced]]
 
 
 def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Return the numbers whose names state kind and unit, and the others with the reasons to omit them.
+    """Return the numbers whose names state kind and unit, and the others with the reason to omit each.
 
-    Numbers at the topics and expressions of `described` are skipped.
+    Numbers at the topics and expressions in `described` are skipped.
     """
     points: list[Point] = []
     unplaced: list[Unplaced] = []
@@ -50,7 +50,7 @@ def named(logs: Iterable[TopicLog], described: Collection[tuple[str, str | None]
 
 
 def _bare(log: TopicLog) -> Outcome:
-    """Read a topic with bare numbers: its last segment that is not generic names the number."""
+    """Read a topic with bare numbers: the last segment that is not generic names the number."""
     numbers = numbers_at(log, None)
     if not numbers:
         return [], _with_unit(log)
@@ -86,42 +86,34 @@ _NUMBER_AND_UNIT = re.compile(rb"\s*[+-]?\d+(?:\.\d+)?\s*[kM]?Wh?\s*")
 
 
 def _leaf(segments: Sequence[str]) -> int:
-    """Return the index of the last segment with a word that is not generic, or else of the last segment."""
+    """Return the index of the last segment with a non-generic word, or else of the last segment."""
     places = [i for i, segment in enumerate(segments) if not set(split(segment)) <= _GENERIC | _DIGITS]
     return places[-1] if places else len(segments) - 1
 
 
 def _with_unit(log: TopicLog) -> list[Unplaced]:
-    """List a topic whose payload is a text with a number and its unit, which no profile reads."""
+    """List a topic whose payload is a number with a unit, which no profile reads."""
     is_text = any(_NUMBER_AND_UNIT.fullmatch(payload) for payload in log.payloads)
     return [Unplaced(log.topic, _TEXT)] if is_text else []
 
 
 def _names_a_device(segment: str) -> bool:
-    """Return whether a segment holds more than a direction, a phase, a tariff or a unit."""
+    """Return whether a segment contains more than a direction, phase, tariff or unit."""
     stated = meaning(segment)
     statement = stated.direction or stated.phase or stated.tariff or stated.kind or stated.channel
     return statement is None or bool(stated.rest)
 
 
 def _with_context(stated: Meaning, context: Iterable[Meaning], topic_meaning: Meaning) -> Meaning:
-    """Complete the meaning of a name from the segments or objects around it; their objections count, too."""
+    """Complete a name's meaning from the surrounding segments or objects, whose objections count, too."""
     for outer in context:
-        stated = replace(
-            stated,
-            direction=stated.direction or outer.direction,
-            phase=stated.phase or outer.phase,
-            tariff=stated.tariff or outer.tariff,
-            channel=stated.channel or outer.channel,
-            is_register=stated.is_register or outer.is_register,
-            is_total=stated.is_total or outer.is_total,
-        )
+        stated = stated.completed_by(outer)
     role = stated.role if stated.role.name != "UNKNOWN" else topic_meaning.role
     return replace(stated, role=role, objection=stated.objection or topic_meaning.objection)
 
 
 def _document(log: TopicLog, described: Collection[tuple[str, str | None]]) -> Outcome:
-    """Read the fields of a topic's JSON objects; the newest message has their units and times."""
+    """Read the fields of a topic's JSON objects, with the units and times in the newest message."""
     fields: dict[str, Leaf] = {}
     for payload in log.payloads:
         fields |= {leaf.expression: leaf for leaf in leaves(payload)}
@@ -152,13 +144,13 @@ def _field(log: TopicLog, leaf: Leaf) -> Outcome:
         return [], []
     topic_meaning = meaning(log.topic)
     outer = [meaning(name) for name in names[:-1]]
-    rest = stated.rest.union(*(part.rest for part in outer))
+    label_words = stated.rest.union(*(part.rest for part in outer))
     stated = _with_context(
         stated,
         outer,
         replace(meaning("_".join(names)), objection=_objection(outer, topic_meaning, leaf, stated.kind)),
     )
-    stated = replace(stated, rest=rest)
+    stated = replace(stated, rest=label_words)
     if stated.kind is not None and stated.unit is None:
         stated = replace(stated, unit=_unit_beside(leaf, stated.kind))
     if stated.role.name == "UNKNOWN":
@@ -184,19 +176,19 @@ def _objection(outer: Iterable[Meaning], topic: Meaning, leaf: Leaf, kind: Kind 
     if flows and kind is Kind.POWER:
         return f"its direction is in another field, {flows[0]}"
     if any(_is_volume(key) for key in leaf.siblings):
-        return "the same message has a volume or a flow: this may be heat and not electricity"
+        return "the same message has a volume or a flow, so this may be heat and not electricity"
     return next((stated.objection for stated in [*outer, topic] if stated.objection), None)
 
 
 def _is_volume(name: str) -> bool:
-    """Return whether a name is that of a volume or a flow of water, and not of gas."""
+    """Return whether a name means a volume or flow of water, and not of gas."""
     words = split(name)
     is_cubic = ("m", "3") in pairwise(words) or bool({"m³", "volume", "flow"} & set(words))
     return is_cubic and not {"gas", "energy", "power"} & set(words)
 
 
 def _judged(point: Point, has_kind: bool) -> Outcome:
-    """Return the point if its kind and unit are certain, else the reason why it is left out."""
+    """Return the point if its kind and unit are certain, or else its entry with the reason to omit it."""
     stated = point.meaning
     if not has_kind:
         missing: tuple[str, ...] = () if stated.objection or stated.direction is None else ("kind", "unit")
@@ -209,7 +201,9 @@ def _judged(point: Point, has_kind: bool) -> Outcome:
         missing = ("unit",) if point.kind is Kind.POWER or stated.is_register else ("kind", "unit")
         return [], [
             _left(
-                point, f"its name speaks of {_kind_word(point.kind)}, but not of the unit: {units}?", missing
+                point,
+                f"its name speaks of {_kind_word(point.kind)}, but not of the unit: {units}?",
+                missing,
             )
         ]
     if point.kind is Kind.REGISTER and not stated.is_register:
@@ -225,7 +219,7 @@ def _kind_word(kind: Kind) -> str:
 
 
 def _left(point: Point, reason: str | None, missing: tuple[str, ...]) -> Unplaced:
-    """Return the entry of a point whose kind or unit is unknown, with the keys that are known."""
+    """Return the entry for a point whose kind or unit is unknown, with the known keys."""
     source = {"topic": point.log.topic, "profile": point.profile}
     if point.value is not None:
         source["value"] = point.value

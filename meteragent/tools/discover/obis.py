@@ -1,4 +1,4 @@
-"""The OBIS codes that vzlogger announces beside a channel's numbers, on ../id: they state the kind."""
+"""The OBIS codes that vzlogger announces on ../id, beside a channel's numbers, and that state the kind."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _FAMILY = "vzlogger"
 
 
 def with_kinds(unplaced: Iterable[Unplaced], logs: Iterable[TopicLog]) -> list[Unplaced]:
-    """Add the kind to the channels of vzlogger whose code was heard; the unit remains open."""
+    """Add the kind to vzlogger channels whose code was received; the unit remains unknown."""
     kinds = {
         log.topic.removesuffix("/id"): _KINDS[match[2]]
         for log in logs
@@ -28,7 +28,7 @@ def _with_kind(entry: Unplaced, kind: Kind | None) -> Unplaced:
         return entry
     missing = tuple(key for key in entry.missing if key != "kind")
     reason = (
-        f"a channel of vzlogger of kind {kind}: nothing states the {' and the '.join(missing)} of its numbers"
+        f"a vzlogger channel of kind {kind}: nothing states the {' and the '.join(missing)} of its numbers"
     )
     source = {key: value for key, value in entry.source.items() if key != "value"} | {"kind": str(kind)}
     return replace(entry, reason=reason, missing=missing, source=source)

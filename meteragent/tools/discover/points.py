@@ -1,4 +1,4 @@
-"""Points: single numbers of certain kind and unit, which a description on the broker or a name states."""
+"""Points: single numbers whose kind and unit are stated by a description on the broker or a name."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 class Unit(NamedTuple):
-    """A unit: its kind (register: any energy), the unit of the configuration, and its size in that unit."""
+    """A unit: its kind (register: any energy), the configuration's unit, and its size in that unit."""
 
     kind: Kind
     name: str
@@ -37,15 +37,15 @@ UNIT_NAMES = {
     "kWh": Unit(Kind.REGISTER, "kWh", None),
     "MWh": Unit(Kind.REGISTER, "kWh", Fraction(1000)),
 }
-"""The units of power and energy, as devices write them."""
+"""Units of power and energy, as devices write them."""
 
 
 @dataclass(slots=True)
 class Point:
-    """A number on a topic; `value` is its JMESPath expression, None for a payload that is a bare number.
+    """A number on a topic; `value` is its JMESPath expression, or None if the payload is a bare number.
 
     `device` groups the points of one device. `factor` is the configuration's `source.scale`. `heard` is true
-    if a message was received; `source` says who states kind and unit.
+    if a message was received; `source` describes where kind and unit are stated.
     """
 
     log: TopicLog
@@ -70,12 +70,12 @@ class Point:
 
     @property
     def scale(self) -> Fraction:
-        """The value of 1 in W or Wh."""
+        """What 1 means, in W or Wh."""
         return UNIT_FACTOR[self.unit] * (self.factor or Fraction(1))
 
 
 class Leaf(NamedTuple):
-    """A number in a document, or a text that spells a number: its path, and the leaves of the same object."""
+    """A number in a document, or a text that spells a number: its path, and the object's other leaves."""
 
     path: Path
     number: Decimal
@@ -90,7 +90,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(payload: bytes) -> list[Leaf]:
-    """List the numbers in the objects of a document; lists are left out. Return [] for other payloads."""
+    """List the numbers in a document's objects, but not in lists; return [] for other payloads."""
     try:
         return list(_leaves(document_of(payload), ()))
     except PayloadError:
@@ -117,7 +117,7 @@ def _decimal(value: Any) -> Decimal | None:
 
 
 def expression(path: Path) -> str:
-    """Write a path of names and indices as JMESPath."""
+    """Format a path of names and indices as JMESPath."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -137,7 +137,7 @@ def _quoted(name: str) -> str:
 
 
 def numbers_at(log: TopicLog, value: str | None) -> list[PayloadNumber]:
-    """Read the numbers that an expression finds in a topic's payloads; without one, the bare numbers."""
+    """Read the numbers that an expression finds in a topic's payloads, or else the bare numbers."""
     find = None if value is None else compile_expression(value)
     numbers = []
     for payload in log.payloads:

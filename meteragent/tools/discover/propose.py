@@ -1,4 +1,4 @@
-"""The report: proposals with their configurations, topics not proposed and the reasons, and next steps."""
+"""The report: proposals with configurations, topics that are not proposed with reasons, and next steps."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ _UNPLACED_SHOWN = 30
 def report(
     listener: Listener, access: Access, seconds: int, profiles: Mapping[str, Profile] = PROFILES
 ) -> str:
-    """Return the report: the messages, each candidate with its configuration, and the next steps."""
+    """Return the report: message counts, each candidate with its configuration, and the next steps."""
     outcome = search(listener, profiles)
     meters = outcome.candidates
     lines = [f"Heard {_heard_count(listener)} in {seconds} s."]
     if listener.shed:
-        lines.append(f"{listener.shed:,} of them came on further topics and were only counted: use --topic.")
+        lines.append(f"{listener.shed:,} messages came on further topics and were only counted: use --topic.")
     if outcome.ours:
-        lines.append(f"Left out: {_count(len(outcome.ours), 'topic')} of private streams of meteragent.")
+        lines.append(f"Left out: {_count(len(outcome.ours), 'topic')} of meteragent's private streams.")
     for place, candidate in enumerate(meters, 1):
         lines += ["", *_about(place, candidate, access)]
     if not meters:
@@ -44,14 +44,14 @@ def report(
 
 
 def _nothing(outcome: Search) -> list[str]:
-    """Return the reason why nothing is proposed."""
+    """Return why nothing is proposed."""
     if outcome.unplaced:
         return ["Nothing can be proposed with certainty."]
-    return ["None of them looks like a meter. Listen longer (--seconds 600): some send rarely."]
+    return ["No topic looks like a meter. Listen longer (--seconds 600): some meters send rarely."]
 
 
 def progress(listener: Listener, seconds: int) -> str:
-    """Return a line on the messages so far, without the effort of a report."""
+    """Return a line about the messages so far, which is quicker to make than a report."""
     if not listener.messages:
         return f"{seconds} s: nothing yet"
     live = sum(1 for log in listener.topics.values() if log.times_ms)
@@ -59,7 +59,7 @@ def progress(listener: Listener, seconds: int) -> str:
 
 
 def _heard_count(listener: Listener) -> str:
-    """Return the numbers of messages and of topics as text."""
+    """Return the numbers of messages and topics as text."""
     return f"{_count(listener.messages, 'message')} on {_count(len(listener.topics), 'topic')}"
 
 
@@ -86,7 +86,7 @@ def _next(outcome: Search) -> Iterator[str]:
 
 def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     yield from _wrapped(f"{place}. ", f"{candidate.title} ({candidate.certainty}): {candidate.quantity_text}")
-    others = [_instead(candidate, offer) for offer in candidate.alternatives] + candidate.also
+    alternatives = [_instead(candidate, offer) for offer in candidate.alternatives] + candidate.also
     facts = {
         "topic": candidate.template,
         "role": "" if candidate.role is Role.UNKNOWN else str(candidate.role),
@@ -98,9 +98,9 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
     for name, text in facts.items():
         if text:
             yield from _wrapped(f"   {name:<9}", text)
-    if others:
+    if alternatives:
         yield "   also (each quantity that you release adds to the privacy spent)"
-        yield from (line for text in others for line in _wrapped("   - ", text))
+        yield from (line for text in alternatives for line in _wrapped("   - ", text))
     traps = candidate.device.traps if candidate.device else ()
     for name, texts in (("assumed or uncertain", doubts(candidate)), ("good to know", traps)):
         if texts:
@@ -115,9 +115,9 @@ def _about(place: int, candidate: Candidate, access: Access) -> Iterator[str]:
 
 
 def _instead(candidate: Candidate, offer: Candidate) -> str:
-    """Return another quantity of a meter, with the keys of [source] that read it instead."""
-    known = source_keys(candidate)
-    keys = {key: value for key, value in source_keys(offer).items() if known.get(key) != value}
+    """Return another quantity of a meter, with the keys of [source] that would read this quantity instead."""
+    proposed_keys = source_keys(candidate)
+    keys = {key: value for key, value in source_keys(offer).items() if proposed_keys.get(key) != value}
     return f"{offer.quantity_text}: {_keys_text(keys)}"
 
 
@@ -126,9 +126,9 @@ def _keys_text(keys: Mapping[str, Any]) -> str:
 
 
 def _not_proposed(outcome: Search) -> Iterator[str]:
-    """Yield the topics that are not proposed, with the reasons, and those that do not concern electricity."""
+    """Yield the topics that are not proposed, with reasons, and those that do not concern electricity."""
     if outcome.unplaced:
-        yield from ("", "Heard, and not proposed:")
+        yield from ("", "Heard, but not proposed:")
         for entry in outcome.unplaced[:_UNPLACED_SHOWN]:
             yield f"  {entry.topic}"
             yield from _wrapped("    ", entry.reason)
@@ -138,7 +138,7 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
     if outcome.quiet:
         yield from (
             "",
-            f"Heard, and nothing in it names power or energy: {_count(len(outcome.quiet), 'topic')}",
+            f"Heard, but without any name for power or energy: {_count(len(outcome.quiet), 'topic')}",
         )
         yield from (f"  {topic}" for topic in sorted(outcome.quiet)[:_SHOWN])
         if len(outcome.quiet) > _SHOWN:
@@ -146,14 +146,14 @@ def _not_proposed(outcome: Search) -> Iterator[str]:
 
 
 def _known(entry: Unplaced) -> Iterator[str]:
-    """Yield the keys of [source] that are known, and those that are missing."""
+    """Yield the known and the missing keys of [source]."""
     if entry.missing:
         keys = _keys_text({key: value for key, value in entry.source.items() if key != "topic"})
         yield from _wrapped("    ", f"known: {keys}; missing: {', '.join(entry.missing)}")
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    """Wrap a text for a terminal, without breaking names."""
+    """Wrap a text for a terminal without breaking names."""
     return textwrap.wrap(
         text,
         width=79,

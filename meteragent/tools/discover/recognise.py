@@ -1,4 +1,4 @@
-"""Recognition of known families, by the topic's template and by the profiles that can read the payload."""
+"""Recognition of known families, by topic templates and by the profiles that can read the payload."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,12 +33,12 @@ _PLAIN = (
     b'{"power":1,"energy":1,"value":1,"total":1,"timestamp":1,"time":1}',
     b'{"P":1,"tPI":1,"a":{"Power":1}}',
 )
-"""Plain payloads: a profile that can read one of them is recognised only by its topic."""
+"""Plain payloads: a profile that can read any of these is recognised only by its topic."""
 _DOCUMENTS = (b"{", b"[", b"/")
-"""The beginnings of distinctive payloads: JSON, and P1 telegrams."""
+"""The first characters of distinctive payloads: JSON and P1 telegrams."""
 _CERTAINTY = ("a known family", "a known family, by its payload")
 _APPARENT = frozenset({"tasmota-teleinfo"})
-"""Families whose devices also send VA in the fields of another family."""
+"""Families whose devices also send VA, in another family's fields."""
 _ROLE_OF = {
     **dict.fromkeys(("dsmr-p1", "dsmr-reader", "dsmr-reader-topics", "glow", "sml2mqtt"), Role.MAINS),
     **dict.fromkeys(("tasmota-teleinfo", "tasmota-sml", "wmbusmeters", "amsreader"), Role.MAINS),
@@ -53,12 +53,12 @@ _DIRECTION = {
     "both": Direction.UNSTATED,
 }
 _RELAY = "/relay/"
-_BOTH = "it counts what is drawn and what is fed in together: right only where nothing is fed in"
-_ONE_TARIFF = "one tariff alone: the registers of the others were not heard"
+_BOTH = "it counts both energy drawn and energy fed in, so it is right only if nothing is fed in"
+_ONE_TARIFF = "only one tariff: no other tariff's register was received"
 _CSV = "emonhub-csv"
-_OTHER_MEDIUM = "a telegram of wmbusmeters that is not of electricity, or repeats what another telegram has"
+_OTHER_MEDIUM = "a wmbusmeters telegram that is not about electricity, or that repeats another telegram"
 _PAIR = ("0", "1")
-_CLAMPS = "two clamps: each is measured on its own, and they are summed only if you choose phases"
+_CLAMPS = "two clamps: each is measured separately, and they are summed only if you choose phases"
 
 
 def recognise(
@@ -67,11 +67,11 @@ def recognise(
     roles: Mapping[str, Role],
     profiles: Mapping[str, Profile] = PROFILES,
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families; return the candidates, and the topics whose unit is unknown.
+    """Recognise families; return the candidates and the topics whose unit is unknown.
 
     `profiles` are the families, in the order in which they are tried. `elsewhere` maps topics to the family
-    that a description on the broker assigns to them; `roles` maps topics to their meter's role. The payloads
-    of topics that match a family's template are not compared with other families.
+    stated by a description on the broker; `roles` maps topics to their meter's role. If a topic matches a
+    family's template, its payloads are not compared with other families.
     """
     logs = list(topics)
     candidates: list[Candidate] = []
@@ -111,7 +111,7 @@ def _reads_any(profile: Profile, log: TopicLog) -> bool:
 def _of_template(
     profile: Profile, template: str, places: Sequence[Place], roles: Mapping[str, Role], rank: int = 0
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Make a candidate of the meters on a template that hold the same quantities and have the same role."""
+    """Make a candidate from the meters on a template that have the same quantities and role."""
     rows = {name: rows_of(profile, name, template, places) for name in profile.quantities}
     groups: defaultdict[tuple[object, object, Role], set[str | None]] = defaultdict(set)
     for meter in dict.fromkeys(place.meter for place in places):
@@ -140,7 +140,7 @@ def _of_template(
 def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make the candidate of the first quantity, power before energy, with the others as alternatives."""
+    """Make a candidate of the first quantity, power before energy, with the others as alternatives."""
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []
@@ -164,27 +164,27 @@ def _candidate(
 
 
 def _hides_direction(profile: Profile, name: str, rows: Mapping[str, list[Row]]) -> bool:
-    """Return whether a quantity counts both directions, although another one counts only consumption."""
+    """Return whether a quantity counts both directions although another quantity counts only consumption."""
     quantity = profile.quantities[name]
-    others = (profile.quantities[other] for other in rows)
+    alternatives = (profile.quantities[other] for other in rows)
     return quantity.direction == "both" and any(
-        other.kind is quantity.kind and other.direction == "import" for other in others
+        other.kind is quantity.kind and other.direction == "import" for other in alternatives
     )
 
 
 def _repeats(offer: Candidate, earlier: Candidate) -> bool:
-    """Return whether an offer reads the numbers of an earlier one under another name."""
+    """Return whether an offer reads an earlier offer's numbers under another name."""
     topics = [log.topic for log in offer.topics], [log.topic for log in earlier.topics]
     return offer.kind is earlier.kind and topics[0] == topics[1] and offer.numbers == earlier.numbers
 
 
 def _is_one_tariff(offer: Candidate) -> bool:
-    """Return whether an offer is the register of one tariff of several, named by the end of its topic."""
+    """Return whether an offer is one of several tariffs' registers, as named by the end of its topic."""
     return offer.kind is Kind.REGISTER and len(offer.phases) == 1 and offer.phases[0].endswith(("_1", "_2"))
 
 
 def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: int) -> Candidate | None:
-    """Make the candidate of one quantity; return None if its unit is unknown."""
+    """Make a candidate from one quantity; return None if its unit is unknown."""
     quantity = profile.quantities[name]
     unit = _unit(quantity, template, rows)
     if unit is None:
@@ -214,7 +214,7 @@ def _offer(profile: Profile, name: str, template: str, rows: list[Row], rank: in
 
 
 def _direction(quantity: Quantity, name: str, template: str) -> Direction:
-    """Return the direction that a profile, the name of its quantity, or the end of its topic states."""
+    """Return the direction stated by a profile, by its quantity's name, or by the end of its topic."""
     if quantity.direction is not None:
         return _DIRECTION[quantity.direction]
     words = frozenset(split(name)) | frozenset(split(template.rpartition("/")[2]))
@@ -224,7 +224,7 @@ def _direction(quantity: Quantity, name: str, template: str) -> Direction:
 
 
 def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -> list[Unplaced]:
-    """List the topics of a family whose messages do not state their unit, with the keys that are known."""
+    """List a family's topics whose messages do not state their unit, with the known keys."""
     quantity = profile.quantities[name]
     entries = []
     for place, _ in rows:
@@ -243,7 +243,7 @@ def _without_unit(profile: Profile, name: str, template: str, rows: list[Row]) -
 
 
 def _clamps(offer: Candidate) -> list[Candidate]:
-    """Return the candidates of two clamps one by one and then together; leave any other one unchanged."""
+    """Return candidates for each of two clamps and then for both; return any other offer unchanged."""
     if offer.phases != _PAIR:
         return [offer]
     parts = []
@@ -270,15 +270,15 @@ def _copy(
 
 
 def _unit(quantity: Quantity, template: str, rows: Sequence[Row]) -> str | None:
-    """Return the unit that a family or its topic states; None if nothing does."""
+    """Return the unit that a family or its topic states; None if neither does."""
     units = [meaning(place.log.topic).unit for place, _ in rows]
     if quantity.scale is None:
         stated = set(units)
         return stated.pop() if len(stated) == 1 and _is_of(quantity, units[0]) else None
     if quantity.kind is Kind.POWER:
         return next((unit for unit in units if _is_of(quantity, unit)), meaning(template).unit) or "W"
-    named = next((unit for unit in units if _is_of(quantity, unit)), None)
-    return named or ("kWh" if quantity.scale == Fraction(1000) else "Wh")
+    unit_name = next((unit for unit in units if _is_of(quantity, unit)), None)
+    return unit_name or ("kWh" if quantity.scale == Fraction(1000) else "Wh")
 
 
 def _is_of(quantity: Quantity, unit: str | None) -> bool:
@@ -286,7 +286,7 @@ def _is_of(quantity: Quantity, unit: str | None) -> bool:
 
 
 def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Make candidates of the same meters on other templates alternatives of the candidate for power."""
+    """Turn candidates for the same meters on other templates into alternatives of the power candidate."""
     groups: defaultdict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.profile, candidate.meters].append(candidate)
@@ -304,7 +304,7 @@ def _by_meter(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _by_payload(
     topics: Sequence[TopicLog], roles: Mapping[str, Role], profiles: Mapping[str, Profile]
 ) -> tuple[list[Candidate], list[Unplaced]]:
-    """Recognise families with distinctive payloads, on topics that are not the usual ones."""
+    """Recognise families with distinctive payloads on unusual topics."""
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
     logs = [log for log in topics if _newest(log).lstrip()[:1] in _DOCUMENTS]
@@ -313,7 +313,7 @@ def _by_payload(
             likely, refused = _of_template(profile, log.topic, [Place(log, None, None)], roles, rank=1)
             usual = " or ".join(profile.topics)
             for candidate in likely:
-                candidate.doubts.append(f"recognised by its payload alone: the usual topic is {usual}")
+                candidate.doubts.append(f"recognised only by its payload: the usual topic is {usual}")
             candidates += likely
             unplaced += refused
             logs.remove(log)
@@ -323,14 +323,14 @@ def _by_payload(
 
 
 def _by_position(log: TopicLog) -> Unplaced:
-    """List a topic that holds more or fewer values without names than usual."""
+    """List a topic that has more or fewer unnamed values than usual."""
     count = _newest(log).count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
     return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})
 
 
 def _is_of_other_medium(log: TopicLog) -> bool:
-    """Return whether wmbusmeters states another medium, or states that a telegram only repeats a register."""
+    """Return whether wmbusmeters states another medium, or that a telegram only repeats a register."""
     reasons = set()
     for quantity in PROFILES["wmbusmeters"].quantities.values():
         try:
@@ -345,7 +345,7 @@ def _newest(log: TopicLog) -> bytes:
 
 
 def _reads(profile: Profile, payload: bytes) -> bool:
-    """Return whether a payload holds one of a profile's quantities."""
+    """Return whether a payload contains any of a profile's quantities."""
     return _reads_any(profile, TopicLog("", payloads=deque([payload])))
 
 

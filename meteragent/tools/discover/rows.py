@@ -1,4 +1,4 @@
-"""Rows: the topics of a template that hold a quantity, with the numbers that were heard there."""
+"""Rows: a template's topics that have a quantity, with the numbers received there."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _AMPERES = frozenset({"current"})
 
 
 class Place(NamedTuple):
-    """A topic on a template: the meter and the phase that it names."""
+    """A topic that matches a template, with the meter and phase that it names."""
 
     log: TopicLog
     meter: str | None
@@ -45,7 +45,7 @@ def place_of(template: str, log: TopicLog) -> Place | None:
 
 
 def concrete(templates: Iterable[str], logs: Sequence[TopicLog]) -> list[str]:
-    """Return templates with each wildcard replaced by the segments that were heard in its place."""
+    """Return templates with each wildcard replaced by the segments received in its place."""
     topics = dict[str, None]()
     for template in templates:
         segments = template.split("/")
@@ -73,7 +73,7 @@ def readings(quantity: Quantity, log: TopicLog) -> list[PayloadNumber]:
 
 
 def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place]) -> list[Row]:
-    """Find the topics that hold a quantity; a bare number counts if its topic names no other quantity."""
+    """Find the topics that have a quantity; a bare number counts if its topic names no other quantity."""
     quantity, names = profile.quantities[name], _names(profile, template)
     rows = [(place, numbers) for place in places if (numbers := readings(quantity, place.log))]
     if names:
@@ -83,7 +83,7 @@ def rows_of(profile: Profile, name: str, template: str, places: Sequence[Place])
 
 
 def _names(profile: Profile, template: str) -> frozenset[str]:
-    """Return the names of the quantities that the end of a template can mean; none if it states none."""
+    """Return the names of the quantities that the end of a template can mean, if any."""
     end = template.rpartition("/")[2]
     exact = frozenset(
         name
@@ -97,14 +97,14 @@ def _names(profile: Profile, template: str) -> frozenset[str]:
     words, stated = frozenset(split(end)), meaning(end)
     is_returned = bool(words & RETURNED) or stated.direction is Direction.FED_IN
     names = {name: frozenset(split(name)) for name in profile.quantities}
-    named = {name for name, parts in names.items() if parts <= words}
-    if not named and stated.kind is not None:
-        named = {name for name in names if profile.quantities[name].kind is stated.kind}
-    return frozenset(name for name in named if bool(names[name] & RETURNED) == is_returned)
+    matching_names = {name for name, parts in names.items() if parts <= words}
+    if not matching_names and stated.kind is not None:
+        matching_names = {name for name in names if profile.quantities[name].kind is stated.kind}
+    return frozenset(name for name in matching_names if bool(names[name] & RETURNED) == is_returned)
 
 
 def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
-    """Return whether a bare number's topic names the quantity's kind, or no kind if the unit is open."""
+    """Return whether a bare number's topic names the quantity's kind, or no kind if the unit is unknown."""
     kind = named_kind(template, place)
     if kind is not None:
         return kind is quantity.kind
@@ -113,7 +113,7 @@ def _may_be(quantity: Quantity, template: str, place: Place) -> bool:
 
 
 def named_kind(template: str, place: Place) -> Kind | None:
-    """Return the kind that the topic of a bare number names: in its last segment, else anywhere."""
+    """Return the kind that a bare number's topic names in its last segment, or else anywhere."""
     topic = place.log.topic
     if any(meaning(name).objection for name in (place.meter, place.phase) if name is not None):
         return None

@@ -1,8 +1,8 @@
-"""The search, from the log of all topics to the likely meters and to the topics that are not proposed.
+"""The search, from the log of all topics to the likely meters and the topics that are not proposed.
 
     describe (retained descriptions) + recognise (families) + named (names) -> assemble -> merge
 
-A topic is never dropped because of its neighbours: it is part of a candidate, part of a description, or
+A topic is never dropped because of its neighbours: it is part of a candidate or a description, or it is
 unplaced with a reason; a topic that names neither power nor energy is quiet.
 """
 
@@ -34,7 +34,7 @@ _NOT_HEARD = "described on the broker, but no message came while listening: is t
 
 @dataclass(slots=True)
 class Search:
-    """The outcome of a search; `ours` are private streams, `quiet` topics name neither power nor energy."""
+    """The outcome of a search; `ours` are private streams; `quiet` topics name neither power nor energy."""
 
     candidates: list[Candidate] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
@@ -43,12 +43,12 @@ class Search:
 
 
 def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Search:
-    """Search the log of a listener for meters of the profiles, and for others that a text describes."""
-    ours = [log.topic for log in listener.topics.values() if log.is_ours]
+    """Search a listener's log for meters that match a profile, and for others that are described by texts."""
+    private = [log.topic for log in listener.topics.values() if log.is_ours]
     logs = {
         log.topic: log
         for log in listener.topics.values()
-        if holds_topic(log.topic) and not any(f"{log.topic}/".startswith(f"{topic}/") for topic in ours)
+        if holds_topic(log.topic) and not any(f"{log.topic}/".startswith(f"{topic}/") for topic in private)
     }
     described = describe(logs)
     logged = [log for log in logs.values() if log.topic not in described.topics]
@@ -61,15 +61,17 @@ def search(listener: Listener, profiles: Mapping[str, Profile] = PROFILES) -> Se
     read = set(covered) | {entry.topic for entry in incomplete}
     read |= {point.log.topic for point in points if point.value is None}
     read |= {topic for topic, value in described.places if value is None}
-    guessed, left = named((log for log in logged if log.topic not in read), described.places)
+    guessed, leftovers = named((log for log in logged if log.topic not in read), described.places)
     guessed = [replace(point, device=owners.get(point.log.topic, point.device)) for point in guessed]
-    guessed, left = _apart(guessed, left, recognised)
+    guessed, leftovers = _apart(guessed, leftovers, recognised)
     assembled, refused = assemble([*points, *guessed])
     candidates = sorted(_by_rank(recognised) + together(assembled), key=_order)
     placed = {log.topic for log in _logs(candidates)}
-    unplaced = _each([*described.unplaced, *incomplete, *refused, *left], placed)
-    known = placed | described.topics | {entry.topic for entry in unplaced}
-    return Search(candidates, unplaced, ours, [log.topic for log in logged if log.topic not in known])
+    unplaced = _each([*described.unplaced, *incomplete, *refused, *leftovers], placed)
+    listed_topics = placed | described.topics | {entry.topic for entry in unplaced}
+    return Search(
+        candidates, unplaced, private, [log.topic for log in logged if log.topic not in listed_topics]
+    )
 
 
 def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
@@ -82,7 +84,7 @@ def _logs(candidates: Iterable[Candidate]) -> list[TopicLog]:
 
 
 def _examples(logged: Iterable[TopicLog], described: Descriptions) -> list[TopicLog]:
-    """Return logs of devices that were not heard, with the example of a message that describes them."""
+    """Return logs, with an example message from the description, of devices that sent nothing."""
     topics = {log.topic for log in logged}
     logs = {
         device.topic: TopicLog(device.topic, payloads=deque([device.example]))
@@ -111,7 +113,7 @@ def _recognised(
 
 
 def _switched(logs: Iterable[TopicLog]) -> Iterator[str]:
-    """Yield the topics of plugs and relays: their STATE (Tasmota) or their message has a switch's state."""
+    """Yield the topics of plugs and relays, whose STATE (Tasmota) or message contains a switch state."""
     for log in logs:
         document = document_in(log.payloads[-1]) if log.payloads else None
         if not isinstance(document, dict):
@@ -123,7 +125,7 @@ def _switched(logs: Iterable[TopicLog]) -> Iterator[str]:
 
 
 def _uncontradicted(candidates: Iterable[Candidate], described: Descriptions) -> list[Candidate]:
-    """Drop candidates of a family whose unit a description on the broker contradicts."""
+    """Drop family candidates whose unit contradicts a description on the broker."""
     stated: dict[str, list[Point]] = {}
     for point in described.points:
         stated.setdefault(point.log.topic, []).append(point)
@@ -148,13 +150,13 @@ def _contradicts(candidate: Candidate, point: Point) -> bool:
 
 
 def _is_same(candidate: Candidate, numbers: Sequence[object]) -> bool:
-    """Return whether a topic of a candidate holds exactly these numbers."""
+    """Return whether one of a candidate's topics has exactly these numbers."""
     values = [number.number for number in numbers]  # type: ignore[attr-defined]
     return bool(values) and any([match.number for match in row] == values for row in candidate.numbers)
 
 
 def _is_covered(point: Point, candidate: Candidate | None) -> bool:
-    """Return whether a candidate reads a point already: numbers of the same kind on the same topic."""
+    """Return whether a candidate already reads a point: numbers of the same kind on the same topic."""
     if candidate is None:
         return False
     return any(
@@ -164,9 +166,9 @@ def _is_covered(point: Point, candidate: Candidate | None) -> bool:
 
 
 def _apart(
-    points: Sequence[Point], left: Sequence[Unplaced], candidates: Sequence[Candidate]
+    points: Sequence[Point], leftovers: Sequence[Unplaced], candidates: Sequence[Candidate]
 ) -> tuple[list[Point], list[Unplaced]]:
-    """Move points on other topics of a recognised device to the unplaced ones, and name the device there."""
+    """Move points on a recognised device's other topics to the unplaced topics, and name the device there."""
     titles = {meter: candidate.title for candidate in candidates for meter in _names(candidate) if meter}
     remaining, entries = [], []
     for point in points:
@@ -175,7 +177,7 @@ def _apart(
             remaining.append(point)
         else:
             entries.append(Unplaced(point.log.topic, f"of {meter}, which is proposed as {titles[meter]}"))
-    for entry in left:
+    for entry in leftovers:
         meter = next((segment for segment in entry.topic.split("/") if segment in titles), None)
         reason = entry.reason if meter is None else f"of {meter}, which is proposed as {titles[meter]}"
         entries.append(entry if meter is None else Unplaced(entry.topic, reason))
@@ -187,27 +189,27 @@ def _names(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _by_rank(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Merge candidates that were recognised by their payload; the others are merged already.
+    """Merge candidates that were recognised by their payload; all others are already merged.
 
-    If a meter of the same family is on its usual topic, a candidate whose topic names that meter is a
-    quantity of it.
+    If a meter of the same family is on its usual topic, a candidate whose topic names that meter becomes one
+    of the meter's quantities.
     """
     usual = [candidate for candidate in candidates if candidate.rank == 0]
-    others = []
+    ownerless_candidates = []
     for candidate in [candidate for candidate in candidates if candidate.rank]:
         owner = next((main for main in usual if _owns(main, candidate)), None)
         if owner is None:
-            others.append(candidate)
+            ownerless_candidates.append(candidate)
             continue
         for offer in (candidate, *candidate.alternatives):
             offer.label = f"{offer.label} {candidate.template.rpartition('/')[2]}".strip()
             owner.alternatives.append(offer)
         candidate.alternatives = []
-    return usual + together(_channels(others))
+    return usual + together(_channels(ownerless_candidates))
 
 
 def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Make the channels of one device, such as em1:0 and em1:1, quantities of one candidate."""
+    """Turn one device's channels, such as em1:0 and em1:1, into quantities of one candidate."""
     devices: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
         device, _, channel = candidate.template.rpartition("/")
@@ -221,7 +223,7 @@ def _channels(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _owns(main: Candidate, candidate: Candidate) -> bool:
-    """Return whether a candidate is on another topic of the only meter of a family's candidate."""
+    """Return whether a candidate is on another topic of the only meter in a family's candidate."""
     segments = candidate.template.split("/")
     return main.profile == candidate.profile and len(main.meters) == 1 and main.meters[0] in segments
 

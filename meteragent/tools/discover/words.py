@@ -1,16 +1,16 @@
-"""The meaning of names: kind, unit, direction, phase and tariff, as far as the words of a name state them.
+"""The meaning of names: the kind, unit, direction, phase and tariff that a name's words state.
 
 Theory of operation
 -------------------
 A name is the key of a field, a segment of a topic, or a text that describes a number. It is split into words
-at punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word does, so
-that `total_power_import_kwh` is an energy. A word that belongs to another quantity (VA, volts, a maximum, a
+at punctuation, digits and capitals. A unit (kWh, Wh, kW, W) decides the kind before any other word, so
+`total_power_import_kwh` is an energy. A word that belongs to another quantity (VA, volts, a maximum, a
 tariff's price), to another medium (gas, water, heat) or to a part of a register (today) is an objection: a
 number with such a name is never proposed.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -19,7 +19,7 @@ from meteragent.domain.units import Kind
 
 
 class Direction(StrEnum):
-    """The direction of the energy that a number counts."""
+    """The direction of the energy counted by a number."""
 
     DRAWN = "drawn"
     FED_IN = "fed in"
@@ -70,7 +70,7 @@ _GROWS = _set(
     "total register import export imported exported delivered returned cumulative counter lifetime"
     " index reading zaehlerstand zählerstand meterstand gesamt totaal ever"
 )
-"""Words for a register that only grows; an energy with one of them is not the energy of an interval."""
+"""Words for a register that only grows; an energy with any of these is not the energy of an interval."""
 PART_WORDS = _set(
     "today yesterday day daily week weekly month monthly year yearly hour hourly period minute last"
     " session trip heute gestern tag monat jahr dag maand jaar jour mois since interval previous prev"
@@ -99,7 +99,7 @@ _DRAWN = _set(
 )
 _DELIVERED = frozenset({"delivered", "delivery"})
 _OPEN_WAYS = _set("delivered delivery received supplied supply lieferung")
-"""Words that some devices use for one direction and other devices for the opposite one."""
+"""Words that some devices use for one direction and other devices for the opposite direction."""
 _PRODUCER = _set(
     "solar pv inverter produced production produce generated generation generator yield"
     " mppt dtu photovoltaic photovoltaik wechselrichter ertrag erzeugung zonnepanelen zon opwek wind"
@@ -132,11 +132,11 @@ _FILLERS = _set(
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a name's words; `objection` is the reason why such a number is never proposed.
+    """The meaning of a name's words; `objection` is the reason never to propose such a number.
 
     `is_quiet` is true if the words name nothing that is measured in Wh, VA or cubic metres. `is_register` is
-    true if a word says that an energy only grows. `rest` has the remaining words, which tell the measuring
-    points of one device apart.
+    true if a word implies that an energy only grows. `rest` holds the remaining words, which distinguish a
+    device's measuring points.
     """
 
     kind: Kind | None = None
@@ -154,15 +154,27 @@ class Meaning:
     is_medium: bool = False
     rest: frozenset[str] = frozenset()
 
+    def completed_by(self, context: "Meaning") -> "Meaning":
+        """Return this meaning with what it lacks taken from a name around it, except its kind and unit."""
+        return replace(
+            self,
+            direction=self.direction or context.direction,
+            phase=self.phase or context.phase,
+            tariff=self.tariff or context.tariff,
+            channel=self.channel or context.channel,
+            is_register=self.is_register or context.is_register,
+            is_total=self.is_total or context.is_total,
+        )
+
 
 def split(name: str) -> list[str]:
-    """Split a name into its words, in lower case; numbers are words."""
+    """Split a name into its words, in lower case; numbers are also words."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
 @lru_cache(maxsize=20_000)
 def meaning(name: str) -> Meaning:
-    """Return the meaning of the words of one name."""
+    """Return the meaning of one name's words."""
     parts = split(name)
     words = frozenset(parts)
     phase, channel, tariff, places = _numbered(parts)
@@ -206,7 +218,7 @@ _KNOWN = (_POWER | _ENERGY | _FED_IN | _DRAWN | _OPEN_WAYS | _FILLERS | frozense
 
 
 def _numbered(parts: list[str]) -> tuple[str | None, str | None, str | None, set[int]]:
-    """Return the phase, the channel and the tariff that the words name, and the places of these words."""
+    """Return the phase, channel and tariff that the words name, and the positions of these words."""
     phase = channel = tariff = None
     places = set[int]()
     for place, word in enumerate(parts):
@@ -228,7 +240,7 @@ def _numbered(parts: list[str]) -> tuple[str | None, str | None, str | None, set
 
 
 def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
-    """Return kind, direction, tariff and phase of an OBIS code in a name; None if there is none."""
+    """Return the kind, direction, tariff and phase of an OBIS code in a name; None if there is no code."""
     match = _OBIS.search(name)
     if match is None:
         return None
@@ -244,7 +256,7 @@ def _obis(name: str) -> tuple[Kind, Direction, str | None, str | None] | None:
 
 
 def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
-    """Return kind and unit; a unit decides before other words, and two different units cancel out."""
+    """Return the kind and unit; a unit precedes other words, and two different units cancel out."""
     units = {_UNITS[word] for word in words if word in _UNITS}
     if len(units) == 1:
         kind, unit = units.pop()
@@ -259,20 +271,20 @@ def _kind(words: frozenset[str]) -> tuple[Kind | None, str | None]:
 
 
 def _direction(parts: list[str], words: frozenset[str]) -> Direction | None:
-    """Return the direction; None if the words name none, UNSTATED if they contradict each other."""
+    """Return the direction; None if the words name none, or UNSTATED if they contradict each other."""
     pairs = set(pairwise(parts))
-    fed_in = bool(words & _FED_IN) or bool(
+    is_export = bool(words & _FED_IN) or bool(
         pairs
         & {("feed", "in"), ("fed", "in"), ("to", "grid"), ("total", "out"), ("e", "out"), ("energy", "out")}
     )
-    drawn = bool(words & _DRAWN) or bool(
+    is_import = bool(words & _DRAWN) or bool(
         pairs & {("from", "grid"), ("total", "in"), ("e", "in"), ("energy", "in")}
     )
-    if fed_in and drawn:
+    if is_export and is_import:
         return Direction.UNSTATED
-    if fed_in:
+    if is_export:
         return Direction.FED_IN
-    if drawn:
+    if is_import:
         return Direction.DRAWN
     if words & {"net", "netto", "saldo", "balance", "saldiert"}:
         return Direction.NET
@@ -290,7 +302,7 @@ def _role(words: frozenset[str]) -> Role:
 
 
 def _objection(words: frozenset[str], parts: list[str]) -> str | None:
-    """Return why a number with such a name is not the power or the energy of a meter; None if it may be."""
+    """Return why a number with such a name is not a meter's power or energy; None if it may be."""
     if ("m", "3") in set(pairwise(parts)):
         return "m3 is a volume of gas or water"
     for names, reason in _OBJECTIONS:
@@ -302,9 +314,9 @@ def _objection(words: frozenset[str], parts: list[str]) -> str | None:
 _OBJECTIONS = (
     (_APPARENT, "apparent power in VA is not power in W"),
     (_REACTIVE, "reactive power or energy is not power in W"),
-    (_MEDIA, "{} names another medium than electricity"),
+    (_MEDIA, "{} names a medium other than electricity"),
     (_BATTERY, "a battery's charge or discharge is not what a home draws"),
-    (PART_WORDS, "{} names a part of a register, which starts again at zero"),
+    (PART_WORDS, "{} names a part of a register, which restarts at zero"),
     (_LIMITS, "{} names another quantity, a limit or a statistic"),
 )
-"""Words for something other than the power or the energy of a meter, and what they name."""
+"""Words for something other than a meter's power or energy, and what they name."""

@@ -1,4 +1,4 @@
-"""The last step for P1 telegrams (DSMR), after their lines are redacted: header and checksum."""
+"""The last step for P1 telegrams (DSMR), after their lines are redacted: the header and checksum."""
 
 import re
 
@@ -7,9 +7,9 @@ from meteragent.decode.p1 import checksum
 _TELEGRAM = re.compile(
     r"(?:^/\w{3}|/\w{3}\d)[^\n!]*(?:\n(?!/)[^\n!]*)+!(?P<sum>[0-9A-Fa-f]{4})?", re.MULTILINE
 )
-"""From a header to the first ``!``, unless another header comes first, so that the search stays linear.
+"""From a header to the first ``!``, unless another header comes first, so that the search is linear.
 
-A header has a digit after three letters, unless it begins a line.
+A header that does not begin a line must have a digit after three letters.
 """
 _BAUD = 4
 """The index of the 5 in ``/XXX5``."""
@@ -17,10 +17,10 @@ _LINE_END = re.compile(r"\r?\n")
 
 
 def restore(recorded: str, redacted: str) -> str:
-    """Restore the mark in each telegram's header, and give it a checksum that is as correct as before.
+    """Restore the mark in each telegram's header, and keep the checksum as correct as it was before.
 
-    Both texts have the same length. The checksum is that of the lines as they are, or as they were before
-    some program turned CR LF into LF.
+    Both texts have the same length. The checksum covers the lines either as they are, or as they were before
+    a program turned CR LF into LF.
     """
     text = redacted
     for telegram in _TELEGRAM.finditer(recorded):

@@ -1,4 +1,4 @@
-"""The tokens of a text, and the replacement of each."""
+"""The tokens of a text, and their replacements."""
 
 import re
 import string
@@ -24,22 +24,22 @@ _OPAQUE = re.compile(
     r"(?:[0-9A-Fa-f]{2}[:-]){5,7}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
     r"|(?:\d{1,3}\.){3}\d{1,3}"
 )
-"""MAC, EUI, UUID, IPv4: replaced as a whole, however short their parts are."""
+"""MAC, EUI, UUID and IPv4 addresses, which are replaced as a whole, however short their parts are."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f:\-]+|(?=.*\d)[0-9A-F:\-]+", re.ASCII)
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.", re.DOTALL)
 _SPLIT = re.compile(r"([:/*@#&?\\])")
 _CODE = re.compile(r"0x[0-9A-Fa-f]{1,2}", re.ASCII)
 _TYPE = 3
-"""The largest number of digits in a type."""
+"""The largest number of digits in a device type."""
 _SHORT = 2
 """Keys up to this length stay: two characters identify nobody."""
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 class Redactor:
-    """A redactor of texts, which gives equal content equal replacements; `replaced` counts them by kind.
+    """A redactor of texts, which gives equal content equal replacements; `replaced` counts these by kind.
 
-    `entropy` returns a given number of random bytes; `keep` has names that stay in addition to the known
+    `entropy` returns a requested number of random bytes; `keep` has names to keep in addition to the known
     words.
     """
 
@@ -52,7 +52,7 @@ class Redactor:
         self._key: tuple[str, ...] = ()
 
     def payload(self, payload: bytes) -> bytes:
-        """Redact a payload or a recording of several; invalid UTF-8 stays invalid."""
+        """Redact a payload or a recording of several payloads; invalid UTF-8 stays invalid."""
         text = self.text(payload.decode(errors="surrogateescape"))
         return _SURROGATE.sub("\udcff", text).encode(errors="surrogateescape")
 
@@ -94,7 +94,7 @@ class Redactor:
         return self._value(bare) + text[len(bare) :]
 
     def _value(self, text: str) -> str:
-        """Redact a value: a known word, a time, a number, or something else."""
+        """Redact a value: a known word, a time, a number, or any other text."""
         if not text or self._stays(text) or _OBIS.fullmatch(text) or CLOCK.fullmatch(text):
             return text
         if self._small and _CODE.fullmatch(text):
@@ -108,7 +108,7 @@ class Redactor:
         return self._string(text)
 
     def _string(self, text: str) -> str:
-        """Redact a string that may identify somebody: part by part if it has parts."""
+        """Redact a string that may identify somebody; if it has parts, redact each separately."""
         pieces = _SPLIT.split(text)
         if len(pieces) == 1 or "\\" in pieces or _OPAQUE.fullmatch(text):
             return self._replacement("text", text)
@@ -142,11 +142,11 @@ class Redactor:
 
     @property
     def _small(self) -> bool:
-        named = {part for part in self._key if not part.isdecimal()}
-        return bool(named) and named <= SMALL
+        words = {part for part in self._key if not part.isdecimal()}
+        return bool(words) and words <= SMALL
 
     def _like(self, mantissa: str) -> str:
-        """Draw a number with equally many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
+        """Draw a number with as many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]
@@ -159,7 +159,7 @@ class Redactor:
         return self._remembered(kind, text, self._unknown_word)
 
     def _remembered(self, kind: str, text: str, draw: Callable[[str], str]) -> str:
-        """Return the replacement of a string, drawn at its first appearance."""
+        """Return a string's replacement, which is drawn when the string first appears."""
         self.replaced[kind] += 1
         shape = "number" if kind == "number" else "text"  # a key may occur again as a value
         if (shape, text) not in self._replacements:

@@ -1,12 +1,13 @@
-"""Times in a text: recognised by their form, shifted by whole days, written in the same form."""
+"""Times in a text: recognised by their format, shifted by whole days, and written back in that format."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
 
 BASE = date(2020, 1, 15)
-"""The date that the first time in a text has after the shift."""
+"""The date to which the first time in a text is shifted."""
 NEAR_DAYS = 7
-"""Times further than this from the first get its date too: a meter's installation day identifies it."""
+"""Times further than this from the first get its date, too, because a meter's installation day identifies the
+meter."""
 
 _FORMS = (
     re.compile(r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)(?P<rest>(?:[Tt ]\d\d:\d\d.*)?)", re.DOTALL),
@@ -17,18 +18,18 @@ _FORMS = (
     re.compile(r"(?P<y>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)(?P<rest>[0-2]\d[0-5]\d[0-5]\d[WS])"),
     re.compile(r"(?P<head>[HEhe])(?P<y>\d\d)(?P<m>[01]\d)(?P<d>[0-3]\d)(?P<rest>[0-2]\d[0-5]\d[0-5]\d)"),
 )
-"""RFC 3339 and similar forms, ISO 8601 basic, day first, P1 (W, S), Teleinfo (H, E)."""
+"""RFC 3339 and similar formats, ISO 8601 basic, day first, P1 (W, S), Teleinfo (H, E)."""
 
 _REST = re.compile(r"(?:[Tt ]?\d\d:?\d\d(?::?\d\d)?(?:\.(?P<fraction>\d+))?(?: ?[Zz]|[+-]\d\d:?\d\d)?)?[WS]?")
 CLOCK = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
-"""A time of day, which stays as it is."""
+"""A time of day, which stays unchanged."""
 _UNIX = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _DAY_S = 86_400
 _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """The shift of all times by the days that bring the first to BASE; distant times get that date too."""
+    """A shift of all times by the days that move the first to BASE; distant times also get that date."""
 
     def __init__(self) -> None:
         self._days: int | None = None
@@ -40,9 +41,9 @@ class Shift:
         return BASE + timedelta(days=offset_days if abs(offset_days) <= NEAR_DAYS else 0)
 
     def text(self, text: str) -> tuple[str, str | None] | None:
-        """Shift a time, and return it with the fraction of its second; None if the text is not a time.
+        """Return the shifted time and its fraction of a second; None if the text is not a time.
 
-        An impossible date, such as the 45th, becomes one of nines.
+        An impossible date, such as the 45th, is replaced by nines.
         """
         for form in _FORMS:
             match = form.fullmatch(text)
@@ -67,7 +68,7 @@ class Shift:
         return "".join(characters), clock["fraction"]
 
     def unix(self, digits: str) -> str | None:
-        """Shift whole Unix seconds, milliseconds, ..; None if the digits are not a time from 2001 to 2096."""
+        """Shift Unix seconds, milliseconds and so on; return None unless the time is from 2001 to 2096."""
         scale = _UNIX.get(len(digits))
         if scale is None or not _UNIX_MIN <= int(digits) // scale < _UNIX_MAX:
             return None

@@ -1,6 +1,6 @@
-"""The words that identify nobody: those in the keys, units and states of meters and gateways.
+"""Words that identify nobody: those in the keys, units and states of meters and gateways.
 
-The names of fields that a built-in profile reads or drops are among them.
+They include the names of all fields that a built-in profile reads or drops.
 """
 
 import re
@@ -88,7 +88,8 @@ _SMALL = """
 id type bver version ver phase channel tariff idx qos port fport seq ert endpoint packet
 """
 SMALL = frozenset(_SMALL.split())
-"""Under keys with these words a number of one or two digits, also hexadecimal, describes the message."""
+"""Under keys with these words, a number of one or two (decimal or hexadecimal) digits describes the
+message."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", re.ASCII)
 _JOINTS = re.compile(r"[A-Za-z0-9_\-. %/+²³°€$£]*")

@@ -1,4 +1,4 @@
-"""A rehearsal on this machine: it shows what would leave, sends nothing and writes nothing."""
+"""A rehearsal on this machine, which shows what would be sent, but sends and writes nothing."""
 
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 from meteragent.tools.rehearse.view import View

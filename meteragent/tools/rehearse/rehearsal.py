@@ -1,16 +1,16 @@
-"""A rehearsal: what a stream would release, shown on this machine, with seconds in place of its slots.
+"""A rehearsal: what a stream would release, shown on this machine, with slots shortened to seconds.
 
 Theory of operation
 -------------------
-The core of the agent runs on a clock that is faster than the wall clock, so that a slot passes in seconds.
-Its schedule, mechanism, radius and lattice are those of the configuration. A power reading counts as it is:
-the mean of a slot is that of the seconds in its place. Energies are multiplied by the clock's factor, so that
-a slot holds what it would hold if the present use continued for its whole length. All other durations of the
-configuration (hold, interval, lateness) are multiplied, too, and readings count at their arrival.
+The agent's core runs on a clock that is faster than the wall clock, so that a slot passes in seconds. The
+schedule, mechanism, radius and lattice are as configured. A power reading counts unchanged, so a slot's mean
+is the mean over those seconds. Energies are multiplied by the clock's speed, so that a slot holds the energy
+that it would hold if the present use continued for its whole length. All other configured durations (hold,
+interval, lateness) are multiplied, too, and readings count when they arrive.
 
-There is no store, no sink and no session: the commits of the core are dropped, and its noise with them. The
-noise is drawn for intervals of a clock that no release uses. A second core, whose noise is zero except with a
-probability of 1e-18, shows what was measured. So the values belong on a terminal only (law 3).
+There is no store, no sink and no session: the core's commits are dropped, together with the noise. The noise
+is drawn for intervals of a clock that no release uses. A second core, whose noise is zero except with a
+probability of 1e-18, shows what was measured. The values therefore belong only on a terminal (law 3).
 """
 
 import json
@@ -34,15 +34,15 @@ from meteragent.domain.units import Kind
 from meteragent.privacy.bits import SecretBits
 
 SLOT_MS = 5_000
-"""The shortest time that stands for a slot."""
+"""The shortest time that represents a slot."""
 _NOISELESS_LEVEL = Fraction(10_000)
-"""A level so high that the noise of a slot is practically always zero."""
+"""A level so high that a slot's noise is practically always zero."""
 
 
 class Row(NamedTuple):
-    """A slot: its meter's public id, when it ended (wall clock), and its values in `unit`.
+    """A slot: its meter's public id, the wall-clock time of its end, and its values in `unit`.
 
-    `half_width` is half the interval in which 95 % of the numbers lie.
+    `half_width` is half the interval that contains 95 % of the numbers.
     """
 
     meter: str
@@ -56,12 +56,12 @@ class Row(NamedTuple):
 
 
 class Rehearsal:
-    """One stream on a fast clock; `slot_ms` stands for a slot, `factor` is the speed of the clock."""
+    """One stream on a fast clock; `slot_ms` is the real time of a slot, and `factor` the clock's speed."""
 
     def __init__(
         self, stream: settings.Stream, links: parts.Links, secret: bytes, bits: SecretBits, now_ms: int
     ) -> None:
-        """Begin at `now_ms`; `secret` must be fresh. Of `links`, only the pseudonym key is used."""
+        """Begin at `now_ms`; `secret` must be fresh, and only the pseudonym key of `links` is used."""
         schedule = settings.schedule(stream)
         self.slot_ms = SLOT_MS if stream.source.kind is Kind.POWER else max(SLOT_MS, every_ms(stream.source))
         self.factor = Fraction(schedule.usual.length_ms, schedule.usual.n * self.slot_ms)
@@ -83,7 +83,7 @@ class Rehearsal:
         return Pipeline(fast, Snapshot({}, {}, {}), Spending(), bits, counts)
 
     def _faster(self, stream: settings.Stream) -> settings.Stream:
-        """Return the stream with all durations in the time of the fast clock, except its slots."""
+        """Return the stream with all durations, except its slots, in the time of the fast clock."""
         source, window = stream.source, stream.window
         interval = self._stretched(interval_ms(source)) if source.kind is Kind.INTERVAL_ENERGY else None
         modulus = None if source.modulus is None else source.modulus * self.factor
@@ -104,7 +104,7 @@ class Rehearsal:
         )
 
     def _lateness_ms(self, stream: settings.Stream) -> int:
-        """Return how long an ended slot stays open; the energy at its end arrives with the next reading."""
+        """Return the lateness of a slot; the energy at the slot's end arrives with the next reading."""
         shortest_ms = 0 if stream.source.kind is Kind.POWER else self.slot_ms
         return max(lateness_ms(stream.source, stream.window.lateness), shortest_ms)
 
@@ -112,11 +112,11 @@ class Rehearsal:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that treats a message's newest reading as arriving now, others as earlier."""
+        """Return a decoder that treats a message's newest reading as arriving now, and others as earlier."""
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:
-            """Return the readings of a payload for the fast clock; raises PayloadError."""
+            """Return a payload's readings on the fast clock; raises PayloadError."""
             readings = decode(payload)
             newest_ms = max((time_ms for time_ms, _ in readings if time_ms is not None), default=0)
             fast = []
@@ -129,14 +129,14 @@ class Rehearsal:
         return decode_fast
 
     def receive(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> list[Row]:
-        """Process a message; return the slots that have ended."""
+        """Process a message; return the slots that ended."""
         rows = self.advance(now_ms)
         fast_ms = self._fast_ms(now_ms)
         message = Message(topic, payload, retain, fast_ms, None)
         return rows + self._feed([message], fast_ms, now_ms)
 
     def advance(self, now_ms: int) -> list[Row]:
-        """Advance the clock to `now_ms`; return the slots that have ended."""
+        """Advance the clock to `now_ms`; return the slots that ended."""
         fast_ms, step_ms = self._fast_ms(now_ms), self._noisy.length_ms
         rows = []
         for time_ms in (*range(self._fed_ms + step_ms, fast_ms, step_ms), fast_ms):
@@ -144,7 +144,7 @@ class Rehearsal:
         return rows
 
     def _fast_ms(self, now_ms: int) -> int:
-        """Return the time of the fast clock, which never goes back."""
+        """Return the time of the fast clock, which never runs backwards."""
         return max(self._fed_ms, self._first_ms + round((now_ms - self._began_ms) * self.factor))
 
     def _feed(self, batch: list[Message], fast_ms: int, now_ms: int) -> list[Row]:
@@ -168,7 +168,7 @@ class Rehearsal:
         ]
 
     def _records(self, effects: Effects) -> Iterator[dict[str, Any]]:
-        """Yield the records of a feed, and remember the interval in each descriptor."""
+        """Yield the records of a feed, and store each descriptor's 95 % interval."""
         for outgoing in effects.commit.outgoing:
             content = json.loads(outgoing.payload)
             if outgoing.retain:
@@ -178,5 +178,5 @@ class Rehearsal:
 
 
 def _replace_values(section: Any, **keys: Any) -> Any:
-    """Return a section of a configuration with some values replaced."""
+    """Return a configuration section with some values replaced."""
     return section.model_copy(update=keys)

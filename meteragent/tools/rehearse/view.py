@@ -1,4 +1,4 @@
-"""The lines of a rehearsal on the terminal."""
+"""The terminal output of a rehearsal."""
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +13,14 @@ from meteragent.report.format import column, energy, full
 from meteragent.tools.rehearse.rehearsal import Rehearsal, Row
 
 PATIENCE_MS = 20_000
-"""How long to wait for the first slot before showing why there is none; the wait then doubles."""
+"""How long to wait for the first slot before showing why there is none; then the wait doubles."""
 
 _ROW = "{:<14} {:<8} {:>9} {:>11} {:>8} {:>9} {:>9} {}"
 HEAD = _ROW.format("meter", "time", "measured", "would leave", "sd", "95%: low", "high", "unit")
 
 
 class View:
-    """The display of one stream of a rehearsal; `write` is called with each line."""
+    """The display of one stream in a rehearsal; `write` is called with each line."""
 
     def __init__(
         self,
@@ -39,16 +39,17 @@ class View:
         self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}
 
     def begin(self) -> None:
-        """Describe the stream, and the time that stands for a slot."""
+        """Describe the stream and the time that represents a slot."""
         for text in _about(self._stream, self._rehearsal):
             self._say(text)
         self._write("")
         self._write(HEAD)
 
     def show(self, rows: Sequence[Row], now_ms: int) -> None:
-        """Write the slots that have ended or, after a while without any, the reason.
+        """Write the slots that ended or, after a while without slots, the reason.
 
-        Before them, warn of clamped readings: of the first, and each time that there are ten times as many.
+        A warning about clamped readings comes before the slots: after the first reading, the 10th, the 100th
+        and so on.
         """
         clamped_count = self._rehearsal.counts["clamped"]
         if clamped_count >= self._warning_count:
@@ -75,18 +76,18 @@ class View:
         return _ROW.format(name, self._local_time(row.time_ms), *values, row.unit)
 
     def end(self) -> None:
-        """Write the means of all slots, in which most of the noise cancels out, and what was clamped."""
+        """Write the means of all slots, in which most of the noise cancels out, and the clamped readings."""
         for (meter, unit), (count, measured, number) in self._sums.items():
             self._say(
                 f"{meter}: {count} slots, measured {column(measured / count)} {unit} on average;"
-                f" the mean of what would leave is {column(number / count)} {unit}"
+                f" the mean of what would be sent is {column(number / count)} {unit}"
             )
         if clamped_count := self._rehearsal.counts["clamped"]:
             self._say(_clamped(clamped_count, self._stream))
 
 
 def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield lines on what a rehearsal of a stream shows, and on how it differs from a run."""
+    """Yield lines about what a stream's rehearsal shows, and how it differs from a run."""
     terms, source = settings.terms(stream), stream.source
     slot = duration_text(terms.step_ms) if not terms.bands else "a band"
     yield (
@@ -95,7 +96,12 @@ def _about(stream: settings.Stream, rehearsal: Rehearsal) -> Iterator[str]:
     )
     kind = str(source.kind).replace("_", " ")
     yield f"Reads {kind} in {source.unit} on {source.topic} from {source.url}."
-    yield f"A run would send each number to {stream.sink.topic} at {settings.sink_url(stream)}."
+    links = [settings.receiver_link(stream, receiver) for receiver in stream.receivers if not receiver.paused]
+    places = [f"{link.sink.topic} at {settings.sink_url(link)}" for link in links or [stream]]
+    if stream.is_received:
+        yield f"A run would send each number to {' and to '.join(places)}."
+    else:
+        yield "A run would send nothing: all receivers of this stream are paused."
     yield (
         f"Here {duration_text(rehearsal.slot_ms)} stand for a slot ({slot}). The noise is that of a real"
         f" slot and hides {energy(terms.hides_wh)}; no run ever uses it again."
@@ -117,7 +123,7 @@ def _range(stream: settings.Stream) -> str:
 
 
 def _clamped(count: int, stream: settings.Stream) -> str:
-    """Return a sentence on the readings that were clamped."""
+    """Return a sentence about clamped readings."""
     readings = "1 reading was" if count == 1 else f"{count:,} readings were"
     return (
         f"{readings} outside window.range ({_range(stream)}), with source.unit = {stream.source.unit!r}:"

@@ -1,4 +1,4 @@
-"""`meteragent tap`: raw readings beside private records, live in a terminal.
+"""`meteragent tap`: raw readings next to private records, live in a terminal.
 
 Theory of operation
 -------------------
@@ -9,10 +9,10 @@ on the sink's broker, with the configuration's credentials, separate client ids 
 does not affect the agent: no noise is drawn and nothing is charged.
 
 Rules (law 3)
-1. Raw values go to a terminal only: if standard output is not a terminal, the command refuses.
-2. The command shows only messages that arrive after its start. Readings are kept in memory, only as many as
-   open slots need, and nowhere else: not in an error, not in a log.
-3. A slot that began before the command is partial and is not compared.
+1. Raw values go only to a terminal: if standard output is not a terminal, the command refuses to run.
+2. The command shows only messages that arrive after it has started. It keeps only as many readings as open
+   slots need, and only in memory, never in an error or a log.
+3. A slot that began before the command started is partial, and is not compared.
 """
 
 from meteragent.tools.tap.trace import Trace

@@ -1,8 +1,8 @@
-"""The raw readings of one meter since the tap started, and their mean or energy over any time.
+"""One meter's raw readings since the tap started, and their mean or energy over any stretch of time.
 
 Readings count as in the agent (DESIGN 2): a power holds until the next one, for at most `hold`; an interval's
-energy is spread over it; a register is interpolated; values are clamped; uncovered time is gap. One
-difference remains: a reading that the agent refused as late counts here.
+energy is spread over it; a register is interpolated; values are clamped; uncovered time is a gap. There is
+one difference: a reading that the agent refuses as late counts here.
 """
 
 from bisect import bisect_left
@@ -18,16 +18,16 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 KEPT_MAX = 200_000
-"""The largest number of readings kept for one meter; a slot with more of them becomes partial."""
+"""The largest number of readings kept for one meter; a slot with more readings becomes partial."""
 
 Stretch = tuple[int, int]
-"""Start and end, in ms."""
+"""A start and an end, in ms."""
 
 
 class Raw(NamedTuple):
-    """The use over some time, in the stream's unit: a mean power, or an energy.
+    """The use over a stretch of time, in the stream's unit: a mean power or an energy.
 
-    `partial`: some of that time was before the tap started.
+    It is `partial` if some of that time was before the tap started.
     """
 
     value: Fraction
@@ -35,7 +35,7 @@ class Raw(NamedTuple):
 
 
 class Trace:
-    """One meter: readings as (time, value in millionths of the unit), in order of time.
+    """One meter's readings as (time, value in millionths of the unit), in time order.
 
     `since_ms` is the time from which the use is known.
     """
@@ -48,7 +48,7 @@ class Trace:
         self._rules = rules
 
     def add(self, phase: str | None, time_ms: int, value_u: int) -> None:
-        """Add a reading; if it is of a phase, the sum counts once all phases have one."""
+        """Add a reading; if it belongs to a phase, the sum counts once every phase has a reading."""
         if phase is not None:
             accepted = self._phases.accept(phase, Pending(time_ms, value_u, None))
             give_back(accepted.free if accepted.sum is None else [*accepted.free, accepted.sum.token])
@@ -63,7 +63,7 @@ class Trace:
             self._drop(1 + KEPT_MAX // 10)
 
     def _insert(self, time_ms: int, value_u: int, *, is_sum: bool) -> None:
-        """Insert a reading by its time; of two at one time the first counts, but of two sums the last."""
+        """Insert a reading by its time; at equal times, the first reading counts, but the last sum."""
         index = bisect_left(self.readings, (time_ms,))
         if index == len(self.readings) or self.readings[index][0] != time_ms:
             self.readings.insert(index, (time_ms, value_u))
@@ -71,7 +71,7 @@ class Trace:
             self.readings[index] = (time_ms, value_u)
 
     def forget(self, before_ms: int) -> None:
-        """Drop the readings before `before_ms`, except the last one, which may still hold."""
+        """Drop the readings before `before_ms`, except the last, which may still hold."""
         self._drop(bisect_left(self.readings, (before_ms,)) - 1)
 
     def _drop(self, count: int) -> None:
@@ -80,16 +80,16 @@ class Trace:
             self.since_ms = max(self.since_ms, self.readings[0][0])
 
     def used(self, stretches: Sequence[Stretch], until_ms: int, terms: Terms) -> Raw | None:
-        """Return the use over the tapped part of some stretches of time; None if nothing was tapped."""
-        tapped = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
-        tapped = [(a, b) for a, b in tapped if a < b]
-        duration_ms = sum(b - a for a, b in tapped)
+        """Return the use over the tapped part of the stretches of time; None if no part was tapped."""
+        tapped_stretches = [(max(a, self.since_ms), min(b, until_ms)) for a, b in stretches]
+        tapped_stretches = [(a, b) for a, b in tapped_stretches if a < b]
+        duration_ms = sum(b - a for a, b in tapped_stretches)
         if not duration_ms or not self.readings or terms.weights is not None or terms.threshold_u is not None:
             return None
         covered_ms, total = 0, Fraction(0)
         for start_ms, end_ms, measured_u in self._spans(terms):
             rate_u = min(max(measured_u, Fraction(terms.low_u)), Fraction(terms.high_u))
-            for a, b in tapped:
+            for a, b in tapped_stretches:
                 shared_ms = max(0, min(b, end_ms) - max(a, start_ms))
                 covered_ms += shared_ms
                 total += rate_u * shared_ms
@@ -114,7 +114,7 @@ class Trace:
             yield from self._register(terms)
 
     def _register(self, terms: Terms) -> Iterator[tuple[int, int, Fraction]]:
-        """Yield the rates of a register; a fall is a roll-over if the modulus explains it, else a reset."""
+        """Yield a register's rates; a fall is a roll-over if the modulus explains it, or else a reset."""
         for (start_ms, before_u), (end_ms, after_u) in pairwise(self.readings):
             moved_u = after_u - before_u
             rate_u = Fraction(moved_u * terms.interval_ms, end_ms - start_ms)

@@ -1,4 +1,4 @@
-"""The lines on the terminal: each slot that was sent, the open slot, the refusals, and a silence."""
+"""The lines on the terminal: slots that were sent, the open slot, refusals, and silence."""
 
 import textwrap
 from collections import Counter
@@ -19,7 +19,7 @@ from meteragent.tools.tap.trace import Raw, Stretch, Trace
 from meteragent.wire.descriptor import describe
 
 SILENCE_MS = 20_000
-"""How long a subscribed source may be without a message before this is said."""
+"""How long a subscribed source may be silent before a line says so."""
 WIDTH = 79
 _ROW = "{:<10} {:<14} {:>10} {:>9} {:>7} {:>8} {:>8} {:>6}"
 HEAD = _ROW.format("meter", "slot, UTC", "measured", "sent", "sd", "95%: low", "high", "err/sd")
@@ -27,7 +27,7 @@ LEGEND = "* = measured only since this meter's first reading here, so not compar
 
 
 class StreamView:
-    """One stream: the traces of its meters, and the decoding of its topics."""
+    """One stream: its meters' traces, and the decoding of its messages."""
 
     def __init__(
         self, config: settings.Config, stream: settings.Stream, key: bytes | None, meter: str | None
@@ -49,8 +49,14 @@ class StreamView:
         self.last: tuple[str, int] | None = None
 
     @property
+    def receiver(self) -> str | None:
+        """The name of the receiver whose records are shown, if several share the stream."""
+        receivers = self._stream.receivers
+        return settings.first_receiver(receivers).name if len(receivers) > 1 else None
+
+    @property
     def filters(self) -> tuple[str, str]:
-        """The filters to subscribe to: the source's topics, and the sink's."""
+        """The topic filters to subscribe to, for the source and the sink."""
         public_id = "+" if self._only is None else self._public_id(self._only)
         return self._source.filter, identity.render(self._sink_topic, public_id)
 
@@ -58,7 +64,7 @@ class StreamView:
         return meter if self._key is None else identity.pseudonym(self._key, meter)
 
     def raw(self, topic: str, payload: bytes, retain: bool, now_ms: int) -> bool:
-        """Process a message; return whether it holds readings of a meter that is shown.
+        """Process a message; return whether it contains readings of a meter that is shown.
 
         Raises PayloadError with the reason if such a message has no reading.
         """
@@ -95,7 +101,7 @@ class StreamView:
         return self._traces[meter]
 
     def released(self, topic: str, payload: bytes) -> str | None:
-        """Return the line of a record; None if the message is not a record."""
+        """Return the line for a record; None if the message is not a record."""
         try:
             record = Record.parse(payload)
         except RecordError:
@@ -129,14 +135,14 @@ class StreamView:
         return self._schedule.terms(self._window_ms(window_ms))
 
     def _window_ms(self, time_ms: int) -> int:
-        """Return the start of the window in which `time_ms` lies."""
+        """Return the start of the window that contains `time_ms`."""
         grid = self._schedule.grid
         if isinstance(grid, Calendar):
             return grid.start_ms(time_ms)
         return floor(time_ms, self._schedule.usual.length_ms)
 
     def _stretches(self, record: Record) -> list[Stretch]:
-        """Return the stretches of a record's slot: for a band, all its hours in the window."""
+        """Return the stretches of time of a record's slot: for a band, all its hours in the window."""
         terms = self._terms_at(record.time_ms)
         for band in terms.bands:
             if band.name == record.band:
@@ -144,14 +150,14 @@ class StreamView:
         return [(record.time_ms, record.time_ms + record.step_ms)]
 
     def silence(self) -> str | None:
-        """Return what to do if no message has come in SILENCE_MS; None for a shard without meters."""
+        """Return what to do if no message arrives within SILENCE_MS; None for a shard without meters."""
         reason = why_none(self._stream, Counts(), SILENCE_MS)
         if reason is None or self._only is None:
             return reason
         return f"{reason} Only the meter {self._only} is shown (--meter)."
 
     def status(self, now_ms: int) -> str:
-        """Return the line of the newest reading and of the open slot so far."""
+        """Return the line with the newest reading and the open slot so far."""
         if self.last is None:
             return ""
         meter, value_u = self.last
@@ -191,15 +197,18 @@ class View:
 
     def begin(self) -> None:
         """Write the legend and the column headings."""
+        for stream in self._streams:
+            if stream.receiver is not None:
+                self.say(f"Stream {stream.name}: what is sent is shown as {stream.receiver} gets it.")
         self.say(LEGEND)
         self.say(HEAD)
 
     def listening(self, stream: StreamView) -> None:
-        """Record that the source of a stream is subscribed; its silence counts from the first time."""
+        """Record that a stream's source is subscribed; its silence is counted from the first subscription."""
         self._listening_ms.setdefault(stream, self._now_ms())
 
     def tick(self) -> None:
-        """Write, once for each stream, that no message has come for a while, and what to do."""
+        """Write, once for each stream, that no message came for a while, and what to do."""
         for stream, since_ms in self._listening_ms.items():
             if stream not in self._checked and self._now_ms() - since_ms >= SILENCE_MS:
                 self._checked.add(stream)
@@ -211,7 +220,7 @@ class View:
                         self.say(line)
 
     def raw(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a message of a meter, and rewrite the line of the open slot."""
+        """Process a meter's message, and rewrite the line of the open slot."""
         try:
             is_shown = stream.raw(topic, payload, retain, self._now_ms())
         except PayloadError as error:
@@ -224,7 +233,7 @@ class View:
             self._write("\r" + _cut(name + stream.status(self._now_ms()), WIDTH).ljust(WIDTH))
 
     def _refuse(self, stream: StreamView, topic: str, reason: str) -> None:
-        """Write why a message is not a reading: for each reason, the first time, the 10th, the 100th, etc."""
+        """Write why a message is not a reading: for each reason, after 1, 10, 100 messages and so on."""
         self._refused[stream.name, reason] += 1
         count = self._refused[stream.name, reason]
         if str(count).strip("0") == "1":
@@ -232,7 +241,7 @@ class View:
             self.say(f"not a reading: {_printable(topic)}: {COUNTERS[reason]} ({reason}){times}")
 
     def released(self, stream: StreamView, topic: str, payload: bytes, retain: bool) -> None:
-        """Process a message that was sent, and write the line of its slot."""
+        """Process a message from the sink, and write the line of its slot."""
         line = None if retain else stream.released(topic, payload)
         if line is None:
             return
@@ -247,7 +256,7 @@ class View:
 
 
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
-    """Return half the 95 % band of each descriptor of the configuration."""
+    """Return half the 95 % band for each of the configuration's descriptors."""
     half_widths = {}
     for terms in {*shapes, usual}:
         descriptor = describe(replace(terms, others_per_day=usual.others_per_day))
@@ -260,7 +269,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text from a broker without characters that a terminal would obey."""
+    """Return a text from a broker without control characters, which a terminal would obey."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -13,7 +13,7 @@ import yaml
 from tests.commands.systems.containers import confined, kill
 from tests.commands.systems.debian import Failed
 from tests.commands.systems.engine import Engine
-from tests.commands.systems.images import PYTHON, SERVICES
+from tests.commands.systems.images import SERVICES, STAND_IN
 from tests.commands.systems.trial import OK, wait
 from tests.support.not_run import ROOT
 
@@ -73,7 +73,9 @@ class Chain:
         file = folder / "override.yaml"
         file.write_text(written(override(folder)))
         hosts = [f"--add-host={name}:{address}" for name, address in ADDRESSES.items()]
-        engine.run("run", "--detach", "--name", NET, "--network=none", *hosts, PYTHON, "sleep", "infinity")
+        engine.run(
+            "run", "--detach", "--name", NET, "--network=none", *hosts, STAND_IN.runtime, "sleep", "infinity"
+        )
         self._compose = ("compose", "--project-name", PROJECT, "--file", str(COMPOSE), "--file", str(file))
         services = list(override(folder)["services"])
         engine.run(*self._compose, "up", "--detach", "--no-build", "--pull=never", *services)

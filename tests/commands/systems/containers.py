@@ -10,8 +10,9 @@ import yaml
 
 from tests.commands.systems.debian import Failed
 from tests.commands.systems.engine import Engine
-from tests.commands.systems.images import ADDON, PYTHON, SERVICES
+from tests.commands.systems.images import ADDON, SERVICES, STAND_IN
 from tests.commands.systems.trial import CONFIG, OK, Meter, Seen, configuration, expect, run, wait
+from tests.support.not_run import ROOT
 
 PROGRAM: Final = "/opt/meteragent/bin/meteragent"
 CONFIG_PATH: Final = "/etc/meteragent/meteragent.toml"
@@ -128,8 +129,11 @@ def agent(engine: Engine, folder: Path) -> Seen:
     container = Container(engine, folder)
     refused = folder / "refused.toml"
     refused.write_text("[source]\n")
-    words = ("run", "--rm", *SHUT, "--network=none", f"--volume={refused}:{CONFIG_PATH}:ro", "meteragent")
-    expect("a refused configuration", engine.exit_code(*words)[0], CONFIG)
+    words = (*SHUT, "--network=none", f"--volume={refused}:{CONFIG_PATH}:ro", "meteragent")
+    expect("a refused configuration", engine.exit_code("run", "--rm", *words)[0], CONFIG)
+    engine.run("run", "--detach", "--name=refused", "--restart=unless-stopped", *words)
+    wait("another try", lambda: int(engine.field("refused", ".RestartCount")) > 0)
+    engine.run("rm", "--force", "refused")
     try:
         return run(container, CONFIG_PATH)
     except Failed as error:
@@ -140,10 +144,10 @@ def addon(engine: Engine, folder: Path) -> str:
     """Try the add-on's image with a Supervisor that answers as Home Assistant's; raises Failed."""
     group = Group(engine, "addon", "--add-host=supervisor:127.0.0.4")
     network = f"--network=container:{group.net}"
-    engine.run("run", "--detach", network, PYTHON, "python3", "-c", SUPERVISOR)
+    engine.run("run", "--detach", network, STAND_IN.runtime, "python3", "-c", SUPERVISOR)
     data = folder / "addon-data"
     data.mkdir(mode=0o755)
-    options = yaml.safe_load((ADDON / "config.yaml").read_text())["options"] | READING
+    options = yaml.safe_load((ROOT / ADDON / "config.yaml").read_text())["options"] | READING
     (data / "options.json").write_text(json.dumps(options))
     words = ("--env=SUPERVISOR_TOKEN=t0ken", f"--volume={data}:/data", network, "--health-interval=5s")
     engine.run("run", "--detach", "--name", "addon", *words, "meteragent-addon")

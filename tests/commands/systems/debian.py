@@ -47,8 +47,12 @@ def make(
     architecture: str | None = None,
     variant: str = "minbase",
     components: str = "main",
+    hooks: Iterable[str] = (),
+    suite: str = SUITE,
 ) -> None:
     """Create a system with packages in a folder, or in an archive if the name ends in .tar.
+
+    Hooks are commands of the shell that run at the end with the system's folder as "$1".
 
     Raises:
         Missing: The packages cannot be downloaded, or programs of the architecture do not run here.
@@ -59,16 +63,33 @@ def make(
         raise Missing("mmdebstrap is missing")
     words = [str(program), "--quiet", f"--variant={variant}", f"--include={','.join(packages)}"]
     words += [f"--components={components}", f"--architectures={architecture}"] if architecture else []
-    words += [f"--keyring={KEYRING.parent}", SUITE, str(target), mirror()]
+    words += [f"--customize-hook={hook}" for hook in hooks]
+    words += [f"--keyring={KEYRING.parent}", suite, str(target), mirror()]
     made = subprocess.run(words, check=False, capture_output=True, text=True, timeout=MAKE_S)
     if made.returncode != 0:
         if target.is_dir():
             shutil.rmtree(target)
         target.unlink(missing_ok=True)
-        raise Missing(f"mmdebstrap failed: {made.stderr.strip()[-1000:]}")
+        raise Missing(f"mmdebstrap failed: {' '.join(made.stderr[-1000:].split())}")
 
 
-class Place:
+class Closing:
+    """Something that `with` closes."""
+
+    def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Place(Closing):
     """A running system, whose file system is a folder and whose network is a separate loopback interface.
 
     If `online`, it has the machine's network instead.
@@ -90,7 +111,12 @@ class Place:
 
     def command(self, *words: str | Path, environment: Mapping[str, str] | None = None) -> list[str]:
         """Return the machine's command that runs a program in this system, as its root."""
-        names = {"PATH": "/usr/sbin:/usr/bin", "HOME": "/root", "LANG": "C.UTF-8", **(environment or {})}
+        names = {
+            "PATH": "/usr/local/bin:/usr/sbin:/usr/bin",
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            **(environment or {}),
+        }
         enter = ["nsenter", f"--target={self._pid}", *self._spaces]
         enter += [f"--root=/proc/{self._pid}/root", "--wdns=/"]
         return [*enter, "env", "-i", *(f"{key}={value}" for key, value in names.items()), *map(str, words)]
@@ -108,14 +134,6 @@ class Place:
         assert self._first.stdin is not None
         self._first.stdin.close()
         self._first.wait(END_S)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def copy(archive: Path, root: Path) -> None:

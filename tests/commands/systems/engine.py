@@ -4,21 +4,24 @@ It has no bridge and changes no firewall: containers have only a loopback interf
 share. Its data and its socket are in a temporary folder. An engine that runs already is not used.
 """
 
+import json
 import os
 import re
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tests.brokers.root import Missing, Root
 from tests.commands import system_parts
-from tests.commands.systems.debian import END_S, SUITE, output
+from tests.commands.systems.debian import END_S, SUITE, Closing, Failed, output
+from tests.commands.waiting import wait_until
 
 START_S: Final = 60
 BUILD_S: Final = 600
+PULL_S: Final = 300
+MEMORY_KB: Final = 12 * 2**20
+"""The available memory from which the engine's files are kept in memory; they take up to a third of it."""
 
 
 def must_be_possible() -> None:
@@ -41,13 +44,28 @@ def install() -> Path | None:
     return system_parts.install("dockerd")
 
 
-class Engine:
+def in_memory(folder: Path) -> list[str]:
+    """Return the words before a command that give it a new folder in memory, if this machine has enough.
+
+    The files of images are some hundred thousand, which on a disk take a minute to remove. The folder ends
+    with the processes that see it.
+    """
+    available = re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text())
+    if available is None or int(available[1]) < MEMORY_KB:
+        return []
+    folder.mkdir()
+    script = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(folder)]
+
+
+class Engine(Closing):
     """A running engine and its client."""
 
     def __init__(self, folder: Path) -> None:
         self._socket = f"unix://{folder}/sock"
         self._settings = folder / "settings"
         self._log = folder / "log"
+        self._data = folder / "data"
         self._plugins()
         daemon = system_parts.find("dockerd")
         words = [
@@ -58,15 +76,15 @@ class Engine:
             "--host",
             self._socket,
         ]
-        words += [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
+        words += [f"--data-root={self._data}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
         with self._log.open("wb") as log:
-            self._daemon = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
-        end_s = time.monotonic() + START_S
-        while self._ask("version")[0] != 0:
-            if self._daemon.poll() is not None or time.monotonic() > end_s:
-                self.close()
-                raise Missing(f"the Docker Engine does not start: {self._reason()}")
-            time.sleep(0.2)
+            self._daemon = subprocess.Popen(
+                [*in_memory(self._data), *words], stdout=log, stderr=log, start_new_session=True
+            )
+        wait_until(lambda: self._answers() or self._daemon.poll() is not None, START_S)
+        if not self._answers():
+            self.close()
+            raise Missing(f"the Docker Engine does not start: {self._reason()}")
 
     def _plugins(self) -> None:
         """Make Compose, which Debian's newer releases have, a plugin of the client."""
@@ -94,6 +112,10 @@ class Engine:
         """Run a command of the client and return its output; raises Failed unless it ends with 0."""
         return output(self.command(*words), seconds=seconds)
 
+    def _answers(self) -> bool:
+        """Return whether the engine has started."""
+        return self._ask("version")[0] == 0
+
     def exit_code(self, *words: str | Path) -> tuple[int, str]:
         """Run a command of the client; return its exit code, and what it printed."""
         ended = subprocess.run(
@@ -109,6 +131,16 @@ class Engine:
         """Build an image; raises Failed."""
         self.run("build", "--quiet", "--tag", tag, *options, folder)
 
+    def digest(self, reference: str) -> str:
+        """Pull an image and return the digest that its registry has for the tag; raises Missing."""
+        try:
+            self.run("pull", "--quiet", reference, seconds=PULL_S)
+        except (Failed, subprocess.TimeoutExpired) as error:
+            raise Missing(f"{reference} cannot be pulled: {error}") from None
+        names: list[str] = json.loads(self.field(reference, "json .RepoDigests"))
+        start = reference.rpartition(":")[0] + "@"
+        return next(name.removeprefix(start) for name in names if name.startswith(start))
+
     def close(self) -> None:
         """End all containers, and the engine."""
         if self._daemon.poll() is None:
@@ -118,11 +150,3 @@ class Engine:
             self._daemon.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._daemon.wait(END_S)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

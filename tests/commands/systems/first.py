@@ -1,8 +1,9 @@
-"""The first process of a system in separate name spaces: ``python first.py ROOT``.
+"""The first process of a system in separate name spaces: ``python first.py [ROOT]``.
 
-Mount the file systems that programs expect, bring up the loopback interface, make ROOT the root directory,
+Bring up the loopback interface, mount the file systems that programs expect, make ROOT the root directory,
 write the process id as the machine sees it, and wait until standard input ends. When this process ends, so do
-all others in its name space. It imports only Python's standard library.
+all others in its name space of processes. Without ROOT, the files are the machine's. It imports only Python's
+standard library.
 """
 
 import fcntl
@@ -17,11 +18,20 @@ SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 
 
-def main(root: str) -> None:
+def main(*roots: str) -> None:
     """Prepare the system, and wait."""
     process_id = Path("/proc/self").readlink()  # /proc is still the machine's
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
+    for root in roots:
+        enter(root)
+    sys.stdout.write(f"{process_id}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+def enter(root: str) -> None:
+    """Mount what programs expect, and make a folder the root directory."""
     mounts = (
         ("--rbind", "/dev", f"{root}/dev"),
         ("-t", "proc", "proc", f"{root}/proc"),
@@ -33,10 +43,7 @@ def main(root: str) -> None:
         subprocess.run(["mount", *mount], check=True)
     os.chroot(root)
     os.chdir("/")
-    sys.stdout.write(f"{process_id}\n")
-    sys.stdout.flush()
-    sys.stdin.read()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -3,30 +3,46 @@
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.commands.system_parts import run
+from tests.commands.systems import sbom
 from tests.commands.systems.debian import Failed, make, output
 from tests.commands.systems.engine import Engine
 from tests.commands.systems.package import CACHE
 from tests.support.not_run import ROOT
 
-PYTHON: Final = "base:python"
-"""The stand-in for Python's image: Debian's Python, and what this machine's pip needs to find packages."""
+
+class Base(NamedTuple):
+    """What images are made of: the image in which packages are installed, and the one that they run on."""
+
+    build: str
+    runtime: str
+
+
+STAND_IN: Final = Base("base:python", "base:runtime")
+"""Debian's Python in place of Python's image. The first has what this machine's pip needs as well."""
 SERVICES: Final = "base:services"
 """The stand-in for images of mosquitto and Prometheus."""
 
 AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
+RUNTIME_TEXT: Final = """
+FROM base-runtime:raw
+RUN ln -s python3 /usr/bin/python
+"""
 PYTHON_TEXT: Final = f"""
-FROM base-python:raw
+FROM {STAND_IN.runtime}
 COPY ca.crt {AUTHORITIES}
 COPY pip.conf /etc/pip.conf
-RUN ln -s python3 /usr/bin/python
 """
 SERVICES_TEXT: Final = """
 FROM base-services:raw
@@ -37,11 +53,16 @@ CMD ["mosquitto", "-c", "/mosquitto/config/mosquitto.conf"]
 """
 
 BASES: Final = {
-    "base-python.tar": ("ca-certificates", "python3", "python3-venv"),
+    "base-runtime.tar": ("ca-certificates", "python3", "python3-venv"),
     "base-services.tar": ("mosquitto", "mosquitto-clients", "prometheus"),
 }
-DOCKERFILE: Final = ROOT / "deploy" / "container" / "Dockerfile"
-ADDON: Final = ROOT / "deploy" / "homeassistant" / "addon" / "meteragent"
+CLEAR: Final = 'rm -f "$1/etc/hostname" "$1/etc/resolv.conf" "$1/etc/apt/sources.list"'
+"""Remove from a base what is this machine's."""
+FRESH_S: Final = 86_400
+"""The greatest age of a base that is used again; a new one has Debian's updates."""
+
+DOCKERFILE: Final = Path("deploy", "container", "Dockerfile")
+ADDON: Final = Path("deploy", "homeassistant", "addon", "meteragent")
 TARGETS: Final = {
     "meteragent": "agent",
     "meteragent-simulator": "simulator",
@@ -51,24 +72,38 @@ TARGETS: Final = {
 
 NAMES: Final = (*TARGETS, "meteragent-addon")
 
+INTERPRETER: Final = "/opt/meteragent/bin/python"
+KINDS: Final = {tarfile.REGTYPE: "-", tarfile.DIRTYPE: "d", tarfile.SYMTYPE: "l", tarfile.LNKTYPE: "h"}
+"""The letters of regular files, folders, symbolic links and hard links."""
 MEGABYTE: Final = 10**6
 
 
 def bases(engine: Engine, folder: Path) -> None:
-    """Make the two bases; raises Missing."""
+    """Make the bases; raises Missing."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    for name, packages in BASES.items():
-        archive = CACHE / name
-        if not archive.exists():
-            make(archive, packages)
-        engine.run("import", archive, name.removesuffix(".tar") + ":raw")
+    with ThreadPoolExecutor(len(BASES)) as pool:
+        list(pool.map(lambda name: imported(engine, name), BASES))
     surroundings = folder / "surroundings"
     surroundings.mkdir()
     shutil.copy(AUTHORITIES, surroundings / "ca.crt")
     (surroundings / "pip.conf").write_text(pip_settings())
-    for tag, text in ((PYTHON, PYTHON_TEXT + proxies()), (SERVICES, SERVICES_TEXT)):
+    texts = {
+        STAND_IN.runtime: RUNTIME_TEXT,
+        STAND_IN.build: PYTHON_TEXT + environment(),
+        SERVICES: SERVICES_TEXT,
+    }
+    for tag, text in texts.items():
         (surroundings / "Dockerfile").write_text(text)
         engine.build(tag, surroundings, "--network=none")
+
+
+def imported(engine: Engine, name: str) -> None:
+    """Import the archive of a base, which is made if there is none or it is old; raises Missing."""
+    archive = CACHE / name
+    if not archive.exists() or time.time() - archive.stat().st_mtime > FRESH_S:
+        archive.unlink(missing_ok=True)
+        make(archive, BASES[name], hooks=[CLEAR])
+    engine.run("import", archive, name.removesuffix(".tar") + ":raw")
 
 
 def pip_settings() -> str:
@@ -81,37 +116,86 @@ def pip_settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def proxies() -> str:
+def environment() -> str:
     """Return the lines of a Dockerfile that set this machine's proxies."""
-    names = [name for name in os.environ if name.lower() in {"http_proxy", "https_proxy", "no_proxy"}]
-    return "".join(f'ENV {name}="{os.environ[name]}"\n' for name in names)
+    return "".join(f'ENV {name}="{value}"\n' for name, value in proxies().items())
 
 
-def build(engine: Engine, folder: Path, *options: str, suffix: str = "") -> None:
-    """Build all four images, with a wheel of the repository for the add-on in a new folder; raises Failed."""
-    common = ("--network=host", f"--build-arg=PYTHON={PYTHON}", *options)
+def proxies() -> dict[str, str]:
+    """Return the variables that name this machine's proxies."""
+    names = {"http_proxy", "https_proxy", "no_proxy"}
+    return {name: value for name, value in os.environ.items() if name.lower() in names}
+
+
+def adapt(root: Path) -> None:
+    """Give a system below a folder what this machine's pip needs to find packages."""
+    shutil.copy(AUTHORITIES, root / AUTHORITIES.relative_to("/"))
+    shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
+    shutil.copy("/etc/hosts", root / "etc" / "hosts")
+    (root / "etc" / "pip.conf").write_text(pip_settings())
+
+
+class Recipe(NamedTuple):
+    """What images are built of: a base, a source tree, and more options of the build."""
+
+    base: Base
+    source: Path = ROOT
+    options: tuple[str, ...] = ()
+
+
+def build(engine: Engine, folder: Path, recipe: Recipe, *, suffix: str = "") -> None:
+    """Build all four images, with a wheel of the tree for the add-on in a new folder; raises Failed."""
+    base, source, options = recipe
+    common = ("--network=host", f"--build-arg=PYTHON={base.build}", f"--build-arg=RUNTIME={base.runtime}")
     for tag, target in TARGETS.items():
-        engine.build(tag + suffix, ROOT, f"--file={DOCKERFILE}", f"--target={target}", *common)
-    shutil.copytree(ADDON, folder)
-    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+        file = f"--file={source / DOCKERFILE}"
+        engine.build(tag + suffix, source, file, f"--target={target}", *common, *options)
+    shutil.copytree(source / ADDON, folder)
+    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
     output(wheel)
-    engine.build(f"meteragent-addon{suffix}", folder, *common)
+    engine.build(f"meteragent-addon{suffix}", folder, *common, *options)
 
 
-def listing(engine: Engine, image: str) -> dict[str, str]:
-    """Return what each file of an image is: its mode, its owner, and its digest or its target."""
-    engine.run("create", "--name", "listed", image, "true")
+class Content(NamedTuple):
+    """What an image contains, by the names of its files.
+
+    `files` has the mode, the owner, and the digest or the target of each, `metadata` the bytes of those that
+    say what is installed.
+    """
+
+    files: dict[str, str]
+    metadata: dict[str, bytes]
+
+
+def content(engine: Engine, image: str) -> Content:
+    """Return what an image contains."""
+    container = engine.run("create", image, "true").strip()
     files: dict[str, str] = {}
+    metadata: dict[str, bytes] = {}
     with (
-        subprocess.Popen(engine.command("export", "listed"), stdout=subprocess.PIPE) as exported,
+        subprocess.Popen(engine.command("export", container), stdout=subprocess.PIPE) as exported,
         tarfile.open(fileobj=exported.stdout, mode="r|") as archive,
     ):
         for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            digest = hashlib.sha256(content.read()).hexdigest() if content else member.linkname
-            files[member.name] = f"{member.type!r} {member.mode:o} {member.uid}:{member.gid} {digest}"
-    engine.run("rm", "listed")
-    return files
+            stream = archive.extractfile(member) if member.isreg() else None
+            data = stream.read() if stream else b""
+            digest = hashlib.sha256(data).hexdigest() if stream else member.linkname
+            mode = KINDS.get(member.type, "?") + stat.filemode(member.mode)[1:]
+            files[member.name] = f"{mode} {member.uid}:{member.gid} {digest}"
+            if stream and sbom.has_metadata(member.name):
+                metadata[member.name] = data
+    engine.run("rm", container)
+    return Content(files, metadata)
+
+
+def parts(engine: Engine, image: str, metadata: dict[str, bytes]) -> set[sbom.Part]:
+    """Return the packages of an image, and its Python if no package of Debian has it."""
+    installed = sbom.parts(metadata.items())
+    if not any(part.kind == "deb" and part.name == "python3" for part in installed):
+        code = "import platform; print(platform.python_version())"
+        words = ("--rm", "--network=none", "--entrypoint", INTERPRETER, image, "-c", code)
+        installed.add(sbom.Part("generic", "python", engine.run("run", *words).strip()))
+    return installed
 
 
 def must_be_same(first: dict[str, str], second: dict[str, str], image: str) -> None:
@@ -121,6 +205,17 @@ def must_be_same(first: dict[str, str], second: dict[str, str], image: str) -> N
         raise Failed(f"{image}: {len(differ)} files differ between two builds, such as {differ[:5]}")
 
 
-def added(engine: Engine, image: str) -> float:
+def save(engine: Engine, tags: Iterable[str], archive: Path) -> None:
+    """Write images to a compressed archive, which `docker load` reads."""
+    with (
+        archive.open("wb") as file,
+        subprocess.Popen(engine.command("save", *tags), stdout=subprocess.PIPE) as saved,
+    ):
+        subprocess.run(["gzip", "--fast", "--no-name"], stdin=saved.stdout, stdout=file, check=True)
+    if saved.returncode != 0:
+        raise Failed("the images cannot be saved")
+
+
+def added(engine: Engine, image: str, base: Base) -> float:
     """Return how many megabytes an image has beyond its base."""
-    return (int(engine.field(image, ".Size")) - int(engine.field(PYTHON, ".Size"))) / MEGABYTE
+    return (int(engine.field(image, ".Size")) - int(engine.field(base.runtime, ".Size"))) / MEGABYTE

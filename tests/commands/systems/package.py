@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tests.commands.systems import sbom
 from tests.commands.systems.debian import END_S, Failed, Place, copy, install, make, output
 from tests.commands.systems.trial import CONFIG, configuration, expect, run
 from tests.support.not_run import ROOT
@@ -49,14 +50,16 @@ def build_system() -> Path:
     return folder
 
 
-def build(folder: Path) -> Path:
-    """Build the package from the source distribution, twice, and check it; return its path in `folder`.
+def build(folder: Path, sdist: Path | None = None) -> Path:
+    """Build the package from a source distribution, twice, and check it; return its path in `folder`.
+
+    If no source distribution is given, it is built from the tree.
 
     Raises:
         Failed: The builds differ, lintian has a remark, or the package is too large.
 
     """
-    sdist = _sdist(folder)
+    sdist = sdist or source(folder)
     with Place(build_system()) as place:
         packages = [
             _build(place, sdist, name, zone, mask)
@@ -75,12 +78,18 @@ def build(folder: Path) -> Path:
     return result
 
 
-def _sdist(folder: Path) -> Path:
+def build_once(archive: Path, folder: Path) -> Path:
+    """Build the package from a source distribution, and return its path in `folder`; raises Failed."""
+    with Place(build_system()) as place:
+        return Path(shutil.copy(_build(place, archive, "once", "UTC", "022"), folder))
+
+
+def source(folder: Path) -> Path:
     """Build the source distribution, from which the package is made."""
     words = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     output(words)
-    (sdist,) = folder.glob("*.tar.gz")
-    return sdist
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
 
 
 def _build(place: Place, sdist: Path, name: str, zone: str, mask: str) -> Path:
@@ -147,10 +156,10 @@ class Installed:
         return self._end("-TERM")
 
 
-def attempt(package: Path, architecture: str) -> str:
+def attempt(package: Path, architecture: str, status: Path | None = None) -> str:
     """Install the package in a new system of an architecture, run the trial, and remove it.
 
-    Return a summary of the results.
+    Return a summary of the results, and write dpkg's list of what is installed to `status`.
 
     Raises:
         Failed: Something is not as documented.
@@ -164,6 +173,8 @@ def attempt(package: Path, architecture: str) -> str:
             make(base, TOOLS, architecture=architecture)
         copy(base, root)
         install(root, package)
+        if status:
+            shutil.copy(root / sbom.DPKG, status)
         with Place(root) as place:
             bits = place.run("python3", "-c", "import struct; print(8 * struct.calcsize('P'))").strip()
             surroundings(place)

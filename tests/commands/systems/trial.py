@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tests.commands.systems.debian import Failed
+from tests.commands.waiting import wait_until
 
 METER: Final = "home"
 LOAD_W: Final = 100
@@ -97,11 +98,11 @@ path = "{store}"
 """
 
 
-def starts(payloads: Iterable[str]) -> list[int]:
-    """Return the starts of the slots that left, in seconds.
+def left(payloads: Iterable[str]) -> list[int]:
+    """Return the starts of the slots that left, in seconds, in order.
 
     Raises:
-        Failed: A slot left with two values, is missing between others, or is far from the load.
+        Failed: A slot left with two values, or is far from the load.
 
     """
     values: dict[int, set[float]] = {}
@@ -114,31 +115,39 @@ def starts(payloads: Iterable[str]) -> list[int]:
             raise Failed(f"the slot of {start} left with the values {sorted(sent)}")
         if abs(min(sent) - LOAD_W) > FAR_W:
             raise Failed(f"the slot of {start} has {min(sent)} W, and {LOAD_W} W were fed")
-    for before, after in pairwise(sorted(values)):
+    return sorted(values)
+
+
+def starts(payloads: Iterable[str]) -> list[int]:
+    """Return the starts of the slots that left, in seconds.
+
+    Raises:
+        Failed: A slot left with two values, is missing between others, or is far from the load.
+
+    """
+    slots = left(payloads)
+    for before, after in pairwise(slots):
         if after - before != SLOT_S:
             raise Failed(f"no slot between those of {before} and {after} left")
-    return sorted(values)
+    return slots
 
 
 def wait(what: str, until: Callable[[], bool], *, seconds: float = WAIT_S) -> None:
     """Wait until a condition holds; raises Failed after a time."""
-    end_s = time.monotonic() + seconds
-    while not until():
-        if time.monotonic() > end_s:
-            raise Failed(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.2)
+    if not wait_until(until, seconds):
+        raise Failed(f"{what}: not within {seconds:.0f} s")
 
 
 class Meter:
     """A meter that is read all the time, and a receiver of the records; both are mosquitto's clients."""
 
-    def __init__(self, machine: Beside, topic: str = f"private/{METER}/power") -> None:
+    def __init__(self, machine: Beside, topic: str = f"private/{METER}/power", name: str = METER) -> None:
         self._lines = tempfile.NamedTemporaryFile("r", encoding="utf-8")  # noqa: SIM115  closed by `close`
         self._receiver = subprocess.Popen(
-            machine.client("mosquitto_sub", "-i", "receiver", "-q", "1", "-t", topic),
+            machine.client("mosquitto_sub", "-i", f"receiver-{name}", "-q", "1", "-t", topic),
             stdout=self._lines.fileno(),
         )
-        feed = ("mosquitto_pub", "-i", "meter", "-q", "1", "-l", "-t", f"meters/{METER}/power")
+        feed = ("mosquitto_pub", "-i", f"meter-{name}", "-q", "1", "-l", "-t", f"meters/{name}/power")
         self._feeder = subprocess.Popen(machine.client(*feed), stdin=subprocess.PIPE, text=True)
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._feed, daemon=True)
@@ -151,10 +160,13 @@ class Meter:
             self._feeder.stdin.write(json.dumps({"t": round(time.time() * 1000), "power": LOAD_W}) + "\n")
             self._feeder.stdin.flush()
 
+    def records(self) -> list[str]:
+        """Return the records that have arrived so far."""
+        return Path(self._lines.name).read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
+
     def starts(self) -> list[int]:
         """Return the starts of the slots that have left so far."""
-        text = Path(self._lines.name).read_text(encoding="utf-8")
-        return starts(text.rpartition("\n")[0].splitlines())
+        return starts(self.records())
 
     def close(self) -> None:
         """End both."""

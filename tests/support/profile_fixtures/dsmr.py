@@ -203,7 +203,7 @@ CASES = (
         **{"import": ((1795177810000, "4411228"),), "export": ((1795177810000, "92871"),)},
     ),
     _p1(
-        "one tariff alone",
+        "only one tariff",
         telegram("XMX5LGBBFG1009325446", *[line for line in _V5 if ":1.8.2" not in line]),
         power=((_NOW, "417"),),
         **{"import": "refused_missing", "export": ((_NOW, "2916344"),)},

@@ -3,8 +3,8 @@
     home_assistant, statestream, tasmota, zigbee2mqtt, homie -> Statement -> Point
 
 A description states the topic, the field, the kind and the unit of a number. Descriptions by a device's own
-software take precedence over those for Home Assistant. Two descriptions of one number that contradict each
-other cancel out.
+software take precedence over those for Home Assistant. If two descriptions of a number contradict each other,
+neither counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from meteragent.tools.discover.words import meaning
 
 _FLOW_CLASSES = frozenset({"water", "volume_flow_rate", "temperature_delta"})
 _FLOW_UNITS = frozenset({"m³/h", "m3/h", "L/min", "l/min", "L/h", "l/h", "GJ", "MJ"})
-_FLOW = "its device also measures a flow of water or heat: this may be heat and not electricity"
+_FLOW = "its device also measures a flow of water or heat, so this may be heat and not electricity"
 _ELECTRIC_CLASSES = frozenset({"voltage", "current", "apparent_power", "power_factor"})
 _ELECTRIC_UNITS = frozenset({"V", "A", "VA"})
 _CONTRADICTION = "two descriptions contradict each other"
@@ -28,10 +28,11 @@ _CONTRADICTION = "two descriptions contradict each other"
 
 @dataclass(slots=True)
 class Descriptions:
-    """The content of descriptions: points, and numbers that cannot be read.
+    """The content of all descriptions: points, and numbers that cannot be read.
 
-    `places` are the topics and expressions of both, and `refused` those of numbers that cannot be read.
-    `topics` are the topics of the descriptions themselves, and `devices` are those of Tasmota.
+    `places` are the topics and expressions of all these numbers, and `refused` those of the numbers that
+    cannot be read. `topics` are the topics of the descriptions themselves, and `devices` are the Tasmota
+    devices.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -43,7 +44,7 @@ class Descriptions:
 
 
 def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
-    """Read all descriptions among the topics."""
+    """Read all descriptions among the logged topics."""
     result = Descriptions(devices=list(tasmota.devices(logs)))
     result.topics = set(statestream.description_topics(logs))
     result.topics |= {topic for topic in logs if _is_description(topic, logs)}
@@ -68,7 +69,7 @@ def describe(logs: Mapping[str, TopicLog]) -> Descriptions:
 
 
 def _media(statements: Iterable[Statement]) -> dict[str, str]:
-    """Map devices that may measure heat to the reason: a flow of water, or a name that says so.
+    """Map each device that may measure heat to the reason: a flow of water, or its name.
 
     A device that measures volts or amperes is electric, regardless of its name.
     """
@@ -98,7 +99,7 @@ def _is_description(topic: str, logs: Mapping[str, TopicLog]) -> bool:
 
 
 def _statements(logs: Mapping[str, TopicLog]) -> Iterator[Statement]:
-    """Yield all statements, those of the devices' own software first."""
+    """Yield all statements, starting with those of the devices' own software."""
     documents = {
         topic: document_in(log.payloads[-1])
         for topic, log in logs.items()

@@ -1,4 +1,4 @@
-"""Home Assistant's discovery messages, for one component or for a device with many.
+"""Home Assistant's discovery messages, for one component or for a device with many components.
 
 Their topics are `<prefix>/<component>/[<node>/]<object>/config`.
 
@@ -21,6 +21,7 @@ _NAMES = {
     "stat_cla": "state_class",
     "val_tpl": "value_template",
     "dev": "device",
+    "o": "origin",
     "cmps": "components",
     "p": "platform",
     "obj_id": "object_id",
@@ -38,9 +39,15 @@ def is_description(topic: str) -> bool:
 
 
 def statements(topic: str, document: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield a statement for each sensor of a discovery message; none for other components."""
+    """Yield a statement for each sensor of a discovery message; none for other components.
+
+    The agent's own devices are left out: their numbers are private already, and none is a reading.
+    """
     segments = topic.split("/")
     root = _expanded(document)
+    origin = root.get("origin")
+    if isinstance(origin, dict) and text_in(origin, "name") == "meteragent":
+        return
     components = root.get("components")
     if isinstance(components, dict):
         shared = {key: root[key] for key in ("state_topic", "encoding") if key in root}

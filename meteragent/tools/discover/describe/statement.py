@@ -23,16 +23,16 @@ _APPARENT = frozenset({"VA", "kVA", "MVA"})
 _REACTIVE = frozenset({"var", "kvar", "varh", "kvarh", "VAr", "kVAr", "VAR", "kVAR"})
 _NOT_HEARD = "described on the broker, but no message came while listening: is the device on?"
 _BY_TEMPLATE = ("homeassistant-statestream", "esphome")
-"""Profiles of bare numbers that refuse the words by which their device says 'no value'."""
+"""Profiles of bare numbers that refuse the words with which their device says 'no value'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a description says about a number; None where it says nothing.
+    """What a description says about a number; a field is None if the description does not state it.
 
-    `value` is the JMESPath expression of the number, None for a bare number. `names` are the texts that name
-    it, the most specific first. `device` tells devices apart. `problem` is the reason why the number cannot
-    be read. `is_total` is true if the only energies in the description's format are registers that grow.
+    `value` is the number's JMESPath expression, or None for a bare number. `names` are the texts that name
+    the number, most specific first. `device` distinguishes devices. `problem` is the reason why the number
+    cannot be read. `is_total` is true if the description's format has no energies except growing registers.
     """
 
     source: str
@@ -51,7 +51,7 @@ class Statement:
 
     @property
     def is_electric(self) -> bool:
-        """Whether the number may be power or energy, by its class or its unit."""
+        """Whether the number may be power or energy, judging by its class or unit."""
         return (
             self.device_class in _CLASSES
             or self.device_class == "apparent_power"
@@ -68,7 +68,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     reason = _objection(statement, stated)
     unit = UNIT_NAMES.get(statement.unit or "")
     if reason is not None or unit is None:
-        return _unplaced(statement, reason or "its description states no unit that is known")
+        return _unplaced(statement, reason or "its description states no known unit")
     kind_unknown = _kind_problem(statement, stated, unit)
     if kind_unknown is not None:
         return _unplaced(statement, kind_unknown)
@@ -78,7 +78,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
     if log is not None and log.payloads:
         value, numbers = _readable(statement, log)
         if not numbers:
-            return _unplaced(statement, "its messages hold no number where its description says so")
+            return _unplaced(statement, "its messages have no number where its description says")
     return Point(
         log=log or TopicLog(statement.topic),
         value=value,
@@ -97,7 +97,7 @@ def point_of(statement: Statement, logs: Mapping[str, TopicLog]) -> Point | Unpl
 
 
 def _readable(statement: Statement, log: TopicLog) -> tuple[str | None, list[PayloadNumber]]:
-    """Return the expression that finds numbers, and the numbers; texts that spell a number are converted."""
+    """Return the expression that finds numbers, and the numbers; texts that spell numbers are converted."""
     numbers = numbers_at(log, statement.value)
     if numbers or statement.value is None:
         return statement.value, numbers
@@ -111,25 +111,20 @@ def _unplaced(statement: Statement, reason: str) -> Unplaced:
 
 
 def _meaning(statement: Statement) -> Meaning:
-    """Return the meaning of the names: the most specific one decides, but any name's objection counts."""
-    stated, *others = [meaning(name) for name in statement.names or ("",)]
-    for other in others:
+    """Return the meaning of the names: the most specific name decides, but any name's objection counts."""
+    stated, *context = [meaning(name) for name in statement.names or ("",)]
+    for outer in context:
         stated = replace(
-            stated,
-            direction=stated.direction or other.direction,
-            phase=stated.phase or other.phase,
-            channel=stated.channel or other.channel,
-            tariff=stated.tariff or other.tariff,
-            role=stated.role if stated.role is not Role.UNKNOWN else other.role,
-            is_register=stated.is_register or other.is_register,
-            objection=stated.objection or other.objection,
+            stated.completed_by(outer),
+            role=stated.role if stated.role is not Role.UNKNOWN else outer.role,
+            objection=stated.objection or outer.objection,
         )
     device = frozenset(split(statement.device_name))
     return replace(stated, rest=stated.rest - device)
 
 
 def _objection(statement: Statement, stated: Meaning) -> str | None:
-    """Return the reason why a number is not the power or energy of a meter, or cannot be read."""
+    """Return why a number is not a meter's power or energy, or cannot be read."""
     unit = statement.unit or ""
     if statement.device_class in _OTHER_CLASSES:
         return _OTHER_CLASSES[statement.device_class]
@@ -140,7 +135,7 @@ def _objection(statement: Statement, stated: Meaning) -> str | None:
     if stated.objection is not None:
         return stated.objection
     if not holds_topic(statement.topic) or "{" in statement.topic:
-        return "its topic cannot be read by the agent"
+        return "the agent cannot read its topic"
     return statement.problem
 
 
@@ -160,23 +155,23 @@ def _kind_problem(statement: Statement, stated: Meaning, unit: Unit) -> str | No
 
 
 _NOT_REGISTERS = {
-    "total": "state class total: the register may fall or be reset, and its name does not say which",
+    "total": "state class total: it may be a register that falls or is reset, and its name does not say",
     "measurement": "state class measurement contradicts an energy: is it the energy of an interval?",
 }
 _KIND_UNKNOWN = (
-    "is it a register that only grows, or the energy of each interval? its description does not say"
+    "its description does not say whether it is a register that only grows or the energy of each interval"
 )
 
 
 def _role(statement: Statement, stated: Meaning) -> Role:
-    """Return the role that the names, the description or the device's name and model state, in this order."""
+    """Return the role stated by the names, else by the description, else by the device's name and model."""
     device = meaning(f"{statement.device_name} {statement.device_model}").role
     roles = (stated.role, statement.role, device)
     return next((role for role in roles if role is not Role.UNKNOWN), Role.UNKNOWN)
 
 
 def _profile(topic: str, value: str | None) -> str:
-    """Return the profile of a topic: a device's for bare numbers on its usual topic, else the format's."""
+    """Return a topic's profile: the device's profile for bare numbers on its usual topic, else the format."""
     if value is not None:
         return "json"
     parts = topic.split("/")

@@ -67,7 +67,7 @@ def _text(logs: Mapping[str, TopicLog], topic: str) -> str | None:
     if topic not in logs or not logs[topic].payloads:
         return None
     payload = logs[topic].payloads[-1]
-    parsed = document_in(payload)
-    if isinstance(parsed, str):
-        return parsed
-    return payload.decode(errors="replace").strip() or None if parsed is None else None
+    document = document_in(payload)
+    if isinstance(document, str):
+        return document
+    return payload.decode(errors="replace").strip() or None if document is None else None

@@ -1,4 +1,4 @@
-"""Value templates of Home Assistant, as far as they are plain paths into a JSON document."""
+"""Home Assistant's value templates, if they are plain paths into a JSON document."""
 
 import re
 
@@ -16,9 +16,9 @@ _SHOWN = 60
 
 
 def path_of(template: str | None) -> tuple[str | None, str | None]:
-    """Return the JMESPath expression of a template, None for the whole payload, and the problem, if any.
+    """Return a template's JMESPath expression (None: the whole payload), and the problem, if any.
 
-    Filters that leave the number's size unchanged (float, int, round, default) are dropped.
+    Filters that do not scale the number (float, int, round, default) are dropped.
     """
     if template is None or not template.strip():
         return None, None

@@ -1,4 +1,4 @@
-"""The devices of Zigbee2MQTT and what they expose: `<base>/bridge/devices`.
+"""Zigbee2MQTT's devices and what they expose: `<base>/bridge/devices`.
 
 Source: the documentation of Zigbee2MQTT (MQTT topics and messages; exposes).
 """
@@ -16,7 +16,7 @@ _FLOW = frozenset(["flow", "direction"])
 
 
 def statements(topic: str, document: Any) -> Iterator[Statement]:
-    """Yield a statement for each number of the devices in the list."""
+    """Yield a statement for each number that a listed device exposes."""
     base = topic.removesuffix(SUFFIX)
     for device in document if isinstance(document, list) else []:
         if isinstance(device, dict) and (name := text_in(device, "friendly_name")) is not None:
@@ -53,7 +53,7 @@ def _path(field: str) -> str:
 
 
 def _features(exposes: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield exposes and their features; an expose with features is yielded, too."""
+    """Yield all exposes and their features, including exposes that have features."""
     for expose in exposes if isinstance(exposes, list) else []:
         if isinstance(expose, dict):
             yield expose

@@ -1,0 +1,248 @@
+"""The connections on which a stream leaves: its sink, or one for each receiver of a shared stream.
+
+The runner and the watch see the sinks of receivers as one (`SharedSink`), and their listeners, too.
+
+The core names a shared stream's topics by the public id alone, to which each receiver's topic is translated:
+a topic that one receiver's broker refuses holds back the meter, and a meter is clear once no receiver's topic
+belongs to another agent.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from meteragent import config as settings
+from meteragent.agent import parts, receivers
+from meteragent.agent.clock import SteadyClock
+from meteragent.agent.other_agent import Listener
+from meteragent.agent.refused_topics import Refusals
+from meteragent.agent.sink import Sink
+from meteragent.domain import identity
+from meteragent.domain.commit import Commit
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.problem import Alarms
+from meteragent.mqtt import Endpoint, keep_connected
+from meteragent.store import Store, grants, ledger, outbox
+from meteragent.store.grants import Grant
+from meteragent.store.outbox import WaitingRow
+
+if TYPE_CHECKING:
+    from meteragent.agent.runner import StoreThread
+
+_log = logging.getLogger("meteragent")
+
+
+class Outlet(NamedTuple):
+    """A connection on which records leave: to the sink of a stream, or to one receiver.
+
+    `queue` is the name of its rows in the outbox, and `stream` the stream with the connection's sink.
+    """
+
+    queue: str
+    stream: settings.Stream
+    sink: Sink
+    listener: Listener
+    endpoint: Endpoint
+    client_id: str
+    role: str
+
+
+class SharedRefusals:
+    """The refused topics of several sinks, by public id."""
+
+    def __init__(self, refusals: Sequence[tuple[str, Refusals]]) -> None:
+        """Take the refusals of each sink, with the template of its topics."""
+        self._refusals = refusals
+
+    @property
+    def held_topics(self) -> Collection[str]:
+        """The public ids of the meters whose messages wait at some receiver."""
+        return {
+            identity.public_id(template, topic)
+            for template, refusals in self._refusals
+            for topic in refusals.held_topics
+        }
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the due messages that wait for these topics."""
+        return sum(refusals.waiting_bytes for _, refusals in self._refusals)
+
+
+class SharedSink:
+    """The sinks of a stream's receivers."""
+
+    def __init__(self, outlets: Sequence[Outlet]) -> None:
+        self._sinks = {outlet.queue: outlet.sink for outlet in outlets}
+        self.refusals = SharedRefusals(
+            [(outlet.stream.sink.topic, outlet.sink.refusals) for outlet in outlets]
+        )
+
+    def take(self, rows: Iterable[WaitingRow]) -> None:
+        """Queue rows that were committed to the outbox, each at its receiver's sink."""
+        by_queue: dict[str, list[WaitingRow]] = {}
+        for row in rows:
+            by_queue.setdefault(row.queue, []).append(row)
+        for queue, queue_rows in by_queue.items():
+            self._sinks[queue].take(queue_rows)
+
+    @property
+    def unmarked_ids(self) -> frozenset[int]:
+        """The ids of the rows that are delivered and not yet marked."""
+        return frozenset().union(*(sink.unmarked_ids for sink in self._sinks.values()))
+
+    def note_marked(self, row_ids: Iterable[int]) -> None:
+        """Forget the ids of rows that are marked in the outbox."""
+        row_ids = list(row_ids)
+        for sink in self._sinks.values():
+            sink.note_marked(row_ids)
+
+
+class SharedListener:
+    """The listeners of a stream's receivers, which ask about each meter at every receiver."""
+
+    def __init__(self, outlets: Sequence[Outlet]) -> None:
+        self._listeners = {outlet.queue: outlet.listener for outlet in outlets}
+        self._unclear: dict[str, set[str]] = {}
+
+    def ask(self, public_ids: Iterable[str]) -> None:
+        """Find out whether another agent releases any of these meters to one of the receivers."""
+        for public_id in public_ids:
+            self._unclear[public_id] = set(self._listeners)
+            for listener in self._listeners.values():
+                listener.ask([public_id])
+
+    def clear(self) -> list[str]:
+        """Return the meters that, since the last call, have proved to be nobody else's at every receiver."""
+        for queue, listener in self._listeners.items():
+            for public_id in listener.clear():
+                self._unclear.get(public_id, set()).discard(queue)
+        public_ids = [public_id for public_id, queues in self._unclear.items() if not queues]
+        for public_id in public_ids:
+            del self._unclear[public_id]
+        return public_ids
+
+
+class Outlets(NamedTuple):
+    """All connections of a stream; `is_shared` says whether they are those of receivers."""
+
+    all: tuple[Outlet, ...]
+    is_shared: bool
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of their rows in the outbox."""
+        return [outlet.queue for outlet in self.all]
+
+    @property
+    def sink(self) -> Sink | SharedSink:
+        """The sink, as the runner sees it."""
+        return SharedSink(self.all) if self.is_shared else self.all[0].sink
+
+    @property
+    def listener(self) -> Listener | SharedListener:
+        """The listener for other agents, as the runner sees it."""
+        return SharedListener(self.all) if self.is_shared else self.all[0].listener
+
+    def last_due_ms(self, store: Store) -> dict[str, int]:
+        """Return, by the core's topics, the due time of the last waiting message that is not yet due."""
+        last_ms: dict[str, int] = {}
+        for outlet in self.all:
+            rows = outbox.last_due_ms(store.connection, outlet.queue, store.clock_ms)
+            for topic, due_ms in rows.items():
+                name = identity.public_id(outlet.stream.sink.topic, topic) if self.is_shared else topic
+                last_ms[name] = max(due_ms, last_ms.get(name, 0))
+        return last_ms
+
+
+@dataclass(frozen=True, slots=True)
+class OutletMaker:
+    """What the connections of all streams have in common; `listen_s` and `entropy` are the environment's."""
+
+    thread: "StoreThread"
+    clock: SteadyClock
+    counts: Counts
+    alarms: Alarms
+    listen_s: float
+    entropy: Callable[[int], bytes]
+    page: settings.Page | None = None
+
+    def of(self, stream: settings.Stream, links: parts.Links) -> Outlets:
+        """Return a stream's connections: one, or one for each receiver that is admitted."""
+        store = self.thread.store
+        if links.sink is not None:
+            _, client_id = parts.client_ids(store, stream.name)
+            return Outlets((self._outlet(stream.name, stream, links.sink, client_id, None),), is_shared=False)
+        active = {
+            grant.name: grant for grant in grants.active(store.connection) if grant.stream == stream.name
+        }
+        outlets = [
+            self._outlet(
+                grant.queue,
+                settings.receiver_link(stream, receiver),
+                receivers.endpoint(grant.link, f"receiver {grant.name}"),
+                parts.receiver_client_id(store, grant.queue),
+                grant,
+            )
+            for receiver in stream.receivers
+            if (grant := active.get(receiver.name)) is not None
+        ]
+        return Outlets(tuple(outlets), is_shared=True)
+
+    def _outlet(
+        self, queue: str, stream: settings.Stream, endpoint: Endpoint, client_id: str, grant: Grant | None
+    ) -> Outlet:
+        """Return a connection with its sink and its listener."""
+        store, template = self.thread.store, stream.sink.topic
+        role = parts.role(stream, "sink") if grant is None else f"receiver {grant.name}"
+        presence, refusals = (
+            parts.presence(stream, store.secret, self.page),
+            Refusals(template.count("/") + 1),
+        )
+        sink = Sink(self.thread.outbox_reader(queue), self.clock.now_ms, self.counts, presence, refusals)
+        taken_over_ms = ledger.taken_over_ms(store.connection)
+        listener = Listener(
+            stream.name if grant is None else f"{stream.name} for {grant.name}",
+            store.claim_key,
+            taken_over_ms,
+            self.listen_s,
+            self.counts,
+            self.alarms,
+            template=None if grant is None else template,
+        )
+        return Outlet(queue, stream, sink, listener, endpoint, client_id, role)
+
+    async def withdraw(self, grant: Grant) -> None:
+        """Send what waits for a revoked receiver, which only withdraws its descriptors, then end."""
+        try:
+            endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
+        except ConfigError as error:
+            _log.warning("receiver %s was revoked, but its descriptors stay: %s", grant.name, error)
+            return
+        sink = Sink(self.thread.outbox_reader(grant.queue), self.clock.now_ms, self.counts)
+        keeping = asyncio.create_task(
+            keep_connected(
+                endpoint,
+                parts.receiver_client_id(self.thread.store, grant.queue),
+                sink.serve,
+                on_message=sink.on_message,
+                on_delivered=sink.on_delivered,
+                on_refused=sink.on_refused,
+                session_expiry_s=0,
+                entropy=self.entropy,
+                role=f"revoked receiver {grant.name}",
+            )
+        )
+        try:
+            while await self.thread.call(outbox.depth, self.thread.store.connection, grant.queue):
+                await sink.idle.wait()
+                row_ids = sorted(sink.unmarked_ids)
+                await self.thread.persist(Commit(grant.stream, self.clock.newest_ms), row_ids, None)
+                sink.note_marked(row_ids)
+                sink.wake()
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})

@@ -1,0 +1,79 @@
+"""The receipt of a revoked receiver: what it was sent, for the file of whoever is responsible.
+
+It is plain text beside the store, and says only what left: topics, times, counts, and the terms. It is
+written after the revocation is on disk and, after a crash, again with the same content and name.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import format_duration, iso_time
+from meteragent.domain.shape import Metric
+from meteragent.domain.terms import Terms
+from meteragent.report.format import energy
+from meteragent.store import Store, terms
+from meteragent.store.grants import Receipt
+from meteragent.wire.descriptor import describe
+
+
+def path_of(store: Path, receipt: Receipt) -> Path:
+    """Return the path of a receipt: the store's, the receiver's name and the number of its grant."""
+    return store.with_name(f"{store.name}.receipt-{receipt.grant.name}-{receipt.grant.id}.txt")
+
+
+def text(receipt: Receipt, stream_terms: list[Terms]) -> str:
+    """Return a receipt in words; `stream_terms` are the terms that the stream has ever had."""
+    return "\n".join(_lines(receipt, {describe(item).id: item for item in stream_terms})) + "\n"
+
+
+def _lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
+    grant, count = receipt.grant, sum(row.records for row in receipt.rows)
+    yield f"Receipt: records of stream {grant.stream} that were sent to {grant.name}"
+    yield ""
+    yield f"sent to:      {json.loads(grant.link)['url']}, topic {grant.topic}"
+    yield f"agreed from:  {iso_time(grant.since_ms)}"
+    if grant.until_ms is not None:
+        yield f"agreed until: {iso_time(grant.until_ms)}"
+    yield f"revoked at:   {iso_time(receipt.revoked_ms)} ({receipt.reason})"
+    yield f"records:      {count}, confirmed by the receiver's broker"
+    for row in receipt.rows:
+        times = f"{iso_time(row.from_ms)} to {iso_time(row.to_ms)}"
+        yield f"  {row.topic}: {row.records} of {times}, terms {row.descriptor_id}"
+    if receipt.discarded:
+        yield f"deleted:      {receipt.discarded} messages that its broker had not confirmed;"
+        yield "              if one of them was on its way, it may have arrived"
+    yield ""
+    yield "Terms of these records, as in their descriptors:"
+    for id_ in dict.fromkeys(row.descriptor_id for row in receipt.rows):
+        yield f"  {id_}: {_promise(terms_by_id[id_]) if id_ in terms_by_id else 'no longer in the store'}"
+    if not receipt.rows:
+        yield "  none, because no record was sent"
+    yield ""
+    yield "Nothing leaves for this receiver after its revocation, and its descriptors are withdrawn."
+    yield "What it has received stays with it."
+
+
+def _promise(item: Terms) -> str:
+    """Return what a window's terms promise, in one line."""
+    preset = f"preset {item.preset}, " if item.preset else ""
+    where = "in all of a window" if item.metric is Metric.L1 else "in each slot"
+    length = f"a window of {format_duration(item.length_ms)}"
+    if item.timezone is not None:
+        length = f"a calendar window of {format_duration(item.length_ms)} in {item.timezone}"
+    return f"{preset}{energy(item.hides_wh)} hidden {where} at level {exact(item.level)}, for {length}"
+
+
+def write(store: Store, receipt: Receipt) -> Path:
+    """Write a receipt beside the store, whole or not at all, and return its path; raises OSError."""
+    path = path_of(store.path, receipt)
+    new_path = path.with_name(f"{path.name}.new")
+    content = text(receipt, terms(store.connection).get(receipt.grant.stream, []))
+    with new_path.open("w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new_path.replace(path)
+    return path

@@ -1,0 +1,131 @@
+"""Receivers of shared streams: who is admitted at a time, what the store keeps about it, and the receipts.
+
+The agent compares the configuration with the store (`settle`) at its start, and again whenever a receiver
+begins or ends (`next_ms`): it stops sending, settles, and continues with new connections. So a receiver is
+only ever revoked while nothing is sent, and no copy of its messages is left in memory.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from meteragent import config as settings
+from meteragent.agent import receipt
+from meteragent.config.broker import Broker
+from meteragent.mqtt import Endpoint
+from meteragent.store import Store, grants
+from meteragent.store.grants import Wanted
+
+LEAD_MS = 60_000
+"""How long before its start a receiver is admitted, so that its first window can open on time."""
+TRANSIT_MS = 60_000
+"""How long records may be on their way after the end, before what is left of them is deleted."""
+
+_log = logging.getLogger("meteragent")
+
+
+def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int | None:
+    """Return when a receiver with an end is revoked: its last slot has left by then; None without an end."""
+    if receiver.end is None:
+        return None
+    last_ms = receiver.end + settings.terms(stream).lateness_ms + stream.sink.spread
+    return last_ms + stream.window.catch_up + TRANSIT_MS
+
+
+def _reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
+    """Return why a receiver gets nothing at a time; None if it is admitted."""
+    revoked_ms = revocation_ms(stream, receiver)
+    if receiver.paused:
+        return "paused"
+    if revoked_ms is not None and now_ms >= revoked_ms:
+        return "ended"
+    if receiver.start is not None and now_ms < receiver.start - LEAD_MS:
+        return "not started"
+    return None
+
+
+def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.Receiver]]:
+    return ((stream, receiver) for stream in config.stream for receiver in stream.receivers)
+
+
+def runs(stream: settings.Stream, now_ms: int) -> bool:
+    """Return whether a stream must run: somebody gets it, now or later."""
+    return not stream.receivers or any(
+        _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
+    )
+
+
+def first_ms(stream: settings.Stream, store: Store, now_ms: int) -> int:
+    """Return the time before which no window of a stream opens, because nobody would get it."""
+    if not stream.receivers:
+        return 0
+    active = [grant.since_ms for grant in grants.active(store.connection) if grant.stream == stream.name]
+    later = [
+        receiver.start
+        for receiver in stream.receivers
+        if receiver.start is not None and _reason(stream, receiver, now_ms) == "not started"
+    ]
+    return min([*active, *later], default=0)
+
+
+def next_ms(config: settings.Config, now_ms: int) -> int | None:
+    """Return the next time after now at which a receiver is admitted or revoked; None if there is none."""
+    times_ms = [
+        time_ms
+        for stream, receiver in _pairs(config)
+        if not receiver.paused
+        for time_ms in (
+            None if receiver.start is None else receiver.start - LEAD_MS,
+            revocation_ms(stream, receiver),
+        )
+        if time_ms is not None and time_ms > now_ms
+    ]
+    return min(times_ms, default=None)
+
+
+def settle(config: settings.Config, store: Store, now_ms: int) -> None:
+    """Revoke and admit receivers as of a time, and write the receipts of those revoked; raises StoreError."""
+    reasons = {
+        (stream.name, receiver.name): reason
+        for stream, receiver in _pairs(config)
+        if (reason := _reason(stream, receiver, now_ms)) is not None
+    }
+    admissible = [
+        _wanted(stream, receiver)
+        for stream, receiver in _pairs(config)
+        if (stream.name, receiver.name) not in reasons
+    ]
+    names = {(item.stream, item.name) for item in admissible}
+    reasons |= dict.fromkeys(names, "moved to another broker or topic")
+    if not admissible and not grants.active(store.connection) and not grants.receipts(store.connection):
+        return
+    grants.settle(store, admissible, reasons, now_ms)
+    for entry in grants.receipts(store.connection):
+        path = receipt.write(store, entry)
+        grants.note_receipt(store, entry.grant)
+        _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
+
+
+def _wanted(stream: settings.Stream, receiver: settings.Receiver) -> Wanted:
+    link = link_text(stream, receiver)
+    return Wanted(stream.name, receiver.name, receiver.topic, link, receiver.start or 0, receiver.end)
+
+
+_BROKER = tuple(Broker.model_fields)
+
+
+def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
+    """Return a receiver's address and login as text, without secrets: files are named, and not read."""
+    link = settings.receiver_link(stream, receiver)
+    broker = settings.sink_broker(link)
+    facts = {"url": settings.sink_url(link)} | {name: getattr(broker, name) for name in _BROKER}
+    return json.dumps(facts, default=str, sort_keys=True)
+
+
+def endpoint(link: str, section: str) -> Endpoint:
+    """Return the broker of a link; raises ConfigError, under the name of a section, for unreadable files."""
+    facts = json.loads(link)
+    url = facts.pop("url")
+    paths = {name: Path(value) for name, value in facts.items() if name.endswith("_file") and value}
+    return settings.endpoint(section, url, Broker.model_validate(facts | paths))

@@ -1,0 +1,58 @@
+"""The command `collect`: receive private records and keep each once in PostgreSQL."""
+
+import argparse
+import asyncio
+import importlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from meteragent.agent.notify import Notify
+from meteragent.cli import common
+from meteragent.cli.run import log_to_stderr, until_signalled
+from meteragent.collect import configuration
+from meteragent.domain.errors import LinkError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Collect until SIGTERM or SIGINT, or only check or migrate; return the exit code."""
+    settings = configuration.load(options.config)
+    if options.check:
+        print(_summary(settings, options.config))
+        return 0
+    if common.lacks("collect", "collect"):
+        return common.EXIT_CRASH
+    service = importlib.import_module("meteragent.collect.service")  # needs the extra
+    log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
+    if options.migrate:
+        return _migrate(service, settings)
+    notify = Notify.of(os.environ, os.getpid())
+    collector = service.Service(settings, os.urandom, common.now_ms, notify)
+    asyncio.run(until_signalled(collector.run()))
+    return 0
+
+
+def _migrate(service: Any, settings: configuration.Settings) -> int:
+    """Make or update the tables; return the exit code."""
+    try:
+        count = asyncio.run(service.migrate(settings))
+    except LinkError as error:
+        print(f"meteragent: {error}", file=sys.stderr)
+        return common.EXIT_CRASH
+    print(f"{count} migrations applied" if count else "the tables are up to date")
+    return 0
+
+
+def _summary(settings: configuration.Settings, path: Path) -> str:
+    """Return what a configuration would collect."""
+    meters = settings.meters()
+    lines = [
+        f"{path}: accepted",
+        *(f"stream {stream.name}: {stream.topic}" for stream in settings.stream),
+        "meters: all" if meters is None else f"meters: {len(meters)} on the list",
+        f"broker: {settings.endpoint().host}, session {settings.source.client_id!r}",
+        f"partitions: {settings.database.partition}",
+    ]
+    return "\n".join(lines)

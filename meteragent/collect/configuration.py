@@ -1,0 +1,219 @@
+"""The configuration of `collect`: one TOML file, read once, or refused with every error and its line.
+
+The texts of refusals are those of the agent's configuration (`domain.refusal`), and so are the keys of a
+broker (`config.broker.Broker`).
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from meteragent.collect.partition import Length
+from meteragent.collect.topic import StreamTopic
+from meteragent.config import endpoint, read_secret
+from meteragent.config.broker import Broker
+from meteragent.config.files import wrong_address
+from meteragent.config.value import Duration, Span, Template
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path as KeyPath
+from meteragent.domain.lines import line_of, lines, path_of
+from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, text_of_file, value_text
+from meteragent.domain.units import DAY_MS
+from meteragent.mqtt import Endpoint
+
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Source(Broker):
+    """Where records arrive."""
+
+    url: str = "mqtt://127.0.0.1:1883"
+    """The broker: mqtt://host[:port], or mqtts:// for TLS."""
+    client_id: str = Field("meteragent-collect", min_length=1, max_length=64)
+    """The name under which the broker keeps what waits. Each `collect` on a broker has its own."""
+
+
+class Stream(_Section):
+    """One stream of records."""
+
+    name: str = Field("main", min_length=1, max_length=64)
+    """The stream's name in the tables."""
+    topic: Template
+    """The topic of its records; {meter} is the segment that names the meter."""
+
+
+class Database(_Section):
+    """Where records are kept."""
+
+    url: str
+    """The database: postgresql://user@host/name, with any of libpq's parameters, but without a password."""
+    password_file: Path | None = None
+    """A file that holds the password."""
+    partition: Length = "month"
+    """The length of a partition of `record`: month, day, or none. It cannot change once there are tables."""
+
+
+class Accept(_Section):
+    """Which records are accepted."""
+
+    meters_file: Path | None = None
+    """A file with the public id of each meter that is accepted, one a line. Default: all meters."""
+    oldest: Span = 400 * DAY_MS
+    """The age of the oldest slot that is accepted."""
+    ahead: Duration = DAY_MS
+    """How far ahead of this machine's clock a slot may begin."""
+
+
+class Settings(_Section):
+    """The whole file."""
+
+    source: Source = Source()
+    """Where records arrive."""
+    stream: tuple[Stream, ...] = Field(min_length=1)
+    """The streams to collect."""
+    database: Database
+    """Where records are kept."""
+    accept: Accept = Accept()
+    """Which records are accepted."""
+
+    @property
+    def topics(self) -> tuple[StreamTopic, ...]:
+        """The topics of the streams."""
+        return tuple(StreamTopic.parse(stream.name, stream.topic) for stream in self.stream)
+
+    def endpoint(self) -> Endpoint:
+        """Return the broker; raises ConfigError if a file cannot be read."""
+        return endpoint("source", self.source.url, self.source)
+
+    def password(self) -> str | None:
+        """Return the database's password; raises ConfigError if its file cannot be read."""
+        path = self.database.password_file
+        return None if path is None else read_secret("database.password_file", path).decode(errors="replace")
+
+    def meters(self) -> frozenset[str] | None:
+        """Return the accepted meters, None for all; raises ConfigError if the file cannot be read."""
+        path = self.accept.meters_file
+        if path is None:
+            return None
+        text = read_secret("accept.meters_file", path).decode(errors="replace")
+        return frozenset(filter(None, map(str.strip, text.splitlines())))
+
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "source": Source,
+    "stream": Stream,
+    "database": Database,
+    "accept": Accept,
+}
+_EXPECTED = {
+    ("stream",): "a [[stream]] table with a topic",
+    ("stream", "topic"): "where records arrive, such as 'private/{meter}/power'",
+    ("database",): "a table with the url of a PostgreSQL database",
+    ("database", "url"): "a database, such as 'postgresql://collect@127.0.0.1/utility'",
+}
+
+
+def load(path: Path) -> Settings:
+    """Read and check a file and the files that it names.
+
+    Raises:
+        ConfigError: the file is refused; all errors at once, each with its line, the value found and the
+            value expected.
+    """
+    return parse(text_of_file(path))
+
+
+def parse(text: str) -> Settings:
+    """Parse and check the text of a file; raises ConfigError as `load` does."""
+    try:
+        document = tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise not_toml(error, text) from None
+    key_lines = lines(text)
+    errors = list(_repaired(document))
+    settings: Settings | None = None
+    try:
+        settings = Settings.model_validate(document)
+    except ValidationError as error:
+        errors += [_refusal(detail) for detail in error.errors(include_url=False)]
+    else:
+        errors += _wrong(settings)
+    for problem in errors:
+        problem.line = line_of(path_of(problem.key), key_lines)
+    raise_all(errors)
+    assert settings is not None  # noqa: S101 -- it is None only if there are errors
+    return settings
+
+
+def _repaired(document: dict[str, Any]) -> Iterator[ConfigError]:
+    """Yield a refusal for each unknown key; rename it if it is misspelt, else drop it.
+
+    A misspelt table or required key is thus reported only once, and the table's content is still checked.
+    """
+    yield from _renamed(document, Settings, ())
+    for name, model in _TABLES.items():
+        value = document.get(name)
+        tables = value if isinstance(value, list) else [value]
+        for place, table in enumerate(tables):
+            if isinstance(table, dict):
+                path = (name, place) if isinstance(value, list) else (name,)
+                yield from _renamed(table, model, path)
+
+
+def _renamed(table: dict[str, Any], model: type[BaseModel], path: KeyPath) -> Iterator[ConfigError]:
+    names = list(model.model_fields)
+    for key in [key for key in table if key not in names]:
+        meant = next(iter(difflib.get_close_matches(key, [n for n in names if n not in table], n=1)), None)
+        expected = meant or f"one of {', '.join(names)}"
+        yield _error((*path, key), "an unknown key", expected, meant)
+        value = table.pop(key)
+        if meant is not None:
+            table[meant] = value
+
+
+def _refusal(detail: ErrorDetails) -> ConfigError:
+    """Return the refusal of a value that is wrong or missing."""
+    path = detail["loc"]
+    if detail["type"] == "missing":
+        names = tuple(part for part in path if isinstance(part, str))
+        return _error(path, "nothing", f"{_EXPECTED.get(names, 'a value')}: this key has no default", None)
+    expected, meant = expectation(detail)
+    return _error(path, value_text(path[-1], detail["input"]), expected, meant)
+
+
+def _wrong(settings: Settings) -> Iterator[ConfigError]:
+    """Yield refusals of values that are well-formed but unusable."""
+    wrong = list(wrong_address("source", settings.source.url, settings.source))
+    yield from wrong
+    if not settings.database.url.startswith(_POSTGRES) or _has_password(settings.database.url):
+        expected = "postgresql://user@host/name, and the password in database.password_file"
+        yield ConfigError("database.url", "an address of another form", expected)
+    for index, stream in enumerate(settings.stream):
+        for key in ("name", "topic"):
+            value = getattr(stream, key)
+            if value in [getattr(other_stream, key) for other_stream in settings.stream[:index]]:
+                expected = f"a {key} that no other stream has"
+                yield _error(("stream", index, key), repr(value), expected, None)
+    for read in (settings.password, settings.meters, *([] if wrong else [settings.endpoint])):
+        try:
+            read()
+        except ConfigError as error:
+            yield error
+
+
+def _has_password(url: str) -> bool:
+    return ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0] or "password=" in url
+
+
+def _error(path: KeyPath, value: str, expected: str, meant: str | None) -> ConfigError:
+    return ConfigError(key_text(path), value, expected, meant=meant)

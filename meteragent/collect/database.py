@@ -1,0 +1,379 @@
+"""PostgreSQL: migrations, partitions, and one transaction for each batch.
+
+Theory of operation
+-------------------
+A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
+already exist. If fewer rows were inserted than copied, those with an existing key and a different value are
+counted as refused. Before that, in streams whose slots are on more than one grid, rows that overlap the
+previous or next slot of their meter are removed and counted; on a single grid, only slots with equal starts
+overlap. Descriptors, waiting records, refusals and the collector's own row are written in the same
+transaction, so the messages may be acknowledged once it has committed.
+
+The connection sets synchronous_commit: a commit that the server has confirmed is on disk. Numbered files
+create the tables; each is applied once, in one transaction, under a lock that also covers the creation of
+partitions.
+
+`LinkError` means that the database is unavailable or busy and the batch may be tried again; `DatabaseError`
+means that it refuses the batch. No error repeats a value: errors contain only the first line of the server's
+message and its code.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from fractions import Fraction
+from importlib import resources
+from typing import Any, Final, NamedTuple, Self
+
+import psycopg
+from psycopg import sql
+
+from meteragent import __version__
+from meteragent.collect import partition
+from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.consume.message import Descriptor
+from meteragent.domain.errors import DatabaseError, LinkError
+from meteragent.domain.grid import iso_time
+from meteragent.domain.shape import Space
+from meteragent.domain.units import MICRO, UNIT_FACTOR
+
+VERSION_MIN: Final = 15_00_00
+_LOCK: Final = 0x6D657465
+"""The key of the advisory lock under which tables and partitions are created."""
+_SCHEMA: Final = "meteragent"
+_CONNECT_S: Final = 10
+_JOULES_PER_WH: Final = 3600
+_WITHOUT_ENERGY = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
+_AWAY = ("08", "25", "40", "53", "55", "57", "58")
+"""Classes of SQLSTATE after which the same transaction may succeed later: connection, read-only server,
+serialization, resources, locks, shutdown, system."""
+
+_SESSION = (
+    "SET search_path = meteragent; SET timezone = 'UTC'; SET synchronous_commit = on; SET jit = off;"
+    " SET client_min_messages = warning;"
+    " CREATE TEMPORARY TABLE IF NOT EXISTS arrived (stream text, meter text, t timestamptz, band text,"
+    " until timestamptz, quanta bigint, d text, draws integer, place integer) ON COMMIT DELETE ROWS"
+)
+_COPY = "COPY arrived FROM STDIN"
+_INSERT = """
+INSERT INTO record (stream, meter, t, band, until, quanta, d, draws)
+SELECT stream, meter, t, band, until, quanta, d, draws FROM arrived
+ORDER BY stream, meter, t, band, place
+ON CONFLICT DO NOTHING
+"""
+_DIFFERENT = """
+SELECT a.stream, count(*) FROM arrived a, LATERAL (
+    SELECT r.until, r.quanta, r.d, r.draws FROM record r
+    WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t AND r.band = a.band OFFSET 0
+) r
+WHERE (r.until, r.quanta, r.d, r.draws) <> (a.until, a.quanta, a.d, a.draws)
+GROUP BY a.stream
+"""
+# No slot is longer than 32 days: that bounds the search for the previous one to two partitions.
+_OVERLAPPING = """
+DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
+    EXISTS (
+        SELECT FROM record r WHERE r.stream = a.stream AND r.meter = a.meter AND r.t = a.t
+        AND (r.until <> a.until OR (r.band = '') <> (a.band = ''))
+    )
+    OR EXISTS (
+        SELECT FROM record r WHERE r.stream = a.stream AND r.meter = a.meter
+        AND r.t > a.t AND r.t < a.until
+    )
+    OR a.t < (
+        SELECT r.until FROM record r WHERE r.stream = a.stream AND r.meter = a.meter
+        AND r.t < a.t AND r.t > a.t - interval '32 days' ORDER BY r.t DESC LIMIT 1
+    )
+) RETURNING a.stream
+"""
+_DESCRIBE = """
+INSERT INTO descriptor (d, facts, space, unit, quantum_u, variance, joules, is_energy)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+_TERMS = "INSERT INTO terms (stream, d) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_WAIT = """
+INSERT INTO waiting (d, stream, meter, topic, payload) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+_REFUSE = """
+INSERT INTO refused AS r (stream, reason, count) VALUES (%s, %s, %s)
+ON CONFLICT (stream, reason) DO UPDATE SET count = r.count + excluded.count, latest = now()
+"""
+_BEGIN = """
+INSERT INTO collector (name, version) VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET version = excluded.version, started = now(), latest = NULL,
+    messages = 0, written = 0, repeated = 0
+"""
+_COUNT = """
+UPDATE collector SET latest = now(), messages = messages + %s, written = written + %s,
+    repeated = repeated + %s
+WHERE name = %s
+"""
+
+
+class Known(NamedTuple):
+    """What the core needs of the tables: descriptors, terms of streams, numbers of waiting records."""
+
+    descriptors: list[Descriptor]
+    terms: list[tuple[str, str]]
+    waiting: dict[tuple[str, str], int]
+
+
+class Outcome(NamedTuple):
+    """The result of a transaction: rows written, rows that already existed, refusals by stream and reason."""
+
+    written: int
+    repeated: int
+    refused: Counter[tuple[str, str]]
+
+
+class Database:
+    """A connection to the tables; created by `connect`."""
+
+    def __init__(
+        self, connection: "psycopg.AsyncConnection[Any]", name: str, length: partition.Length
+    ) -> None:
+        self._connection, self._name, self._length = connection, name, length
+        self._partitions: set[partition.Partition] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls, url: str, password: str | None, name: str, length: partition.Length
+    ) -> AsyncIterator[Self]:
+        """Connect, check the server, and disconnect at the end; raises LinkError or DatabaseError."""
+        with _faults():
+            application = f"meteragent collect {name}"
+            options: dict[str, Any] = {} if password is None else {"password": password}
+            connection = await psycopg.AsyncConnection.connect(
+                url, autocommit=True, connect_timeout=_CONNECT_S, application_name=application, **options
+            )
+        try:
+            database = cls(connection, name, length)
+            with _faults():
+                await database._check_server()
+            yield database
+        finally:
+            await connection.close()
+
+    async def _check_server(self) -> None:
+        info = self._connection.info
+        if info.server_version < VERSION_MIN:
+            raise DatabaseError(f"PostgreSQL {info.server_version // 10_000}: 15 or later is needed")
+        encoding = info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise DatabaseError(f"the database is in {encoding}: create one with ENCODING 'UTF8'")
+
+    async def migrate(self) -> int:
+        """Apply the migrations that the database lacks; return their number.
+
+        Raises:
+            DatabaseError: the role lacks a permission, the tables are those of a later version, or they were
+                created with a different partition length.
+        """
+        with _faults():
+            async with self._connection.transaction():
+                await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+                if not await self._value("SELECT to_regclass('meteragent.migration') IS NOT NULL"):
+                    await self._execute("CREATE SCHEMA IF NOT EXISTS meteragent")
+                    await self._execute(
+                        "CREATE TABLE meteragent.migration (version integer PRIMARY KEY, name text NOT NULL,"
+                        " applied timestamptz NOT NULL DEFAULT now())"
+                    )
+                await self._execute("SET LOCAL search_path = meteragent")
+                version = await self._value("SELECT coalesce(max(version), 0) FROM migration")
+                files = migrations()
+                if version > len(files):
+                    raise DatabaseError(
+                        f"the tables are those of a later version ({version}, this one knows {len(files)}):"
+                        " install that version"
+                    )
+                for number, (name, text) in list(enumerate(files, start=1))[version:]:
+                    is_whole = self._length == "none"
+                    await self._execute(text.replace(" PARTITION BY RANGE (t)", "") if is_whole else text)
+                    await self._execute("INSERT INTO migration (version, name) VALUES (%s, %s)", number, name)
+                await self._execute(
+                    "INSERT INTO setting VALUES ('partition', %s) ON CONFLICT DO NOTHING", self._length
+                )
+                length = await self._value("SELECT value FROM setting WHERE name = 'partition'")
+        if length != self._length:
+            raise DatabaseError(
+                f"the tables were made with database.partition = '{length}': set that; it cannot change"
+            )
+        return len(files) - int(version)
+
+    async def begin(self, *, is_first: bool) -> Known:
+        """Prepare the connection; return the tables' content. At first, begin the collector's counts."""
+        with _faults():
+            await self._execute(_SESSION)
+            if is_first:
+                await self._execute(_BEGIN, self._name, __version__)
+            rows = await self._rows("SELECT facts::text FROM descriptor")
+            terms = await self._rows("SELECT stream, d FROM terms")
+            waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
+        return Known(
+            [decoded_facts(text) for (text,) in rows],
+            [(stream, d) for stream, d in terms],
+            {(stream, meter): count for stream, meter, count in waiting},
+        )
+
+    async def waiting(self, ids: Iterable[str]) -> list[Waiting]:
+        """Return the records that wait for descriptors, in order of arrival."""
+        query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ANY(%s) ORDER BY place"
+        with _faults():
+            return [Waiting(*row) for row in await self._rows(query, list(ids))]
+
+    async def write(
+        self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str] = ()
+    ) -> Outcome:
+        """Commit a batch; `overlapping` are the streams whose slots are on more than one grid.
+
+        Raises:
+            LinkError: the database is unavailable; the whole batch was committed, or nothing.
+            DatabaseError: the database refuses.
+        """
+        with _faults():
+            await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
+            async with self._connection.transaction():
+                await self._write_facts(batch)
+                written_count, repeated_count, refused = await self._write_rows(batch.rows, overlapping)
+                refused += batch.refused
+                counts = [(stream, reason, count) for (stream, reason), count in sorted(refused.items())]
+                await self._execute_many(_REFUSE, counts)
+                await self._execute(_COUNT, messages, written_count, repeated_count, self._name)
+        return Outcome(written_count, repeated_count, refused)
+
+    async def _write_facts(self, batch: Batch) -> None:
+        """Write everything in a batch except its rows and refusals."""
+        await self._execute_many(_DESCRIBE, list(map(_described, batch.descriptors.values())))
+        await self._execute_many(_TERMS, sorted(batch.terms))
+        await self._execute_many(_WAIT, [record[:5] for record in batch.waiting])
+        if batch.released:
+            await self._execute("DELETE FROM waiting WHERE place = ANY(%s)", batch.released)
+
+    async def _write_rows(self, rows: Sequence[Row], overlapping: Sequence[str]) -> Outcome:
+        """Insert the rows whose keys are new, and compare the others with the existing rows."""
+        refused = Counter[tuple[str, str]]()
+        if not rows:
+            return Outcome(0, 0, refused)
+        if overlapping:
+            apart = list(_apart(rows, set(overlapping)))
+            refused = Counter((row.stream, "overlap") for row in rows)
+            refused -= Counter((row.stream, "overlap") for row in apart)
+            rows = apart
+        await self._copy(rows)
+        arrived_count = len(rows)
+        if overlapping:
+            deleted = await self._rows(_OVERLAPPING, list(overlapping))
+            refused.update((stream, "overlap") for (stream,) in deleted)
+            arrived_count -= len(deleted)
+        written_count = (await self._execute(_INSERT)).rowcount
+        different_count = 0
+        if written_count < arrived_count:
+            for stream, count in await self._rows(_DIFFERENT):
+                refused[stream, "twice"] += count
+                different_count += count
+        return Outcome(written_count, arrived_count - written_count - different_count, refused)
+
+    async def _copy(self, rows: Sequence[Row]) -> None:
+        """Copy rows into the temporary table."""
+        async with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+            for place, row in enumerate(rows):
+                stream, meter, time_ms, band, until_ms, quanta, d, draws = row
+                times = iso_time(time_ms), iso_time(until_ms)
+                await copy.write_row((stream, meter, times[0], band, times[1], quanta, d, draws, place))
+
+    async def _make_partitions(self, times_ms: Sequence[int], now_ms: int) -> None:
+        """Create the partitions that are needed now or soon and are not known to exist."""
+        new = partition.needed(times_ms, now_ms, self._length) - self._partitions
+        if not new:
+            return
+        async with self._connection.transaction():
+            await self._execute("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+            for name, start, end in sorted(new):
+                await self._connection.execute(
+                    sql.SQL(
+                        "CREATE TABLE IF NOT EXISTS {} PARTITION OF record FOR VALUES FROM ({}) TO ({})"
+                    ).format(sql.Identifier(_SCHEMA, name), start.isoformat(), end.isoformat())
+                )
+        self._partitions |= new
+
+    async def _execute(self, query: Any, *parameters: object) -> "psycopg.AsyncCursor[Any]":
+        return await self._connection.execute(query, parameters or None)
+
+    async def _execute_many(self, query: Any, rows: Sequence[Sequence[object]]) -> None:
+        if rows:
+            async with self._connection.cursor() as cursor:
+                await cursor.executemany(query, rows)
+
+    async def _rows(self, query: Any, *parameters: object) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = await (await self._execute(query, *parameters)).fetchall()
+        return rows
+
+    async def _value(self, query: Any) -> Any:
+        return (await self._rows(query))[0][0]
+
+
+def migrations() -> list[tuple[str, str]]:
+    """Return the name and the text of each migration, in order."""
+    folder = resources.files("meteragent.collect") / "migrations"
+    files = sorted((file.name, file.read_text("utf-8")) for file in folder.iterdir())
+    return [(name, text) for name, text in files if name.endswith(".sql")]
+
+
+def _described(descriptor: Descriptor) -> tuple[object, ...]:
+    """Return the row of a descriptor, with the numbers that the views need."""
+    joules: Fraction | None = None
+    if descriptor.space not in _WITHOUT_ENERGY:
+        joules = Fraction(UNIT_FACTOR[descriptor.unit] * (_JOULES_PER_WH if descriptor.is_energy else 1))
+    return (
+        descriptor.id,
+        shared_facts(descriptor),
+        str(descriptor.space),
+        descriptor.unit,
+        int(descriptor.mechanism.quantum * MICRO),
+        repr(float(descriptor.variance)),
+        None if joules is None else int(joules),
+        descriptor.is_energy,
+    )
+
+
+def _apart(rows: Sequence[Row], streams: set[str]) -> Iterator[Row]:
+    """Yield the rows of a batch, except those in these streams that overlap an earlier row of their meter."""
+    ends: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.stream not in streams:
+            yield row
+            continue
+        meter_rows = ends.setdefault((row.stream, row.meter), [])
+        if not any(_overlap(row, other_row) for other_row in meter_rows):
+            meter_rows.append(row)
+            yield row
+
+
+def _overlap(row: Row, other_row: Row) -> bool:
+    """Return whether two slots overlap; equal slots are one slot; the bands of a window do not overlap."""
+    is_same = (row.time_ms, row.until_ms, bool(row.band)) == (
+        other_row.time_ms,
+        other_row.until_ms,
+        bool(other_row.band),
+    )
+    return not is_same and row.time_ms < other_row.until_ms and other_row.time_ms < row.until_ms
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Translate the driver's errors into this package's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        text, state = _text(error), error.sqlstate
+        is_away = state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        if is_away or (state or "").startswith(_AWAY):
+            raise LinkError(f"the database: {text}") from None
+        raise DatabaseError(f"the database refuses: {text} ({state or type(error).__name__})") from None
+
+
+def _text(error: psycopg.Error) -> str:
+    """Return the first line of an error, without details, which may hold values."""
+    lines = (error.diag.message_primary or str(error) or type(error).__name__).splitlines()
+    return lines[0]

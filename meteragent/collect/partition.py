@@ -1,0 +1,45 @@
+"""Partitions of the table of records: one for each UTC month or day, by the start of the slot."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple
+
+from meteragent.domain.units import DAY_MS
+
+Length = Literal["month", "day", "none"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AHEAD_MS: dict[Length, int] = {"month": 62 * DAY_MS, "day": 7 * DAY_MS, "none": 0}
+"""For how long ahead partitions are made."""
+
+
+class Partition(NamedTuple):
+    """A partition: its name, its first instant, and the first instant after it."""
+
+    name: str
+    start: datetime
+    end: datetime
+
+
+def of(time_ms: int, length: Length) -> Partition:
+    """Return the partition of a month or a day that contains a time."""
+    time = _EPOCH + timedelta(milliseconds=time_ms)
+    day = time.replace(hour=0, minute=0, second=0, microsecond=0)
+    if length == "day":
+        return Partition(f"record_{day:%Y_%m_%d}", day, day + timedelta(days=1))
+    start = day.replace(day=1)
+    end = (start + timedelta(days=31)).replace(day=1)
+    return Partition(f"record_{start:%Y_%m}", start, end)
+
+
+def needed(times_ms: Iterable[int], now_ms: int, length: Length) -> set[Partition]:
+    """Return the partitions of the given times, and those of the coming weeks or months."""
+    if length == "none":
+        return set()
+    days = {time_ms // DAY_MS for time_ms in times_ms}
+    return {of(day * DAY_MS, length) for day in [*days, *_ahead(now_ms, length)]}
+
+
+def _ahead(now_ms: int, length: Length) -> Iterator[int]:
+    """Yield the days that need a partition before their records arrive."""
+    yield from range(now_ms // DAY_MS, (now_ms + _AHEAD_MS[length]) // DAY_MS + 1)

@@ -1,0 +1,161 @@
+"""The loop of `collect`: a batch from the source, its effects into the database, then the acknowledgement.
+
+After any failure of the database, the service reconnects and rebuilds the core from the tables, so the core
+never knows more than the database. The current batch is then judged again.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NoReturn, Protocol
+
+from meteragent.agent.notify import Notify
+from meteragent.collect.configuration import Settings
+from meteragent.collect.core import REASONS, Core, Limits, Message
+from meteragent.collect.database import Database, Outcome
+from meteragent.collect.mqtt import MqttSource
+from meteragent.domain.errors import LinkError
+from meteragent.mqtt import Backoff
+from meteragent.mqtt.reconnect import Entropy
+
+BATCH: Final = 5_000
+"""The largest number of messages in a transaction."""
+REPORT_S: Final = 3600.0
+"""How often the totals are logged."""
+
+_log = logging.getLogger("meteragent")
+
+
+class Source(Protocol):
+    """Where messages come from: they are delivered again until they are acknowledged."""
+
+    async def run(self) -> NoReturn:
+        """Stay connected until cancelled."""
+        ...
+
+    async def batch(self, size: int) -> list[Message]:
+        """Wait for messages, and return at most `size` of them."""
+        ...
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Acknowledge messages whose effects are committed."""
+        ...
+
+
+class Service:
+    """A source, a database, and the loop between them."""
+
+    def __init__(
+        self, settings: Settings, entropy: Entropy, now_ms: Callable[[], int], notify: Notify
+    ) -> None:
+        self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
+        self._topics, self._password = settings.topics, settings.password()
+        self._limits = Limits(settings.accept.oldest, settings.accept.ahead, settings.meters())
+        filters = Core(self._topics, self._limits).filters
+        name = settings.source.client_id
+        self._source: Source = MqttSource(settings.endpoint(), name, filters, entropy)
+        self._messages: list[Message] = []
+        self._backoff = Backoff(entropy)
+        self._report = _Report()
+
+    async def run(self) -> None:
+        """Collect until cancelled; raises DatabaseError if the database refuses."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_alive())
+            await self._keep_writing(tasks)
+
+    async def _keep_writing(self, tasks: asyncio.TaskGroup) -> NoReturn:
+        """Write to the database, and reconnect whenever it becomes unavailable."""
+        is_first = True
+        while True:
+            try:
+                async with self._connect() as database:
+                    if is_first:
+                        await database.migrate()
+                    core = await self._begin(database, is_first=is_first)
+                    _log.info("database: connected")
+                    if is_first:
+                        tasks.create_task(self._source.run())
+                        self._notify.send("READY=1")
+                    is_first = False
+                    await self._write(core, database)
+            except LinkError as error:
+                delay_s = self._backoff.delay_s(0.0)
+                _log.warning("%s; messages stay unacknowledged; next attempt in %.1f s", error, delay_s)
+                await asyncio.sleep(delay_s)
+
+    async def _begin(self, database: Database, *, is_first: bool) -> Core:
+        """Return a core built from the tables; write waiting records whose descriptor is now known."""
+        tables = await database.begin(is_first=is_first)
+        core = Core(self._topics, self._limits, tables.descriptors, tables.terms, tables.waiting)
+        records = await database.waiting(descriptor.id for descriptor in tables.descriptors)
+        now_ms = self._now_ms()
+        self._report.add(await database.write(core.release(records, now_ms), 0, now_ms, core.mixed))
+        return core
+
+    async def _write(self, core: Core, database: Database) -> NoReturn:
+        """Write batch after batch; raises LinkError when the database is unavailable."""
+        while True:
+            self._messages = self._messages or await self._source.batch(BATCH)
+            now_ms = self._now_ms()
+            batch = core.take(self._messages, now_ms)
+            if batch.descriptors:
+                batch.add(core.release(await database.waiting(batch.descriptors), now_ms))
+            self._report.add(await database.write(batch, len(self._messages), now_ms, core.mixed))
+            self._backoff = Backoff(self._entropy)
+            await self._source.acknowledge(self._messages)
+            self._messages = []
+
+    def _connect(self) -> AbstractAsyncContextManager[Database]:
+        keys = self._settings.database
+        return Database.connect(keys.url, self._password, self._settings.source.client_id, keys.partition)
+
+    async def _keep_alive(self) -> NoReturn:
+        """Tell systemd that the event loop is alive, and log the totals."""
+        watchdog_s = self._notify.watchdog_s
+        pause_s = REPORT_S if watchdog_s is None else min(REPORT_S, watchdog_s / 2)
+        clock_s = asyncio.get_running_loop().time
+        reported_s = clock_s()
+        while True:
+            self._notify.send("WATCHDOG=1")
+            await asyncio.sleep(pause_s)
+            if clock_s() - reported_s >= REPORT_S:
+                reported_s = clock_s()
+                _log.info("%s", self._report)
+
+
+class _Report:
+    """The totals since the start; the first refusal of each kind is logged at once."""
+
+    def __init__(self) -> None:
+        self._written = self._repeated = 0
+        self._refused = Counter[tuple[str, str]]()
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {reason}" for (_, reason), count in sorted(self._refused.items()))
+        return f"{self._written} records written, {self._repeated} repeated; refused: {counts or 'none'}"
+
+    def add(self, outcome: Outcome) -> None:
+        """Count the results of a transaction."""
+        self._written += outcome.written
+        self._repeated += outcome.repeated
+        for (stream, reason), count in outcome.refused.items():
+            if not self._refused[stream, reason]:
+                place = f"stream {stream}: " if stream else ""
+                _log.warning("%sa message is refused (%s): %s", place, reason, REASONS[reason])
+            self._refused[stream, reason] += count
+
+
+async def migrate(settings: Settings) -> int:
+    """Create or update the tables, and return the number of migrations applied.
+
+    Raises:
+        LinkError: the database cannot be reached.
+        DatabaseError: it refuses.
+    """
+    keys = settings.database
+    name = settings.source.client_id
+    async with Database.connect(keys.url, settings.password(), name, keys.partition) as database:
+        return await database.migrate()

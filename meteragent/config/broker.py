@@ -1,0 +1,53 @@
+"""The models of a broker, and of a receiver at one, on which `model` builds the rest."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from meteragent.config.value import Moment, Protocol, ReceiverName, Template
+
+
+class Section(BaseModel):
+    """A table of the configuration."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True
+    )
+
+
+class Broker(Section):
+    """How to connect to a broker."""
+
+    username: str | None = None
+    """The broker's user name."""
+    password_file: Path | None = None
+    """A file that holds the password."""
+    ca_file: Path | None = None
+    """A file with the certificate authority that signed the broker's certificate. Default: the system's
+    authorities.
+    """
+    cert_file: Path | None = None
+    """A file with the certificate that identifies the agent to the broker."""
+    key_file: Path | None = None
+    """A file with that certificate's private key. Default: cert_file, which then holds both."""
+    protocol: Protocol = "auto"
+    """The MQTT version; auto means 5, or 3.1.1 if the broker refuses 5."""
+
+
+class Receiver(Broker):
+    """Somebody who gets the records of one preset; receivers of one preset get the same bytes."""
+
+    name: ReceiverName
+    """The receiver's name, in logs and receipts."""
+    preset: str = "appliance"
+    """What the receiver gets, by the name of a preset."""
+    url: str | None = None
+    """The receiver's broker. Default: the source's."""
+    topic: Template
+    """The topic of its records. {meter} is the meter's name or its pseudonym."""
+    start: Moment | None = None
+    """The start of the first slot that it may get. Default: at once."""
+    end: Moment | None = None
+    """The end of the last slot that it may get. Default: none."""
+    paused: bool = Field(False, strict=True)  # names: a key, as users say it
+    """Send nothing to it, and withdraw its descriptors; false admits it again."""

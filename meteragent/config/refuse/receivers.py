@@ -1,0 +1,103 @@
+"""Refusals of receivers: settings that they rule out, repeated names, times, and topics that conflict."""
+
+from collections.abc import Callable, Collection, Iterator
+
+from meteragent.config.model import Config, Stream
+from meteragent.config.receivers import NO_TOPIC, link, of_preset
+from meteragent.config.refuse import together
+from meteragent.config.refuse.check import Problems, depends
+from meteragent.domain.errors import ConfigError
+from meteragent.domain.lines import Path, path_of
+from meteragent.domain.terms import Clock
+
+_BESIDE = {
+    "window": (
+        *("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
+        *("band", "rest", "holidays"),
+    ),
+    "privacy": ("accept",),
+    "sink": ("format", "pseudonym_key_file", "spread", "inflight"),
+}
+"""The keys that all receivers of a file have in common."""
+
+_REASONS = {
+    "window": "a receiver's preset has its windows",
+    "privacy": "each receiver names its preset",
+    "sink": "each receiver has a broker and a topic of its own",
+}
+_OWN = ("sink.total", "sink.status", "sink.home_assistant")
+_FOR_ONE = "it is for a single sink"
+
+StreamProblems = Callable[[Stream, set[Path]], Problems]
+
+
+def receivers(
+    config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems, *, flat: bool
+) -> Problems:
+    """Yield the refusals of a file with receivers; `wrong_paths` are those of its stream."""
+    if not flat:
+        expected = "tables source and window instead of [[stream]], or a stream for each receiver without it"
+        yield ConfigError("receiver", "tables beside [[stream]]", expected)
+        return
+    if config.archive is not None:
+        yield ConfigError("archive", "a table beside [[receiver]]", "a file of its own")
+    yield from _beside(config.stream[0], wrong_paths)
+    yield from _names_and_times(config)
+    yield from _links(config, wrong_paths, stream_problems)
+
+
+def _beside(stream: Stream, wrong_paths: Collection[Path]) -> Iterator[ConfigError]:
+    """Yield a refusal of every setting that shared streams cannot have."""
+    for table, allowed in _BESIDE.items():
+        section = getattr(stream, table)
+        for name in sorted(section.model_fields_set.difference(allowed)):
+            key = f"{table}.{name}"
+            if key == "sink.topic" and section.topic == NO_TOPIC:
+                continue
+            reason = _FOR_ONE if key in _OWN else _REASONS[table]
+            if not any(depends(path_of(key), path) for path in wrong_paths):
+                yield ConfigError(key, "a value", f"no {name} beside [[receiver]]: {reason}")
+    if stream.window.clock is Clock.EVENT:
+        expected = "'wall': a receiver's start and end are times of the wall clock"
+        yield ConfigError("window.clock", "'event'", expected)
+
+
+def _names_and_times(config: Config) -> Iterator[ConfigError]:
+    """Yield refusals of repeated names, and of an end that is not after the start."""
+    names = set[str]()
+    for number, receiver in enumerate(config.receiver):
+        if receiver.name in names:
+            expected = "a different name for each receiver"
+            yield ConfigError(f"receiver[{number}].name", repr(receiver.name), expected)
+        names.add(receiver.name)
+        if receiver.start is not None and receiver.end is not None and receiver.end <= receiver.start:
+            yield ConfigError(f"receiver[{number}].end", "a time before the start", "a time after the start")
+
+
+def _links(config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems) -> Problems:
+    """Yield the refusals of each receiver's stream, broker and topic; of common keys, each only once."""
+    [base] = config.stream
+    keys, links, wrong_by_link = set[str](), [], []
+    for number, receiver in enumerate(config.receiver):
+        prefix, wrong = f"receiver[{number}].", set(wrong_paths)
+        stream = link(of_preset(base, receiver.preset), receiver)
+        for problem in stream_problems(stream, wrong):
+            renamed = _of_receiver(problem, prefix)
+            if renamed.key not in keys:
+                keys.add(renamed.key)
+                yield renamed
+        links.append(stream)
+        wrong_by_link.append(wrong)
+    prefixes = [f"receiver[{number}]." for number in range(len(links))]
+    for problem in together.topics(links, prefixes, wrong_by_link):
+        problem.key = problem.key.replace("].sink.", "].")
+        yield problem
+
+
+def _of_receiver(problem: ConfigError, prefix: str) -> ConfigError:
+    """Return a problem of a receiver's stream under the key that the file has."""
+    if problem.key == "privacy.preset":
+        problem.key = f"{prefix}preset"
+    elif problem.key.startswith("sink.") and problem.key not in ("sink.format", "sink.pseudonym_key_file"):
+        problem.key = prefix + problem.key.removeprefix("sink.")
+    return problem

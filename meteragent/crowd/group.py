@@ -1,0 +1,230 @@
+"""The public file of a group: whose energy is added up, by whom, and with what noise (crowd.md 3).
+
+The id of a group is the SHA-256 of its canonical bytes, and is part of everything that a home seals. So a
+party with a different noise, range or identity cannot open a report.
+"""
+
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from meteragent.crowd.share import HOMES_MAX, QUANTA_MAX
+from meteragent.domain.errors import ConfigError, ConfigErrors
+from meteragent.domain.units import MICRO
+from meteragent.privacy.exact import rational
+from meteragent.wire.descriptor import canonical
+
+VERSION = 1
+DAY_S = 86_400
+ROLES = ("leader", "helper")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_PERSON = re.compile(r"[ -~]{1,64}", re.ASCII)
+_IDENTITY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_SLOT_MIN_S, _ANSWER_MIN_S, _ANSWER_MAX_S = 60, 600, 604_800
+_LOSS_MIN, _LOSS_MAX = Fraction(1, 1 << 36), 16
+"""The limits of a = level quantum / hide: below, sums might wrap around; above, there is hardly any noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One of the two parties: its name for people, and its Ed25519 public key as 64 hex digits."""
+
+    name: str
+    identity: str
+
+
+@dataclass(frozen=True)  # no slots: `cached_property` needs the instance's dictionary
+class Group:
+    """The parameters of a group; energies are exact, in Wh."""
+
+    name: str
+    slot_s: int
+    quantum_wh: Fraction
+    level: Fraction
+    hide_wh: Fraction
+    lowest_wh: Fraction
+    highest_wh: Fraction
+    smallest_crowd: int
+    deadline_s: int
+    answer_s: int
+    leader: Operator
+    helper: Operator
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """The canonical bytes: JSON with sorted keys and no spaces."""
+        fields: dict[str, Any] = {"version": VERSION}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, Operator):
+                value = {"name": value.name, "identity": value.identity}
+            fields[name] = str(value) if isinstance(value, Fraction) else value
+        return canonical(fields)
+
+    @cached_property
+    def id(self) -> bytes:
+        """The id of the group, 32 bytes."""
+        return hashlib.sha256(self.canonical).digest()
+
+    @property
+    def loss(self) -> Fraction:
+        """The privacy loss of one quantum, a = level quantum / hide."""
+        return self.level * self.quantum_wh / self.hide_wh
+
+    @property
+    def identities(self) -> Mapping[str, bytes]:
+        """The public keys of the two operators by role."""
+        return {role: bytes.fromhex(getattr(self, role).identity) for role in ROLES}
+
+    def is_slot(self, slot_s: int) -> bool:
+        """Return whether a slot starts at a time, in seconds since 1970."""
+        return slot_s % self.slot_s == 0
+
+    def end_s(self, slot_s: int) -> int:
+        """Return the end of a slot."""
+        return slot_s + self.slot_s
+
+    def closes_s(self, slot_s: int) -> int:
+        """Return the deadline of a slot's reports."""
+        return self.end_s(slot_s) + self.deadline_s
+
+    def expires_s(self, slot_s: int) -> int:
+        """Return the time from which requests for a slot are no longer answered."""
+        return self.closes_s(slot_s) + self.answer_s
+
+
+def day_of(slot_s: int) -> int:
+    """Return the UTC day to which a slot belongs, in days since 1970."""
+    return slot_s // DAY_S
+
+
+def is_label(text: str) -> bool:
+    """Return whether a text can be the label of a home, or the name of a group."""
+    return _NAME.fullmatch(text) is not None
+
+
+def parse(text: str) -> Group:
+    """Parse the file of a group.
+
+    Raises:
+        ConfigErrors: the file is refused; the exception holds all errors.
+    """
+    try:
+        fields = tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigErrors(ConfigError("", "a text that is not TOML", f"a group file: {error}")) from None
+    reader = _Fields(fields)
+    group = reader.group()
+    errors = [*reader.errors, *(() if group is None else _contradictions(group))]
+    if errors or group is None:
+        raise ConfigErrors(*errors)
+    return group
+
+
+class _Fields:
+    """The fields of a file; reading one notes its error and returns None."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields, self.errors = fields, list[ConfigError]()
+
+    def group(self) -> Group | None:
+        """Return the group, unless there is an error."""
+        self._read("version", lambda value: value == VERSION and type(value) is int, str(VERSION))
+        values = {
+            "name": self._read("name", _matches(_NAME), "1 to 64 letters, digits, '.', '_' or '-'"),
+            "slot_s": self._read("slot_s", _is_slot_length, f"a divisor of {DAY_S}, from {_SLOT_MIN_S}"),
+            "smallest_crowd": self._whole("smallest_crowd", 2, HOMES_MAX),
+            "deadline_s": self._whole("deadline_s", 1, DAY_S),
+            "answer_s": self._whole("answer_s", _ANSWER_MIN_S, _ANSWER_MAX_S),
+        }
+        values |= {name: self._exact(name, positive=True) for name in ("quantum_wh", "level", "hide_wh")}
+        values |= {name: self._exact(name, positive=False) for name in ("lowest_wh", "highest_wh")}
+        values |= {role: self._operator(role) for role in ROLES}
+        names = {"version", *values}
+        self._refuse_unknown(self._fields, names, "")
+        return None if self.errors else Group(**values)
+
+    def _read(self, key: str, accepts: Callable[[Any], bool], expected: str) -> Any:
+        """Return the value of a key such as `leader.name`, or None with an error."""
+        *tables, name = key.split(".")
+        fields = self._fields
+        for table in tables:
+            fields = fields[table]
+        if name not in fields:
+            self.errors.append(ConfigError(key, "nothing", expected))
+            return None
+        if not accepts(fields[name]):
+            self.errors.append(ConfigError(key, repr(fields[name]), expected))
+            return None
+        return fields[name]
+
+    def _whole(self, key: str, low: int, high: int) -> Any:
+        """Return a whole number within limits."""
+        return self._read(key, lambda value: type(value) is int and low <= value <= high, f"{low} to {high}")
+
+    def _exact(self, key: str, *, positive: bool) -> Fraction | None:
+        """Return an exact number."""
+
+        def accepts(value: Any) -> bool:
+            """Return whether a value is an exact number of the required sign."""
+            try:
+                return len(str(value)) <= 64 and (rational(key, value) > 0 or not positive)
+            except (TypeError, ValueError):
+                return False
+
+        value = self._read(key, accepts, "a number above 0" if positive else "a number")
+        return None if value is None else rational(key, value)
+
+    def _operator(self, role: str) -> Operator | None:
+        """Return a party."""
+        table = self._read(role, lambda value: isinstance(value, dict), "a table with name and identity")
+        if table is None:
+            return None
+        self._refuse_unknown(table, {"name", "identity"}, f"{role}.")
+        name = self._read(f"{role}.name", _matches(_PERSON), "1 to 64 printable ASCII characters")
+        identity = self._read(f"{role}.identity", _matches(_IDENTITY), "64 lower-case hex digits")
+        return None if name is None or identity is None else Operator(name, identity)
+
+    def _refuse_unknown(self, fields: Mapping[str, Any], names: set[str], prefix: str) -> None:
+        """Note an error for each field that is not in `names`."""
+        for name in fields.keys() - names:
+            self.errors.append(ConfigError(f"{prefix}{name}", "an unknown field", ", ".join(sorted(names))))
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _is_slot_length(value: Any) -> bool:
+    return type(value) is int and _SLOT_MIN_S <= value <= DAY_S and DAY_S % value == 0
+
+
+def _contradictions(group: Group) -> Iterator[ConfigError]:
+    """Yield an error for each condition between fields that does not hold."""
+    quantum = group.quantum_wh
+    if (quantum * MICRO).denominator != 1:
+        yield ConfigError("quantum_wh", str(quantum), "whole millionths of a Wh")
+    for name in ("hide_wh", "lowest_wh", "highest_wh"):
+        value = getattr(group, name)
+        if (value / quantum).denominator != 1:
+            below = math.floor(value / quantum) * quantum
+            expected = f"a multiple of quantum_wh, such as {below} or {below + quantum}"
+            yield ConfigError(name, str(value), expected)
+        if abs(value / quantum) > QUANTA_MAX:
+            yield ConfigError(name, str(value), "at most 2^40 quanta")
+    if group.lowest_wh >= group.highest_wh:
+        yield ConfigError("lowest_wh", str(group.lowest_wh), f"less than highest_wh, {group.highest_wh}")
+    if not _LOSS_MIN <= group.loss <= _LOSS_MAX:
+        expected = f"level * quantum_wh / hide_wh of 2^-36 to {_LOSS_MAX}"
+        yield ConfigError("level", str(group.level), expected)
+    for name in ("name", "identity"):
+        if getattr(group.leader, name) == getattr(group.helper, name):
+            yield ConfigError(f"helper.{name}", "that of the leader", "one that differs from the leader's")

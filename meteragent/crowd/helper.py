@@ -1,0 +1,140 @@
+"""The helper: accepts the leader's request for a slot and answers it exactly once (crowd.md 8).
+
+Tables of rows: `mark` and `secret` (machine), `batch` by slot (what the first chunk fixed), `chunk` by slot
+and place, and `answer` by slot (the one answer, or the refusal in its place).
+"""
+
+from meteragent.crowd import message
+from meteragent.crowd.codec import Malformed
+from meteragent.crowd.draw import draw
+from meteragent.crowd.machine import Effects, Key, Machine, Outgoing
+from meteragent.crowd.message import Answer, Batch, Chunk, Entry, OtherGroup, Refusal
+from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, seal
+from meteragent.crowd.share import total
+
+_UNANSWERED = ("unknown_slot", "too_few")
+"""Reasons that are no message: a refusal for too few would be final, and the slot can still be answered."""
+
+
+class Helper(Machine):
+    """The helper of one group."""
+
+    role = "helper"
+
+    def take_request(self, payload: bytes, now_s: int) -> Effects:
+        """Accept a chunk of a request; answer when it completes its slot's batch."""
+        effects = Effects()
+        try:
+            decoded = Chunk.decode(self.group.id, payload)
+        except OtherGroup:
+            effects.refusals.append("other_group")
+            return effects
+        except Malformed:
+            effects.refusals.append("malformed")
+            return effects
+        if not is_signed(self.group.identities["leader"], decoded.body, decoded.signature):
+            effects.refusals.append("bad_signature")
+            return effects
+        chunk, batch = decoded.message, decoded.message.batch
+        reason = self._refusal_of(chunk, payload, now_s)
+        answer = self._get("answer", batch.slot_s)
+        if reason in _UNANSWERED:
+            effects.refusals.append(reason)
+        elif reason:
+            self._refuse(effects, batch, reason)
+        elif answer:
+            effects.messages.append(Outgoing("answer", answer))
+        else:
+            self._put(effects, Key("batch", batch.slot_s), batch.encode())
+            self._put(effects, Key("chunk", batch.slot_s, f"{chunk.place:02}"), payload)
+            if len(self._names("chunk", batch.slot_s)) == batch.chunks:
+                self._answer(effects, batch)
+        self._hold(effects, now_s, batch.homes)
+        return effects
+
+    def tick(self, now_s: int) -> Effects:
+        """Delete the rows of expired slots, but batches and answers only once nothing more can be opened."""
+        effects = Effects()
+        for slot_s in sorted(self._tables["chunk"]):
+            if now_s >= self.group.expires_s(slot_s):
+                self._delete(effects, "chunk", slot_s)
+        for table in ("batch", "answer"):
+            self._forget(effects, table, now_s)
+        return effects
+
+    def is_closed(self, slot_s: int, now_s: int) -> bool:
+        """Return whether a slot has its one answer or has expired."""
+        return bool(self._get("answer", slot_s)) or now_s >= self.group.expires_s(slot_s)
+
+    def _refusal_of(self, chunk: Chunk, payload: bytes, now_s: int) -> str | None:
+        """Return why a chunk is refused without using up the answer; None if it is accepted."""
+        batch = chunk.batch
+        slot_s = batch.slot_s
+        fixed = self._get("batch", slot_s)
+        stored = self._get("chunk", slot_s, f"{chunk.place:02}")
+        is_answered = self._get("answer", slot_s) is not None
+        conditions = (
+            (not self.group.is_slot(slot_s), "unknown_slot"),
+            (now_s <= self.group.closes_s(slot_s), "early"),
+            (now_s >= self.group.expires_s(slot_s), "expired"),
+            (fixed is not None and fixed != batch.encode(), "other_batch"),
+            (stored is not None and stored != payload, "other_batch"),
+            (not is_answered and self.keys_of_slot(slot_s) is None, "expired"),
+            (fixed is None and batch.homes < self.group.smallest_crowd, "too_few"),
+        )
+        return next((reason for refused, reason in conditions if refused), None)
+
+    def _refuse(self, effects: Effects, batch: Batch, reason: str) -> None:
+        """Send a refusal."""
+        effects.refusals.append(reason)
+        effects.messages.append(Outgoing("answer", self._refusal(batch, reason)))
+
+    def _answer(self, effects: Effects, batch: Batch) -> None:
+        """Answer a complete request, once."""
+        entries: list[Entry] = []
+        for _, payload in sorted(self._names("chunk", batch.slot_s).items()):
+            entries += Chunk.decode(self.group.id, payload).message.entries
+        keys = self.keys_of_slot(batch.slot_s)
+        digest = message.batch_digest(self.group.id, batch.slot_s, entries)
+        labels = [entry.label for entry in entries]
+        is_whole = len(entries) == batch.homes and labels == sorted(set(labels)) and digest == batch.digest
+        if keys is None or not is_whole:
+            effects.refusals.append("malformed")
+            payload = self._refusal(batch, "malformed")
+        else:
+            payload = self._total(effects, batch, entries, keys)
+        self._put(effects, Key("answer", batch.slot_s), payload)
+        self._delete(effects, "chunk", batch.slot_s)
+        effects.messages.append(Outgoing("answer", payload))
+
+    def _total(self, effects: Effects, batch: Batch, entries: list[Entry], keys: DayKeys) -> bytes:
+        """Open the pads of a batch; return the sealed and signed total, or a refusal if too few open."""
+        group, slot_s = self.group, batch.slot_s
+        pads = [self._pad(keys, slot_s, entry) for entry in entries]
+        rejected = tuple(place for place, pad in enumerate(pads) if pad is None)
+        counted_entries = [entry for entry, pad in zip(entries, pads, strict=True) if pad is not None]
+        if len(counted_entries) < group.smallest_crowd:
+            effects.refusals.append("too_few")
+            return self._refusal(batch, "too_few")
+        digest = message.batch_digest(group.id, slot_s, counted_entries)
+        noise = draw(keys.noise, group.id, slot_s, digest, group.loss)
+        value = total([noise, *(pad for pad in pads if pad is not None)])
+        leader_key = key_id(batch.leader_key)
+        place = info(TOTAL, group.id, slot_s, leader_key, digest)
+        try:
+            sealed = seal(value, batch.leader_key, place)
+        except ValueError:  # the leader signed a key to which nothing can be sealed
+            effects.refusals.append("malformed")
+            return self._refusal(batch, "malformed")
+        answer = Answer(slot_s, batch.digest, batch.homes, rejected, leader_key, sealed)
+        return answer.encode(group.id, self.identity.sign)
+
+    def _pad(self, keys: DayKeys, slot_s: int, entry: Entry) -> int | None:
+        """Open the pad of an entry; None if it is not sealed to this slot's key for this home."""
+        if entry.key_id != keys.id:
+            return None
+        place = info(PAD, self.group.id, slot_s, keys.id, entry.label.encode("ascii"))
+        return keys.open(entry.pad, place)
+
+    def _refusal(self, batch: Batch, reason: str) -> bytes:
+        return Refusal(batch.slot_s, batch.digest, reason).encode(self.group.id, self.identity.sign)

@@ -1,0 +1,210 @@
+"""The leader: accepts reports, asks the helper once per slot, and publishes each total once (crowd.md 8).
+
+Tables of rows: `mark` and `secret` (machine), `report` by slot and label, `request` by slot and chunk,
+`closed` by slot (the record of the total, or the reason why there is none).
+"""
+
+from collections.abc import Iterable
+
+from meteragent.crowd import message
+from meteragent.crowd.codec import Malformed
+from meteragent.crowd.draw import draw
+from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
+from meteragent.crowd.message import Answer, Batch, Chunk, Entry, OtherGroup, Refusal, Report, Signed
+from meteragent.crowd.seal import SHARE, TOTAL, DayKeys, info, is_signed
+from meteragent.crowd.share import HOMES_MAX, signed, total
+from meteragent.crowd.total import TotalFormat
+
+_REFUSED = b"refused:"
+
+
+class Leader(Machine):
+    """The leader of one group."""
+
+    role = "leader"
+
+    def take_report(self, label: str, payload: bytes, now_s: int) -> Effects:
+        """Accept a report that arrived on a label's topic; the first for a label and slot counts."""
+        effects = Effects()
+        try:
+            report = Report.decode(self.group.id, payload)
+        except OtherGroup:
+            effects.refusals.append("other_group")
+            return effects
+        except Malformed:
+            effects.refusals.append("malformed")
+            return effects
+        reason = self._refusal_of(label, report, payload, now_s)
+        if reason:
+            effects.refusals.append(reason)
+        else:
+            self._put(effects, Key("report", report.slot_s, label), payload)
+        return effects
+
+    def _refusal_of(self, label: str, report: Report, payload: bytes, now_s: int) -> str | None:
+        """Return why a report is refused; None if it counts."""
+        slot_s, reports = report.slot_s, self._names("report", report.slot_s)
+        keys = self.keys_of_slot(slot_s)
+        conditions = (
+            (report.label != label, "other_label"),
+            (not self.group.is_slot(slot_s), "unknown_slot"),
+            (now_s < self.group.end_s(slot_s), "early"),
+            (reports.get(label) == payload, "repeated"),
+            (now_s > self.group.closes_s(slot_s) or self._is_fixed(slot_s), "late"),
+            (keys is None or keys.id != report.leader_key, "unknown_key"),
+            (label in reports, "second_report"),
+            (len(reports) >= HOMES_MAX, "full"),
+        )
+        return next((reason for refused, reason in conditions if refused), None)
+
+    def tick(self, now_s: int) -> Effects:
+        """Return the effects of time: fixed batches after deadlines, closed slots after expiry."""
+        effects = Effects()
+        for slot_s in sorted(self._tables["report"]):
+            if now_s >= self.group.expires_s(slot_s):
+                self._close(effects, slot_s, "expired")
+            elif now_s > self.group.closes_s(slot_s) and not self._is_fixed(slot_s):
+                self._fix(effects, slot_s)
+        homes = sum(len(self._names("report", slot_s)) for slot_s in self._tables["request"])
+        self._hold(effects, now_s, homes)
+        self._forget(effects, "closed", now_s)
+        return effects
+
+    def resume(self, now_s: int) -> list[Outgoing]:
+        """Return the messages that may not have arrived: open requests, totals of unexpired slots."""
+        closed = self._tables["closed"]
+        records = [names[""] for _, names in sorted(closed.items()) if not names[""].startswith(_REFUSED)]
+        totals = [Outgoing("total", record, due_s=due_s(now_s, 0)) for record in records]
+        return [*self.requests(now_s), *totals]
+
+    def requests(self, now_s: int) -> list[Outgoing]:
+        """Return the requests that have no answer yet, to be sent again."""
+        return [
+            Outgoing("request", payload, due_s=due_s(now_s, 0))
+            for _, chunks in sorted(self._tables["request"].items())
+            for _, payload in sorted(chunks.items())
+        ]
+
+    def take_answer(self, payload: bytes, now_s: int) -> Effects:
+        """Accept the helper's answer or refusal; publish the total if it answers an open request."""
+        effects = Effects()
+        try:
+            answer = self._decode(payload)
+        except OtherGroup:
+            effects.refusals.append("other_group")
+            return effects
+        except Malformed:
+            effects.refusals.append("malformed")
+            return effects
+        reply = answer.message
+        if not is_signed(self.group.identities["helper"], answer.body, answer.signature):
+            effects.refusals.append("bad_signature")
+            return effects
+        batch, entries = self._batch(reply.slot_s)
+        if batch is None or batch.digest != reply.digest:
+            reason = "repeated" if self._get("closed", reply.slot_s) else "other_batch"
+            effects.refusals.append("unknown_slot" if batch is None and reason != "repeated" else reason)
+        elif isinstance(reply, Refusal):
+            effects.refusals.append(reply.reason)
+            if reply.reason in message.FINAL_REASONS:
+                self._close(effects, reply.slot_s, reply.reason)
+        elif reply.homes != batch.homes:
+            effects.refusals.append("malformed")
+        else:
+            rejected = set(reply.rejected)
+            counted_entries = [entry for place, entry in enumerate(entries) if place not in rejected]
+            self._count(effects, reply, counted_entries)
+            self._hold(effects, now_s, batch.homes)
+        return effects
+
+    def _decode(self, payload: bytes) -> Signed[Answer] | Signed[Refusal]:
+        if message.message_type(payload) == message.REFUSAL:
+            return Refusal.decode(self.group.id, payload)
+        return Answer.decode(self.group.id, payload)
+
+    def _is_fixed(self, slot_s: int) -> bool:
+        """Return whether reports of a slot are no longer accepted."""
+        return bool(self._names("request", slot_s) or self._get("closed", slot_s))
+
+    def is_closed(self, slot_s: int, now_s: int) -> bool:
+        """Return whether a slot has its total or refusal, has expired, or had no report by its deadline."""
+        is_empty = now_s > self.group.closes_s(slot_s) and not self._names("report", slot_s)
+        return is_empty or bool(self._get("closed", slot_s)) or now_s >= self.group.expires_s(slot_s)
+
+    def _fix(self, effects: Effects, slot_s: int) -> None:
+        """Fix the batch of a slot: the reports whose shares open."""
+        keys = self.keys_of_slot(slot_s)
+        reports = sorted(self._names("report", slot_s).items())
+        entries = []
+        for _, payload in reports:
+            report = Report.decode(self.group.id, payload)
+            if keys is None or self._share(keys, report) is None:
+                effects.refusals.append("unopened")
+            else:
+                entries.append(report.entry)
+        if keys is None or len(entries) < self.group.smallest_crowd:
+            effects.refusals.append("too_few")
+            self._close(effects, slot_s, "too_few")
+            return
+        chunks = message.split(entries)
+        digest = message.batch_digest(self.group.id, slot_s, entries)
+        batch = Batch(slot_s, digest, keys.public, len(entries), len(chunks))
+        for index, chunk in enumerate(chunks):
+            payload = Chunk(batch, index, chunk).encode(self.group.id, self.identity.sign)
+            self._put(effects, Key("request", slot_s, f"{index:02}"), payload)
+            effects.messages.append(Outgoing("request", payload))
+
+    def _batch(self, slot_s: int) -> tuple[Batch | None, list[Entry]]:
+        """Return the open request of a slot and its entries."""
+        entries: list[Entry] = []
+        batch = None
+        for _, payload in sorted(self._names("request", slot_s).items()):
+            chunk = Chunk.decode(self.group.id, payload).message
+            batch = chunk.batch
+            entries += chunk.entries
+        return batch, entries
+
+    def _share(self, keys: DayKeys, report: Report) -> int | None:
+        """Open the share of a report."""
+        place = info(SHARE, self.group.id, report.slot_s, keys.id, report.label.encode("ascii"))
+        return keys.open(report.share, place)
+
+    def _count(self, effects: Effects, answer: Answer, batch: Iterable[Entry]) -> None:
+        """Add up the shares of a batch, the helper's total and the leader's noise; close the slot."""
+        slot_s, group, entries = answer.slot_s, self.group, list(batch)
+        keys = self.keys_of_slot(slot_s)
+        if len(entries) < group.smallest_crowd:
+            effects.refusals.append("too_few")
+            self._close(effects, slot_s, "too_few")
+            return
+        if keys is None or keys.id != answer.leader_key:
+            effects.refusals.append("unknown_key")
+            return
+        digest = message.batch_digest(group.id, slot_s, entries)
+        helper_total = keys.open(answer.total, info(TOTAL, group.id, slot_s, keys.id, digest))
+        if helper_total is None:
+            effects.refusals.append("unopened")
+            return
+        payloads = [self._names("report", slot_s)[entry.label] for entry in entries]
+        shares = [self._share(keys, Report.decode(group.id, payload)) for payload in payloads]
+        reports_digest = message.reports_digest(group.id, slot_s, payloads)
+        noise = draw(keys.noise, group.id, slot_s, reports_digest, group.loss)
+        quanta = signed(total([helper_total, noise, *(share or 0 for share in shares)]))
+        self._publish(effects, slot_s, quanta, len(entries))
+
+    def _publish(self, effects: Effects, slot_s: int, quanta: int, homes: int) -> None:
+        """Close a slot with its total, unless the total is implausible."""
+        format_ = TotalFormat(self.group)
+        if not format_.is_plausible(quanta, homes):
+            effects.refusals.append("implausible")
+            self._close(effects, slot_s, "implausible")
+            return
+        record = format_.record(slot_s, quanta, homes)
+        self._close(effects, slot_s, record=record)
+        effects.messages.append(Outgoing("total", record))
+
+    def _close(self, effects: Effects, slot_s: int, reason: str = "", record: bytes = b"") -> None:
+        """Close a slot for good, and delete its reports and request."""
+        for table in ("report", "request"):
+            self._delete(effects, table, slot_s)
+        self._put(effects, Key("closed", slot_s), record or _REFUSED + reason.encode("ascii"))

@@ -1,0 +1,177 @@
+"""An operator without I/O: its rows, what a step changes in them, and the keys of its days.
+
+A step returns `Effects`: the caller commits the rows in one transaction, and only then sends the messages. A
+machine built from the committed rows continues where the last one stopped. After a failed commit, the process
+ends, because the machine is ahead of the store (law 2).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+from meteragent.crowd.group import DAY_S, Group, day_of
+from meteragent.crowd.message import KeyList
+from meteragent.crowd.seal import SECRET_BYTES, DayKeys, Identity
+
+DAYS_AHEAD = 7
+"""The number of days after today whose keys are published."""
+
+_SEND_STEP_S = 60
+_MARGIN_S, _MARGIN_HOMES = 60, 1000
+"""The time left for a step: a minute, and a second for each 1,000 homes, about 18 times what it takes."""
+
+
+class Key(NamedTuple):
+    """The key of a row: its table, its slot or day, and a name within these."""
+
+    table: str
+    at: int
+    name: str = ""
+
+
+class Outgoing(NamedTuple):
+    """A message to send after the commit, at `due_s`: the topic below `crowd/NAME/`."""
+
+    topic: str
+    payload: bytes
+    retain: bool = False
+    due_s: int = 0
+
+
+@dataclass(slots=True)
+class Effects:
+    """The effects of a step: changed rows (None deletes a row), messages to send, and refusals by name."""
+
+    rows: dict[Key, bytes | None] = field(default_factory=dict)
+    messages: list[Outgoing] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+
+def due_s(now_s: int, homes: int) -> int:
+    """Return when to send what a message that arrived at `now_s` causes, about a batch of `homes`.
+
+    The instant depends on arrival and batch size only, and lies far behind the end of the work, so it does
+    not show how long a sampler took (crowd.md 8).
+    """
+    earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
+    return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
+
+
+class Machine:
+    """The part that the leader and the helper share.
+
+    Its tables of rows: `secret` by day, and `mark` (highest serial, highest destroyed day).
+    """
+
+    role: ClassVar[str]
+
+    def __init__(self, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
+        if identity.public != group.identities[self.role]:
+            raise ValueError(f"the identity is not that of the {self.role} in the group's file")
+        self.group, self.identity = group, identity
+        self._tables: dict[str, dict[int, dict[str, bytes]]] = defaultdict(dict)
+        for key, value in rows.items():
+            self._tables[key.table].setdefault(key.at, {})[key.name] = value
+        self._day_keys = lru_cache(maxsize=4 * DAYS_AHEAD)(self._derive)
+
+    @property
+    def rows(self) -> dict[Key, bytes]:
+        """All rows, as a store would have them."""
+        return {
+            Key(table, at, name): value
+            for table, places in self._tables.items()
+            for at, names in places.items()
+            for name, value in names.items()
+        }
+
+    def prepare(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
+        """Create missing secrets for today and later, destroy those of finished days, publish the keys."""
+        effects = Effects()
+        today = day_of(now_s)
+        for day in sorted(self._tables["secret"]):
+            if self._is_finished(day, now_s):
+                self._delete(effects, "secret", day)
+                self._day_keys.cache_clear()
+                self._mark(effects, "destroyed", max(day, self._highest("destroyed")))
+        for day in range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1):
+            if not (self._get("secret", day) or self._is_finished(day, now_s)):
+                self._put(effects, Key("secret", day), entropy(SECRET_BYTES))
+        # The clock keeps serials ascending after a store is lost, and the mark after the clock steps back.
+        self._mark(effects, "serial", max(now_s, self._highest("serial") + 1))
+        effects.messages.append(self._key_list(today))
+        self._hold(effects, now_s)
+        return effects
+
+    def _key_list(self, today: int) -> Outgoing:
+        """Return the signed list of the public keys of today and the next days."""
+        days = sorted(day for day in self._tables["secret"] if today <= day <= today + DAYS_AHEAD)
+        keys = tuple((day, self._keys_of(day).public) for day in days)
+        key_list = KeyList(self.role, self._highest("serial"), keys)
+        payload = key_list.encode(self.group.id, self.identity.sign)
+        return Outgoing(f"keys/{self.role}", payload, retain=True)
+
+    def _highest(self, name: str) -> int:
+        """Return a mark: the highest serial of a list, or the highest day whose secret was destroyed."""
+        value = self._get("mark", 0, name)
+        return -1 if value is None else int.from_bytes(value, "big")
+
+    def _mark(self, effects: Effects, name: str, value: int) -> None:
+        self._put(effects, Key("mark", 0, name), value.to_bytes(8, "big"))
+
+    def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
+        """Hold the messages of a step back until an instant that does not depend on its work."""
+        at_s = due_s(now_s, homes)
+        effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
+
+    def keys_of_slot(self, slot_s: int) -> DayKeys | None:
+        """Return the keys of a slot's day; None before they are created and after they are destroyed."""
+        day = day_of(slot_s)
+        return self._keys_of(day) if self._get("secret", day) else None
+
+    def is_closed(self, slot_s: int, now_s: int) -> bool:
+        """Return whether nothing more of a slot will be opened."""
+        raise NotImplementedError
+
+    def _forget(self, effects: Effects, table: str, now_s: int) -> None:
+        """Delete the rows of expired slots whose day's secret is destroyed.
+
+        They must stay while the secret exists: otherwise a clock that steps back would reopen the slot for a
+        second batch.
+        """
+        for slot_s in sorted(self._tables[table]):
+            if now_s >= self.group.expires_s(slot_s) and not self._get("secret", day_of(slot_s)):
+                self._delete(effects, table, slot_s)
+
+    def _is_finished(self, day: int, now_s: int) -> bool:
+        """Return whether every slot of a day is closed."""
+        first = day * DAY_S
+        if now_s < self.group.closes_s(first):
+            return False
+        return all(self.is_closed(slot_s, now_s) for slot_s in range(first, first + DAY_S, self.group.slot_s))
+
+    def _keys_of(self, day: int) -> DayKeys:
+        return self._day_keys(day)
+
+    def _derive(self, day: int) -> DayKeys:
+        secret = self._get("secret", day)
+        if secret is None:
+            raise KeyError(day)
+        return DayKeys(secret, self.role, self.group.id)
+
+    def _get(self, table: str, at: int, name: str = "") -> bytes | None:
+        return self._tables[table].get(at, {}).get(name)
+
+    def _names(self, table: str, at: int) -> Mapping[str, bytes]:
+        """Return the rows of a table for a slot or day, by name."""
+        return self._tables[table].get(at, {})
+
+    def _put(self, effects: Effects, key: Key, value: bytes) -> None:
+        self._tables[key.table].setdefault(key.at, {})[key.name] = value
+        effects.rows[key] = value
+
+    def _delete(self, effects: Effects, table: str, at: int) -> None:
+        """Delete all rows of a table for a slot or day."""
+        for name in self._tables[table].pop(at, {}):
+            effects.rows[Key(table, at, name)] = None

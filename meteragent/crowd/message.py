@@ -1,0 +1,285 @@
+"""Every message between homes, leader and helper: encoding, and strict decoding (crowd.md 7).
+
+Decoding checks form only. Signatures are checked by the steps that take a message, over `body`.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from meteragent.crowd.codec import MESSAGE_BYTES_MAX, Malformed, Reader, number, opaque
+from meteragent.crowd.group import ROLES, VERSION
+from meteragent.crowd.share import HOMES_MAX
+
+ID_BYTES = 32
+KEY_ID_BYTES = 8
+SEALED_BYTES = 56
+SIGNATURE_BYTES = 64
+CHUNKS_MAX = 64
+DAYS_MAX = 64
+
+REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
+REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
+"""The reasons of refusal messages by their number."""
+FINAL_REASONS = ("too_few", "malformed")
+"""The reasons that are a helper's one answer."""
+
+M = TypeVar("M")
+Sign = Callable[[bytes], bytes]
+"""A function that returns the signature of a body."""
+
+
+class OtherGroup(Malformed):
+    """A message of another group."""
+
+
+class Entry(NamedTuple):
+    """A home's part in a request: its label, the helper's key to which the pad is sealed, and the pad."""
+
+    label: str
+    key_id: bytes
+    pad: bytes
+
+    def encode(self) -> bytes:
+        """Encode the entry."""
+        return opaque(self.label.encode("ascii")) + self.key_id + self.pad
+
+
+class Report(NamedTuple):
+    """The message that a home sends for a slot."""
+
+    slot_s: int
+    label: str
+    helper_key: bytes
+    leader_key: bytes
+    pad: bytes
+    share: bytes
+
+    def encode(self, group_id: bytes) -> bytes:
+        """Encode the report."""
+        label = opaque(self.label.encode("ascii"))
+        keys = self.helper_key + self.leader_key
+        return _head(REPORT, group_id) + number(self.slot_s, 8) + label + keys + self.pad + self.share
+
+    @classmethod
+    def decode(cls, group_id: bytes, data: bytes) -> Self:
+        """Decode a report; raises Malformed or OtherGroup."""
+        reader = _reader(REPORT, group_id, data)
+        slot_s, label = reader.number(8), reader.label()
+        keys = reader.take(KEY_ID_BYTES), reader.take(KEY_ID_BYTES)
+        report = cls(slot_s, label, *keys, reader.take(SEALED_BYTES), reader.take(SEALED_BYTES))
+        reader.end()
+        return report
+
+    @property
+    def entry(self) -> Entry:
+        """The report's part in a request."""
+        return Entry(self.label, self.helper_key, self.pad)
+
+
+class Batch(NamedTuple):
+    """The part that all chunks of a request share; `leader_key` is the public key for the answer."""
+
+    slot_s: int
+    digest: bytes
+    leader_key: bytes
+    homes: int
+    chunks: int
+
+    def encode(self) -> bytes:
+        """Encode the batch for a row of the helper's store."""
+        counts = number(self.homes, 4) + number(self.chunks, 2)
+        return number(self.slot_s, 8) + self.digest + self.leader_key + counts
+
+
+class Chunk(NamedTuple):
+    """A part of a request."""
+
+    batch: Batch
+    place: int
+    entries: tuple[Entry, ...]
+
+    def encode(self, group_id: bytes, sign: Sign) -> bytes:
+        """Encode and sign the chunk."""
+        batch = self.batch
+        head = number(batch.slot_s, 8) + batch.digest + batch.leader_key + number(batch.homes, 4)
+        place = number(self.place, 2) + number(batch.chunks, 2) + number(len(self.entries), 4)
+        body = _head(REQUEST, group_id) + head + place + b"".join(entry.encode() for entry in self.entries)
+        return body + sign(body)
+
+    @classmethod
+    def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
+        """Decode a chunk; raises Malformed or OtherGroup."""
+        reader = _reader(REQUEST, group_id, data)
+        slot_s, digest, leader_key = reader.number(8), reader.take(ID_BYTES), reader.take(ID_BYTES)
+        homes, index, chunks = reader.number(4), reader.number(2), reader.number(2)
+        count = reader.number(4)
+        if not (0 < homes <= HOMES_MAX and index < chunks <= CHUNKS_MAX and 0 < count <= homes):
+            raise Malformed("counts")
+        entries = tuple(
+            Entry(reader.label(), reader.take(KEY_ID_BYTES), reader.take(SEALED_BYTES)) for _ in range(count)
+        )
+        _check_ascending([entry.label for entry in entries])
+        return _signed(reader, data, cls(Batch(slot_s, digest, leader_key, homes, chunks), index, entries))
+
+
+class Answer(NamedTuple):
+    """The helper's total of a batch, sealed to the leader, and the places of the entries not counted."""
+
+    slot_s: int
+    digest: bytes
+    homes: int
+    rejected: tuple[int, ...]
+    leader_key: bytes
+    total: bytes
+
+    def encode(self, group_id: bytes, sign: Sign) -> bytes:
+        """Encode and sign the answer."""
+        rejected = b"".join(number(place, 4) for place in self.rejected)
+        head = number(self.slot_s, 8) + self.digest + number(self.homes, 4)
+        tail = number(len(self.rejected), 4) + rejected + self.leader_key + self.total
+        body = _head(ANSWER, group_id) + head + tail
+        return body + sign(body)
+
+    @classmethod
+    def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
+        """Decode an answer; raises Malformed or OtherGroup."""
+        reader = _reader(ANSWER, group_id, data)
+        slot_s, digest, homes = reader.number(8), reader.take(ID_BYTES), reader.number(4)
+        count = reader.number(4)
+        if not 0 <= count <= homes <= HOMES_MAX:
+            raise Malformed("counts")
+        rejected = tuple(reader.number(4) for _ in range(count))
+        _check_ascending(rejected)
+        if rejected and rejected[-1] >= homes:
+            raise Malformed("place")
+        key_id, total = reader.take(KEY_ID_BYTES), reader.take(SEALED_BYTES)
+        return _signed(reader, data, cls(slot_s, digest, homes, rejected, key_id, total))
+
+
+class Refusal(NamedTuple):
+    """The helper's refusal of a request."""
+
+    slot_s: int
+    digest: bytes
+    reason: str
+
+    def encode(self, group_id: bytes, sign: Sign) -> bytes:
+        """Encode and sign the refusal."""
+        code = {name: number for number, name in REASONS.items()}[self.reason]
+        body = _head(REFUSAL, group_id) + number(self.slot_s, 8) + self.digest + number(code, 1)
+        return body + sign(body)
+
+    @classmethod
+    def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
+        """Decode a refusal; raises Malformed or OtherGroup."""
+        reader = _reader(REFUSAL, group_id, data)
+        slot_s, digest, code = reader.number(8), reader.take(ID_BYTES), reader.number(1)
+        if code not in REASONS:
+            raise Malformed("reason")
+        return _signed(reader, data, cls(slot_s, digest, REASONS[code]))
+
+
+class KeyList(NamedTuple):
+    """An operator's public keys: pairs of a day and a key, in order; later lists have higher serials."""
+
+    role: str
+    serial: int
+    keys: tuple[tuple[int, bytes], ...]
+
+    def encode(self, group_id: bytes, sign: Sign) -> bytes:
+        """Encode and sign the list."""
+        keys = b"".join(number(day, 4) + key for day, key in self.keys)
+        head = number(ROLES.index(self.role) + 1, 1) + number(self.serial, 8) + number(len(self.keys), 2)
+        body = _head(KEYS, group_id) + head + keys
+        return body + sign(body)
+
+    @classmethod
+    def decode(cls, group_id: bytes, data: bytes) -> "Signed[Self]":
+        """Decode a list; raises Malformed or OtherGroup."""
+        reader = _reader(KEYS, group_id, data)
+        role, serial, count = reader.number(1), reader.number(8), reader.number(2)
+        if not (1 <= role <= len(ROLES) and count <= DAYS_MAX):
+            raise Malformed("counts")
+        keys = tuple((reader.number(4), reader.take(ID_BYTES)) for _ in range(count))
+        _check_ascending([day for day, _ in keys])
+        return _signed(reader, data, cls(ROLES[role - 1], serial, keys))
+
+
+class Signed(NamedTuple, Generic[M]):
+    """A decoded message with the signed bytes and the signature."""
+
+    message: M
+    body: bytes
+    signature: bytes
+
+
+def message_type(data: bytes) -> int:
+    """Return the type of a message; 0 if it has none."""
+    return data[1] if len(data) > 1 else 0
+
+
+def batch_digest(group_id: bytes, slot_s: int, entries: Sequence[Entry]) -> bytes:
+    """Return the digest of a batch: of its ordered entries."""
+    return _digest(b"batch", group_id, slot_s, len(entries), (entry.encode() for entry in entries))
+
+
+def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> bytes:
+    """Return the leader's digest of the reports that it counts, as received, in the batch's order."""
+    hashes = (hashlib.sha256(report).digest() for report in reports)
+    return _digest(b"reports", group_id, slot_s, len(reports), hashes)
+
+
+def split(entries: Sequence[Entry], bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[Entry, ...]]:
+    """Divide entries into chunks whose messages have at most `bytes_max` bytes."""
+    room = bytes_max - _CHUNK_BYTES
+    chunks: list[list[Entry]] = [[]]
+    chunk_bytes = 0
+    for entry in entries:
+        size = len(entry.encode())
+        if chunks[-1] and chunk_bytes + size > room:
+            chunks.append([])
+            chunk_bytes = 0
+        chunks[-1].append(entry)
+        chunk_bytes += size
+    return [tuple(chunk) for chunk in chunks]
+
+
+_CHUNK_BYTES = 2 + ID_BYTES + 8 + 2 * ID_BYTES + 4 + 2 + 2 + 4 + SIGNATURE_BYTES
+"""The size of a chunk without entries."""
+
+
+def _head(type_: int, group_id: bytes) -> bytes:
+    return bytes([VERSION, type_]) + group_id
+
+
+def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
+    """Return a reader behind the head of a message."""
+    reader = Reader(data)
+    if (reader.number(1), reader.number(1)) != (VERSION, type_):
+        raise Malformed("version or type")
+    if reader.take(ID_BYTES) != group_id:
+        raise OtherGroup("another group")
+    return reader
+
+
+def _signed(reader: Reader, data: bytes, message: M) -> Signed[M]:
+    """Read the signature, which ends the message."""
+    body = data[: reader.position]
+    signature = reader.take(SIGNATURE_BYTES)
+    reader.end()
+    return Signed(message, body, signature)
+
+
+def _check_ascending(values: Sequence[Any]) -> None:
+    if any(left >= right for left, right in pairwise(values)):
+        raise Malformed("order")
+
+
+def _digest(kind: bytes, group_id: bytes, slot_s: int, count: int, parts: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 of a kind's label, the group, the slot, a count and as many parts."""
+    sha256 = hashlib.sha256(b"meteragent crowd 1 " + kind + group_id + number(slot_s, 8) + number(count, 4))
+    for part in parts:
+        sha256.update(part)
+    return sha256.digest()

@@ -1,0 +1,129 @@
+"""The published total of a slot, its error, and the descriptor that states its promise (crowd.md 12).
+
+The error of a total of n homes is that of two draws of discrete Laplace noise and of n dithers. A dither's
+variance is f (1 - f) quanta^2, with f the fraction of a quantum in the home's energy: 1/6 on average over f,
+and at most 1/4. So
+
+    sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
+
+`half_width` is for the worst loads, n/4. The law of the sum lies between that of the two draws, which
+dominate if a is small, and the normal law of many dithers. So it is that deviation times the larger of the
+half widths of these two laws at deviation 1, plus half a quantum for the lattice. tests/crowd/test_total.py
+compares it with exact convolutions.
+"""
+
+import json
+import math
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+from meteragent.crowd.group import Group
+from meteragent.domain.grid import iso_duration, iso_time
+from meteragent.domain.units import MICRO
+from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
+from meteragent.wire.descriptor import facts_id
+from meteragent.wire.number import decimal_text, figure
+
+MECHANISM = "two-operator-laplace"
+ASSUMES = (
+    "leader and helper do not collude",
+    "both add their noise",
+    "HPKE, Ed25519, SHA-256, HMAC-SHA256 and AES-256 are secure",
+)
+IF_BOTH_COLLUDE = "every home's energy in every slot is known, without noise"
+COVERAGE = 0.95
+
+_PLAUSIBLE_SD, _PLAUSIBLE_LOSS, _PLAUSIBLE_QUANTA = 8, 16, 2
+_DITHER_MEAN, _DITHER_MAX = 1 / 6, 1 / 4
+
+
+def sd(noise: LInfLaplace, homes: int) -> float:
+    """Return the standard deviation of a total of `homes`, in the unit of the quantum."""
+    return _deviation(noise, homes * _DITHER_MEAN)
+
+
+def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
+    """Return the h such that a total lies within h of its true value with probability `coverage`."""
+    two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
+    rounded = quantum / math.sqrt(6)  # of the two roundings that `totals` adds to two draws
+    of_draws = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounded)
+    of_dithers = NormalDist().inv_cdf((1 + coverage) / 2)
+    return max(of_draws, of_dithers) * _deviation(noise, homes * _DITHER_MAX) + quantum / 2
+
+
+def _deviation(noise: LInfLaplace, dither_variance: float) -> float:
+    variance = 1 / (2 * math.sinh(float(noise.a) / 2) ** 2)
+    return float(noise.quantum) * math.sqrt(2 * variance + dither_variance)
+
+
+class TotalFormat:
+    """The records and the descriptor of one group's totals."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.noise = LInfLaplace(group.level / group.hide_wh, group.quantum_wh, 1)
+
+    def is_plausible(self, quanta: int, homes: int) -> bool:
+        """Return whether a total is in the range of its homes, or beyond it by at most max(8 sd, 16/a + 2).
+
+        These are quanta, with sd that of both draws. For a above 2.5, 8 sd alone are few quanta or none.
+        """
+        group = self.group
+        quanta_min = _PLAUSIBLE_LOSS / float(self.noise.a) + _PLAUSIBLE_QUANTA
+        margin_wh = max(_PLAUSIBLE_SD * _deviation(self.noise, 0), quanta_min * float(group.quantum_wh))
+        low_wh, high_wh = float(homes * group.lowest_wh), float(homes * group.highest_wh)
+        return low_wh - margin_wh <= float(quanta * group.quantum_wh) <= high_wh + margin_wh
+
+    def record(self, slot_s: int, quanta: int, homes: int) -> bytes:
+        """Encode the record of a slot's total."""
+        quantum_u = int(self.group.quantum_wh * MICRO)
+        head = {"v": 1, "group": self.group.name, "t": iso_time(slot_s * 1000)}
+        head |= {"for": iso_duration(self.group.slot_s * 1000), "homes": homes}
+        tail = {"unit": "Wh", "sd": figure(sd(self.noise, homes))}
+        tail |= {"ci95": figure(half_width(self.noise, homes)), "d": self.descriptor_id}
+        # Insert the value as text, because json would turn the exact decimal into a float.
+        return f'{_json(head)[:-1]},"value":{decimal_text(quanta * quantum_u)},{_json(tail)[1:]}'.encode()
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the descriptor."""
+        group = self.group
+        return {
+            "v": 1,
+            "mechanism": MECHANISM,
+            "group": group.name,
+            "group_id": group.id.hex(),
+            "metric": "linf",
+            "epsilon": str(group.level / group.hide_wh),
+            "epsilon_unit": "1/Wh",
+            "level": str(group.level),
+            "hides_wh": str(group.hide_wh),
+            "n": 1,
+            "quantum": str(group.quantum_wh),
+            "unit": "Wh",
+            "step": iso_duration(group.slot_s * 1000),
+            "draws": 2,
+            "smallest_crowd": group.smallest_crowd,
+            "operators": [group.leader.name, group.helper.name],
+            "counts": "gateways that reported, not people and not proven meters",
+            "unbiased": "of the sum of slot energies after fill and clamp",
+            "rounding": "dithered",
+            "noise": "prf",
+            "assumes": list(ASSUMES),
+            "if_both_collude": IF_BOTH_COLLUDE,
+        }
+
+    @cached_property
+    def descriptor_id(self) -> str:
+        """The id of the descriptor, the hash of its facts."""
+        return facts_id(self.facts)
+
+    def descriptor(self) -> bytes:
+        """Encode the descriptor."""
+        return _json({"v": 1, "id": self.descriptor_id, **self.facts}).encode()
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,89 @@
+"""Who gets what, and what all receivers of a file cost together, since all of them may be one."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from meteragent import config
+from meteragent.domain import loads
+from meteragent.domain.figures import exact, figures
+from meteragent.domain.grid import iso_time
+from meteragent.report.catalogue import say
+from meteragent.report.format import odds
+
+MOVED_WH = Fraction(110)
+"""The example: one boil of a kettle, within a slot of each stream."""
+
+
+class Row(NamedTuple):
+    """A receiver: its name, its stream and preset, where its records go, and when."""
+
+    name: str
+    stream: str
+    preset: str
+    url: str
+    topic: str
+    start: str | None
+    end: str | None
+    is_paused: bool
+
+    @property
+    def text(self) -> str:
+        """The row in words."""
+        parts = [say("receivers.row", name=self.name, preset=self.preset, url=self.url, topic=self.topic)]
+        parts += [say("receivers.start", time=self.start)] if self.start else []
+        parts += [say("receivers.end", time=self.end)] if self.end else []
+        parts += [say("receivers.paused")] if self.is_paused else []
+        return ", ".join(parts)
+
+
+def rows(settings: config.Config) -> list[Row]:
+    """Return the receivers in the order of their streams."""
+    return [_row(stream, receiver) for stream in settings.stream for receiver in stream.receivers]
+
+
+def _row(stream: config.Stream, receiver: config.Receiver) -> Row:
+    return Row(
+        name=receiver.name,
+        stream=stream.name,
+        preset=receiver.preset,
+        url=config.sink_url(config.receiver_link(stream, receiver)),
+        topic=receiver.topic,
+        start=None if receiver.start is None else iso_time(receiver.start),
+        end=None if receiver.end is None else iso_time(receiver.end),
+        is_paused=receiver.paused,
+    )
+
+
+def level_together(settings: config.Config) -> Fraction:
+    """Return the level of a change of `MOVED_WH` in one slot of each stream that somebody gets: their sum."""
+    streams = (stream for stream in settings.stream if stream.is_received)
+    return sum((loads.level(config.terms(stream), MOVED_WH) for stream in streams), Fraction(0))
+
+
+def epsilon_per_day(settings: config.Config) -> Fraction:
+    """Return the charge of a day over all streams that somebody gets, in 1/W."""
+    streams = (stream for stream in settings.stream if stream.is_received)
+    return sum((config.terms(stream).per_day for stream in streams), Fraction(0))
+
+
+def lines(settings: config.Config) -> Iterator[str]:
+    """Yield a line for each receiver, then what holds for all of them."""
+    for row in rows(settings):
+        yield row.text
+    yield say("receivers.same")
+    level, epsilon = level_together(settings), epsilon_per_day(settings)
+    yield say("receivers.together", wh=MOVED_WH, odds=odds(level), epsilon=figures(epsilon))
+
+
+def facts(settings: config.Config) -> dict[str, Any]:
+    """Return the receivers and what they cost together, for `check --json`; empty without receivers."""
+    if not settings.receiver:
+        return {}
+    together = {
+        "moved_wh": str(MOVED_WH),
+        "level": exact(level_together(settings)),
+        "epsilon_per_day": exact(epsilon_per_day(settings)),
+        "epsilon_unit": "1/W",
+    }
+    return {"receivers": [row._asdict() for row in rows(settings)], "together": together}

@@ -1,0 +1,242 @@
+"""Receivers of shared streams: who may receive what, from admission to revocation.
+
+Theory of operation
+-------------------
+A *grant* is one stretch of time in which a receiver gets a stream: a row of the table `receiver`, from its
+admission until it is revoked. Each grant has a queue of its own in the outbox, under a name that is never
+used again. A commit of a shared stream writes one row for each grant that may have a message, with the
+grant's topic and the same payload (`append`). So noise is drawn once, and an unreachable receiver does not
+hold up the others.
+
+A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
+the grant. Both are public times, so who gets what follows from the configuration and the clock alone (law 4).
+
+`settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
+while no message is sent. In one transaction it revokes what is no longer configured, and admits what is new.
+Revoking deletes all rows that wait in the queue, and the descriptors that are sent on each connection, then
+queues an empty retained message for each topic on which a descriptor may be retained. After that, nothing
+else can enter the queue, because `append` reads the grants in the transaction that writes the rows.
+
+A receiver that is new to a stream may have a topic on which another agent releases. So an admission lets the
+stream forget which topics are its own, and the core asks again (law 1).
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from meteragent.domain import identity
+from meteragent.domain.commit import Commit, Outgoing
+from meteragent.store import Store, outbox
+from meteragent.store.outbox import WaitingRow
+
+_COLUMNS = "id, channel, name, topic, link, since_ms, until_ms"
+
+
+class Wanted(NamedTuple):
+    """A receiver that the configuration admits now.
+
+    `topic` is the template of its topics, `link` its broker's settings as text, of which `place` says where
+    records go. Without `until_ms`, the grant has no end.
+    """
+
+    stream: str
+    name: str
+    topic: str
+    link: str
+    from_ms: int
+    until_ms: int | None
+
+
+class Grant(NamedTuple):
+    """A receiver's grant of a stream; `since_ms` is the earliest start of a window that it gets."""
+
+    id: int
+    stream: str
+    name: str
+    topic: str
+    link: str
+    since_ms: int
+    until_ms: int | None
+
+    @property
+    def queue(self) -> str:
+        """The name of the grant's rows in the outbox; no stream has such a name."""
+        return f"{self.stream}@{self.name}.{self.id}"
+
+    def sink_topic(self, topic: str) -> str:
+        """Return the receiver's topic for one that begins with the public id."""
+        public_id, *below = topic.split("/", 1)
+        return "/".join([identity.render(self.topic, public_id), *below])
+
+    def may_have(self, row: Outgoing, clock_ms: int) -> bool:
+        """Return whether the receiver may have a message: a record by its slot, another by the clock."""
+        if row.slot is None:
+            return self.until_ms is None or clock_ms < self.until_ms
+        ends_by = self.until_ms is None or row.slot.end_ms <= self.until_ms
+        return row.slot.window_ms >= self.since_ms and ends_by
+
+
+class Sent(NamedTuple):
+    """The records of one topic and descriptor that a receiver's broker has confirmed, and their times."""
+
+    topic: str
+    descriptor_id: str
+    records: int
+    from_ms: int
+    to_ms: int
+
+
+class Receipt(NamedTuple):
+    """The messages that a revoked grant's receiver was sent.
+
+    `discarded` is the number of messages deleted at the revocation, which its broker had not confirmed.
+    """
+
+    grant: Grant
+    revoked_ms: int
+    reason: str
+    discarded: int
+    rows: tuple[Sent, ...]
+
+
+def active(connection: sqlite3.Connection) -> list[Grant]:
+    """Return the grants that are not revoked."""
+    return _grants(connection, "revoked_ms IS NULL")
+
+
+def withdrawing(connection: sqlite3.Connection) -> list[Grant]:
+    """Return the revoked grants whose descriptors are not yet withdrawn."""
+    grants = _grants(connection, "revoked_ms IS NOT NULL")
+    return [grant for grant in grants if outbox.depth(connection, grant.queue)]
+
+
+def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM receiver WHERE {condition} ORDER BY id")  # noqa: S608 -- constants
+    return [Grant(*row) for row in rows]
+
+
+def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
+    """Append a shared stream's messages to the queue of each receiver that may have them; return the rows."""
+    outbox.put_descriptors(tx, commit.stream, commit.descriptors)  # the topics that are this store's
+    if not (commit.outgoing or commit.descriptors):
+        return []
+    rows: list[WaitingRow] = []
+    for grant in active(tx):
+        if grant.stream != commit.stream:
+            continue
+        outgoing = [
+            row._replace(topic=grant.sink_topic(row.topic))
+            for row in commit.outgoing
+            if grant.may_have(row, commit.clock_ms)
+        ]
+        topics = [(grant.queue, row.topic) for row in outgoing if row.retain]
+        tx.executemany("INSERT OR IGNORE INTO announced VALUES (?, ?)", topics)
+        if grant.until_ms is None or commit.clock_ms < grant.until_ms:
+            latest = [item._replace(topic=grant.sink_topic(item.topic)) for item in commit.descriptors]
+            outbox.put_descriptors(tx, grant.queue, latest)
+        appended = outbox.put(tx, grant.queue, outgoing)
+        slots = [(row.slot, waiting.id) for row, waiting in zip(outgoing, appended, strict=True) if row.slot]
+        tx.executemany(
+            "UPDATE outbox SET id_of_terms = ?, from_ms = ?, to_ms = ? WHERE id = ?",
+            [(*slot, id_) for slot, id_ in slots],
+        )
+        rows += [row._replace(queue=grant.queue) for row in appended]
+    return rows
+
+
+def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
+    """Count the records among rows that are about to be marked as delivered, for the receipts."""
+    if tx.execute("SELECT 1 FROM receiver LIMIT 1").fetchone() is None:
+        return
+    tx.execute(
+        "INSERT INTO sent SELECT channel, topic, id_of_terms, count(*), min(from_ms), max(to_ms) FROM outbox"
+        " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL AND id_of_terms IS NOT NULL"
+        " GROUP BY channel, topic, id_of_terms"
+        " ON CONFLICT (queue, topic, id) DO UPDATE SET records = records + excluded.records,"
+        " from_ms = min(from_ms, excluded.from_ms), to_ms = max(to_ms, excluded.to_ms)",
+        (json.dumps(list(row_ids)),),
+    )
+
+
+def settle(
+    store: Store, receivers: Iterable[Wanted], reasons: dict[tuple[str, str], str], now_ms: int
+) -> None:
+    """Revoke the grants of all other receivers; admit these receivers if they have no grant.
+
+    `reasons` has the reason of a revocation by stream and receiver; a receiver without one was removed. A
+    receiver with a different broker or topic counts as a different receiver. Raises StoreError.
+    """
+    by_place = {(item.stream, item.name, item.topic, _place(item.link)): item for item in receivers}
+    places_kept = set()
+    with store.transaction() as tx:
+        for grant in active(tx):
+            place = grant.stream, grant.name, grant.topic, _place(grant.link)
+            item = by_place.get(place)
+            if item is None:
+                _revoke(tx, grant, reasons.get(place[:2], "removed"), now_ms)
+                continue
+            places_kept.add(place)
+            tx.execute(
+                "UPDATE receiver SET link = ?, until_ms = ? WHERE id = ?",
+                (item.link, item.until_ms, grant.id),
+            )
+        for place, item in by_place.items():
+            if place not in places_kept:
+                _admit(tx, item, now_ms)
+
+
+def _place(link: str) -> str:
+    """Return the address of the broker in a link."""
+    return str(json.loads(link)["url"])
+
+
+def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> None:
+    """Delete a receiver's waiting messages, and withdraw its descriptors."""
+    discarded = outbox.drop(tx, grant.queue)
+    tx.execute("DELETE FROM descriptor WHERE channel = ?", (grant.queue,))
+    topics = tx.execute("SELECT topic FROM announced WHERE queue = ? ORDER BY topic", (grant.queue,))
+    outbox.put(tx, grant.queue, [Outgoing(topic, b"", now_ms, retain=True) for (topic,) in topics])
+    tx.execute("DELETE FROM announced WHERE queue = ?", (grant.queue,))
+    tx.execute(
+        "UPDATE receiver SET revoked_ms = ?, reason = ?, discarded = ? WHERE id = ?",
+        (now_ms, reason, discarded, grant.id),
+    )
+
+
+def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
+    """Admit a receiver, from the first window that begins after now.
+
+    A withdrawal that still waits for the same topics is dropped: it would clear the new descriptors.
+    """
+    for grant in withdrawing(tx):
+        if (grant.topic, _place(grant.link)) == (item.topic, _place(item.link)):
+            outbox.drop(tx, grant.queue)
+    tx.execute(
+        "INSERT INTO receiver (channel, name, topic, link, since_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?)",
+        (item.stream, item.name, item.topic, item.link, max(item.from_ms, now_ms + 1), item.until_ms),
+    )
+    tx.execute("DELETE FROM descriptor WHERE channel = ?", (item.stream,))
+
+
+def receipts(connection: sqlite3.Connection) -> list[Receipt]:
+    """Return the receipts of revoked grants that are not yet on disk."""
+    grants = _grants(connection, "revoked_ms IS NOT NULL AND NOT receipt")
+    return [_receipt(connection, grant) for grant in grants]
+
+
+def _receipt(connection: sqlite3.Connection, grant: Grant) -> Receipt:
+    facts = connection.execute("SELECT revoked_ms, reason, discarded FROM receiver WHERE id = ?", (grant.id,))
+    revoked_ms, reason, discarded = facts.fetchone()
+    rows = connection.execute(
+        "SELECT topic, id, records, from_ms, to_ms FROM sent WHERE queue = ? ORDER BY topic, from_ms, id",
+        (grant.queue,),
+    )
+    return Receipt(grant, revoked_ms, reason, discarded, tuple(Sent(*fields) for fields in rows))
+
+
+def note_receipt(store: Store, grant: Grant) -> None:
+    """Record that a grant's receipt is on disk; raises StoreError."""
+    with store.transaction() as tx:
+        tx.execute("UPDATE receiver SET receipt = 1 WHERE id = ?", (grant.id,))

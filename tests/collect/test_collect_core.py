@@ -1,0 +1,177 @@
+"""What a received message means: rows, descriptors, records that wait, and each reason of a refusal."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from meteragent.collect.core import (
+    PAYLOAD_MAX,
+    REASONS,
+    WAITING_MAX,
+    Limits,
+    Message,
+    Row,
+    Waiting,
+    decoded_facts,
+    shared_facts,
+)
+from meteragent.consume import Descriptor
+from meteragent.domain.units import DAY_MS
+from tests.support.collecting import NOW_MS, core, id_of, record_messages, terms_message, topic
+from tests.support.messages import DITHERED, HOURLY, NOON_MS, SPLIT, changed, described, recorded
+from tests.support.stores import LENGTH_MS, TERMS
+
+D = id_of(TERMS)
+[RECORD] = recorded(TERMS, [-7])
+
+
+def test_a_record_is_a_row_in_quanta() -> None:
+    """A record after its descriptor becomes a row, with its exact value in quanta of the descriptor."""
+    batch = core().take([terms_message(TERMS), *record_messages(TERMS, [512, -7])], NOW_MS)
+    assert batch.rows == [
+        Row("main", "m1", NOON_MS + i * LENGTH_MS, "", NOON_MS + (i + 1) * LENGTH_MS, z, D, 1)
+        for i, z in enumerate([512, -7])
+    ]
+    assert list(batch.descriptors) == [D]
+    assert batch.terms == {("main", D)}
+    assert not batch.refused
+    assert not batch.waiting
+
+
+def test_a_value_is_exact_on_a_fine_lattice() -> None:
+    """With a quantum of a hundredth of a watt the row still has the whole number of quanta."""
+    fine = replace(TERMS, quantum_u=10_000)
+    judge = core()
+    batch = judge.take([terms_message(fine), *record_messages(fine, [123_456_789])], NOW_MS)
+    assert [row.quanta for row in batch.rows] == [123_456_789]
+
+
+def test_a_record_waits_for_its_descriptor() -> None:
+    """A record without a descriptor waits as it arrived, and is a row once the descriptor has come."""
+    judge = core()
+    early = judge.take(record_messages(TERMS, [3]), NOW_MS)
+    assert not early.rows
+    [waiting] = early.waiting
+    assert waiting == Waiting(D, "main", "m1", topic("m1"), recorded(TERMS, [3])[0])
+    batch = judge.take([terms_message(TERMS)], NOW_MS)
+    assert list(batch.descriptors) == [D]
+    released = judge.release([waiting._replace(place=5)], NOW_MS)
+    assert [row.quanta for row in released.rows] == [3]
+    assert released.released == [5]
+
+
+def test_too_many_waiting_records_of_a_meter_are_refused() -> None:
+    """The number of records that wait is bounded for each meter, and another meter's still wait."""
+    judge = core()
+    batch = judge.take(record_messages(TERMS, [0]) * (WAITING_MAX + 2), NOW_MS)
+    assert len(batch.waiting) == WAITING_MAX
+    assert batch.refused == {("main", "no_descriptor"): 2}
+    assert len(judge.take(record_messages(TERMS, [0], "m2"), NOW_MS).waiting) == 1
+
+
+def test_an_equal_descriptor_is_known() -> None:
+    """Another meter's descriptor of the same terms adds nothing, and its records are rows."""
+    judge = core()
+    judge.take([terms_message(TERMS)], NOW_MS)
+    batch = judge.take([terms_message(TERMS, "m2"), *record_messages(TERMS, [1], "m2")], NOW_MS)
+    assert not batch.descriptors
+    assert len(batch.rows) == 1
+
+
+def test_a_removed_descriptor_is_no_refusal() -> None:
+    """An empty payload on a descriptor's topic removes what the broker retained; nothing is counted."""
+    assert not core().take([Message(f"{topic('m1')}/privacy/{D}", b"")], NOW_MS).refused
+
+
+def test_facts_survive_the_table() -> None:
+    """The facts of a descriptor that are stored are those of all meters, and parse to an equal descriptor."""
+    descriptor = Descriptor.parse(described(DITHERED))
+    text = shared_facts(descriptor)
+    assert decoded_facts(text) == descriptor
+    assert "m1" not in text
+
+
+def refused(message: Message, limits: Limits | None = None, now_ms: int = NOW_MS) -> dict[str, int]:
+    """Return the reasons for which a message is refused after the descriptor of TERMS."""
+    judge = core(limits)
+    assert not judge.take([Message(f"{topic('m1')}/privacy", described(TERMS))], now_ms).refused
+    batch = judge.take([message], now_ms)
+    assert not batch.rows or not batch.refused
+    return {reason: count for (_, reason), count in batch.refused.items()}
+
+
+def on_topic(payload: bytes, meter: str = "m1") -> Message:
+    """Return a message on a meter's topic."""
+    return Message(topic(meter), payload)
+
+
+REFUSED: dict[str, list[Callable[[], dict[str, int]]]] = {
+    "unreadable": [
+        lambda: refused(on_topic(b"\xff")),
+        lambda: refused(on_topic(changed(RECORD, value=None))),
+        lambda: refused(on_topic(changed(RECORD, d="x" * 8))),
+        lambda: refused(on_topic(changed(RECORD, v=2))),
+        lambda: refused(on_topic(b'{"v":1,"meter":"\\ud800"}')),
+        lambda: refused(Message(f"{topic('m1')}/privacy", b"[]")),
+    ],
+    "too_large": [
+        lambda: refused(on_topic(b" " * (PAYLOAD_MAX + 1))),
+        lambda: refused(Message("", b"")),
+    ],
+    "topic": [
+        lambda: refused(on_topic(RECORD, "m2")),
+        lambda: refused(Message("other/m1", RECORD)),
+        lambda: refused(Message(f"{topic('m2')}/privacy", described(TERMS, "m1"))),
+    ],
+    "descriptor": [
+        lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(SPLIT), level="2"))),
+        lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sd=1.0))),
+        lambda: refused(Message(f"{topic('m1')}/privacy", changed(described(TERMS), sealed=True, note="\0"))),
+    ],
+    "terms": [
+        lambda: refused(on_topic(changed(RECORD, value=1.5))),
+        lambda: refused(on_topic(changed(RECORD, unit="kW"))),
+        lambda: refused(on_topic(RECORD.replace(b"PT30M", b"PT15M"))),
+        lambda: refused(on_topic(changed(RECORD, band="night"))),
+        lambda: refused(on_topic(changed(RECORD, sd=1))),
+    ],
+    "grid": [lambda: refused(on_topic(changed(RECORD, t="2026-11-20T12:10:00Z")))],
+    "range": [lambda: refused(on_topic(changed(RECORD, value=10**13)))],
+    "early": [lambda: refused(on_topic(RECORD), now_ms=NOON_MS - DAY_MS - 1)],
+    "old": [lambda: refused(on_topic(RECORD), now_ms=NOON_MS + 400 * DAY_MS + 1)],
+    "meter": [
+        lambda: {
+            reason: count
+            for (_, reason), count in core(Limits(meters=frozenset({"m2"})))
+            .take([terms_message(TERMS), *record_messages(TERMS, [1])], NOW_MS)
+            .refused.items()
+        }
+    ],
+}
+OF_THE_TABLE = {"twice", "overlap", "no_descriptor"}
+"""Reasons with tests of their own."""
+
+
+@pytest.mark.parametrize(("reason", "case"), [(r, case) for r, cases in REFUSED.items() for case in cases])
+def test_each_refusal_has_its_reason(reason: str, case: Callable[[], dict[str, int]]) -> None:
+    """A message that does not fit is counted under its reason, and is not a row."""
+    assert set(case()) == {reason}
+
+
+def test_every_reason_is_tried() -> None:
+    """No reason is without a case."""
+    assert set(REFUSED) | OF_THE_TABLE == set(REASONS)
+
+
+def test_only_streams_with_several_grids_can_overlap() -> None:
+    """A stream with slots of one length is not mixed; one whose terms have changed to others is."""
+    judge = core()
+    judge.take([terms_message(TERMS), *record_messages(TERMS, [1])], NOW_MS)
+    assert not judge.mixed
+    dithered = replace(TERMS, level=Fraction(2), radius=Fraction(440))
+    judge.take([terms_message(dithered), *record_messages(dithered, [1], first=1)], NOW_MS)
+    assert not judge.mixed
+    judge.take([terms_message(HOURLY), *record_messages(HOURLY, [1], first=30)], NOW_MS)
+    assert judge.mixed == ("main",)

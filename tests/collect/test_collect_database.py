@@ -1,0 +1,183 @@
+"""The tables: each interval once, refusals counted, migrations and partitions; on a real PostgreSQL."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import psycopg
+import pytest
+
+from meteragent.collect import partition
+from meteragent.collect.core import Core, Limits, Message
+from meteragent.collect.database import Database, Outcome, migrations
+from meteragent.collect.topic import StreamTopic
+from meteragent.domain.errors import DatabaseError, LinkError
+from tests.support.collecting import (
+    NOW_MS,
+    TEMPLATE,
+    TableRow,
+    record_messages,
+    refusals,
+    rows,
+    terms_message,
+)
+from tests.support.messages import HOURLY, NOON_MS
+from tests.support.postgres import Postgres
+from tests.support.stores import DAY_MS, LENGTH_MS, TERMS
+
+DESCRIPTOR = terms_message(TERMS)
+
+
+async def written(url: str, *batches: Sequence[Message]) -> list[Outcome]:
+    """Write batches as one life of `collect` does, and return the outcome of each."""
+    outcomes = []
+    async with Database.connect(url, None, "test", "month") as database:
+        await database.migrate()
+        known = await database.begin(is_first=True)
+        core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *known)
+        for messages in batches:
+            batch = core.take(messages, NOW_MS)
+            if batch.descriptors:
+                batch.add(core.release(await database.waiting(batch.descriptors), NOW_MS))
+            outcomes.append(await database.write(batch, len(messages), NOW_MS, core.mixed))
+    return outcomes
+
+
+async def test_the_same_again_changes_nothing(table_url: str) -> None:
+    """A second delivery, in the same batch or a later one, writes no row and counts no refusal."""
+    records = record_messages(TERMS, [5, -3])
+    first, second = await written(table_url, [DESCRIPTOR, *records, *records], [DESCRIPTOR, *records])
+    assert (first.written, first.repeated) == (2, 2)
+    assert (second.written, second.repeated) == (0, 2)
+    with psycopg.connect(table_url) as connection:
+        assert rows(connection) == [
+            TableRow("m1", NOON_MS + i * LENGTH_MS, "", z) for i, z in enumerate([5, -3])
+        ]
+        assert refusals(connection) == {}
+
+
+async def test_another_value_of_an_interval_is_refused(table_url: str) -> None:
+    """The first value stays, in the same batch and across lives; each other value is counted."""
+    value, other = record_messages(TERMS, [5]), record_messages(TERMS, [6])
+    await written(table_url, [DESCRIPTOR, *value, *other])
+    await written(table_url, [*other, *value])
+    with psycopg.connect(table_url) as connection:
+        assert rows(connection) == [TableRow("m1", NOON_MS, "", 5)]
+        assert refusals(connection) == {"twice": 2}
+
+
+async def test_a_record_waits_across_a_restart(table_url: str) -> None:
+    """A record without a descriptor is in the table `waiting`, and a row once the descriptor has arrived."""
+    records = record_messages(TERMS, [5, 6])
+    await written(table_url, records, records)
+    with psycopg.connect(table_url) as connection:
+        assert rows(connection) == []
+        assert connection.execute("SELECT count(*) FROM meteragent.waiting").fetchone() == (2,)
+    await written(table_url, [DESCRIPTOR])
+    with psycopg.connect(table_url) as connection:
+        assert [row.quanta for row in rows(connection)] == [5, 6]
+        assert connection.execute("SELECT count(*) FROM meteragent.waiting").fetchone() == (0,)
+
+
+async def test_slots_that_overlap_are_refused(table_url: str) -> None:
+    """After a change of grid, a slot that overlaps one of its meter is counted, and one beside it is a row.
+
+    TERMS has slots of 30 minutes, HOURLY of 10. The slots 0 and 1 of TERMS end at 13:00.
+    """
+    short = terms_message(HOURLY)
+    batches = [DESCRIPTOR, *record_messages(TERMS, [1, 2])], [short, *record_messages(HOURLY, [7, 8])]
+    fitting = record_messages(HOURLY, [9], first=6)
+    over = record_messages(TERMS, [3], first=2)
+    await written(table_url, *batches, fitting, over)
+    await written(table_url, [*record_messages(TERMS, [4], first=4), *record_messages(HOURLY, [5], first=13)])
+    with psycopg.connect(table_url) as connection:
+        assert [row.quanta for row in rows(connection)] == [1, 2, 9, 4]
+        assert refusals(connection) == {"overlap": 4}
+
+
+async def test_refusals_are_counted_once_a_delivery(table_url: str) -> None:
+    """Each reason has its count, by stream; messages of no stream have none."""
+    unreadable = Message(TEMPLATE.replace("{meter}", "m1"), b"?")
+    await written(table_url, [unreadable, unreadable], [unreadable, Message("elsewhere", b"")])
+    with psycopg.connect(table_url) as connection:
+        query = "SELECT stream, reason, count FROM meteragent.refused ORDER BY reason"
+        assert connection.execute(query).fetchall() == [("", "topic", 1), ("main", "unreadable", 3)]
+
+
+async def test_each_collector_counts_what_it_does(table_url: str) -> None:
+    """The row of a collector has its version, and the numbers since its start."""
+    records = record_messages(TERMS, [5, 6])
+    await written(table_url, [DESCRIPTOR, *records], records)
+    with psycopg.connect(table_url) as connection:
+        query = "SELECT messages, written, repeated, latest IS NOT NULL FROM meteragent.collector"
+        assert connection.execute(query).fetchall() == [(5, 2, 2, True)]
+
+
+async def test_partitions_are_made_ahead(table_url: str) -> None:
+    """There is a partition for each month of the records, for this month and for the next two."""
+    old = record_messages(TERMS, [1], first=-48 * 60)
+    await written(table_url, [DESCRIPTOR, *old])
+    with psycopg.connect(table_url) as connection:
+        query = (
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'meteragent.record'::regclass"
+            " ORDER BY 1"
+        )
+        names = [name for (name,) in connection.execute(query).fetchall()]
+    assert names == [f"meteragent.record_{month}" for month in ("2026_09", "2026_11", "2026_12", "2027_01")]
+
+
+@pytest.mark.parametrize(("time_ms", "name"), [(0, "record_1970_01"), (31 * DAY_MS, "record_1970_02")])
+def test_months_meet(time_ms: int, name: str) -> None:
+    """A month's partition ends where the next begins."""
+    month = partition.of(time_ms, "month")
+    assert month.name == name
+    next_month = partition.of(int(month.end.timestamp() * 1000), "month")
+    assert next_month.start == month.end
+
+
+def test_days_meet() -> None:
+    """A day's partition ends where the next begins."""
+    day = partition.of(NOON_MS, "day")
+    assert (day.name, day.end) == ("record_2026_11_20", partition.of(NOON_MS + DAY_MS, "day").start)
+
+
+async def test_migrations_are_applied_once(table_url: str) -> None:
+    """The second start applies nothing; a table of a later version is refused."""
+    async with Database.connect(table_url, None, "test", "month") as database:
+        assert await database.migrate() == len(migrations())
+        assert await database.migrate() == 0
+        with psycopg.connect(table_url) as connection:
+            connection.execute("INSERT INTO meteragent.migration VALUES (99, 'later')")
+        with pytest.raises(DatabaseError, match="later version"):
+            await database.migrate()
+
+
+async def test_the_length_of_partitions_cannot_change(table_url: str) -> None:
+    """Tables that were made by months are refused with days; without partitions the table is plain."""
+    async with Database.connect(table_url, None, "test", "none") as database:
+        await database.migrate()
+    with psycopg.connect(table_url) as connection:
+        kind = "SELECT relkind::text FROM pg_class WHERE oid = 'meteragent.record'::regclass"
+        assert connection.execute(kind).fetchone() == ("r",)
+    async with Database.connect(table_url, None, "test", "day") as database:
+        with pytest.raises(DatabaseError, match=r"database\.partition = 'none'"):
+            await database.migrate()
+
+
+async def test_faults_are_sorted(postgres: Postgres, table_url: str) -> None:
+    """A server that is not there is away; one that lacks the tables refuses."""
+    with pytest.raises(LinkError, match="the database"):
+        async with Database.connect("postgresql:///x?host=/nowhere", None, "test", "month"):
+            pass
+    async with Database.connect(table_url, None, "test", "month") as database:
+        with pytest.raises(DatabaseError, match="refuses"):
+            await database.begin(is_first=True)
+
+
+async def test_a_fine_quantum_is_exact_in_the_view(table_url: str) -> None:
+    """The view has the exact decimal of a value whose quantum is a thousandth."""
+    fine = replace(TERMS, quantum_u=1000, radius=Fraction(220))
+    await written(table_url, [terms_message(fine), *record_messages(fine, [-123_456_789])])
+    with psycopg.connect(table_url) as connection:
+        [(value,)] = connection.execute("SELECT value FROM meteragent.value").fetchall()
+    assert Fraction(value) == Fraction(-123_456_789, 1000)

@@ -1,0 +1,120 @@
+"""Kill `collect`, PostgreSQL and mosquitto: ``python -m tests.commands.collect_rounds --rounds 50``.
+
+A part is a number of rounds with empty tables and its own seed, after which the table is compared with what
+was sent. Each completed part is a line of the log; after a stop the same command continues there. The exit
+code is 0 if every table was right, 143 if the run was stopped, else 1. The integration tests do the same
+with 5 rounds.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
+from simulators.option import positive
+from tests.integration.collecting import DURABLE, VICTIMS, Victim, kill
+from tests.support.broker import Broker, mosquitto_program
+from tests.support.collecting import empty_database
+from tests.support.postgres import Postgres, server_programs
+
+BURST = 500
+PART = 10
+
+
+async def part(victim: Victim, rounds: int, seed: int) -> Part:
+    """Run rounds of one kind with a new broker and empty tables; return their counts."""
+    mosquitto, programs = mosquitto_program(), server_programs()
+    assert mosquitto is not None
+    assert programs is not None
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        broker = stack.enter_context(Broker(mosquitto, folder, persistence=True, settings=DURABLE))
+        postgres = stack.enter_context(Postgres(programs))
+        url = empty_database(postgres)
+        kept = await kill(
+            victim,
+            broker=broker,
+            postgres=postgres,
+            table_url=url,
+            folder=folder,
+            rounds=rounds,
+            size=BURST,
+            seed=seed,
+        )
+    counts = Counter(kept.table)
+    line: Part = {"records": len(kept.sent), "lives": kept.lives, "refused": kept.refused}
+    line |= {
+        "missing": len(set(kept.sent) - set(counts)),
+        "doubled": sum(counts.values()) - len(counts),
+        "wrong": len(set(counts) - set(kept.sent)),
+    }
+    return line
+
+
+def run(rounds: int, log: LongRun) -> None:
+    """Run the parts that the log lacks, of each kind in turn."""
+    while True:
+        completed = {
+            victim: sum(line["rounds"] for line in log.parts if line["kind"] == victim) for victim in VICTIMS
+        }
+        victim = min(VICTIMS, key=completed.__getitem__)
+        if completed[victim] >= rounds:
+            return
+        size = min(PART, rounds - completed[victim])
+        line: Part = {"kind": victim, "rounds": size, "seed": completed[victim] // PART}
+        begun_s = time.monotonic()
+        try:
+            line |= asyncio.run(part(victim, size, line["seed"]))
+        except Exception as error:  # noqa: BLE001 - a part that cannot be checked is a failure of the run
+            line |= {"failed": f"{type(error).__name__}: {str(error)[:2000]}"}
+        log.append(line | {"seconds": round(time.monotonic() - begun_s, 1)})
+        print(line, flush=True)
+
+
+def passes(log: LongRun) -> bool:
+    """Print the totals; return whether every table was right."""
+    for victim in VICTIMS:
+        parts = [line for line in log.parts if line["kind"] == victim]
+        totals = {name: sum(line.get(name, 0) for line in parts) for name in ("rounds", "lives", "records")}
+        wrong = {name: sum(line.get(name, 0) for line in parts) for name in ("missing", "doubled", "wrong")}
+        print(f"kill -9 of {victim}: {totals}; {wrong}")
+    return not any(
+        "failed" in line or line["missing"] or line["doubled"] or line["wrong"] or line["refused"]
+        for line in log.parts
+    )
+
+
+def main() -> int:
+    """Read the arguments, and run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=positive, default=50, help="of each kind (default %(default)s)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
+    options = parser.parse_args()
+    for name, program in (("mosquitto", mosquitto_program()), ("PostgreSQL 15", server_programs())):
+        if program is None:
+            parser.exit(1, f"NOT RUN: {name} is not installed\n")
+    logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
+    try:
+        with LongRun(options.log, "collect_rounds", ("meteragent", "simulators", "tests")) as log:
+            stopped = False
+            try:
+                with stoppable():
+                    run(options.rounds, log)
+            except Stopped:
+                stopped = True
+            is_right = passes(log)
+    except OtherLog as error:
+        parser.exit(2, f"{error}\n")
+    return EXIT_STOPPED if stopped else 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What deploy/collect ships is accepted, and docs/collect.md says what there is."""
+
+import re
+
+from meteragent.collect import configuration
+from meteragent.collect.core import REASONS
+from tests.support.not_run import ROOT
+
+FOLDER = ROOT / "deploy" / "collect"
+DOCUMENT = (ROOT / "docs" / "collect.md").read_text()
+
+
+def test_the_configuration_is_accepted() -> None:
+    """The shipped file is valid with its comments removed, and has every key."""
+    text = (FOLDER / "collect.toml").read_text()
+    text = re.sub(r"^password_file.*$", "", text, flags=re.MULTILINE)
+    settings = configuration.parse(text)
+    assert settings.stream[0].topic == "private/{meter}/power"
+    written = set(re.findall(r"^(?:# )?(\w+) = ", (FOLDER / "collect.toml").read_text(), re.MULTILINE))
+    tables = (
+        configuration.Source,
+        configuration.Stream,
+        configuration.Database,
+        configuration.Accept,
+    )
+    assert written == {key for table in tables for key in table.model_fields}
+
+
+def test_the_defaults_are_those_of_the_code() -> None:
+    """A commented line of the shipped file that has a default shows it."""
+    for line in ('partition = "month"', 'oldest = "400d"', 'ahead = "1d"', 'protocol = "auto"'):
+        assert f"# {line}" in (FOLDER / "collect.toml").read_text()
+    accept = configuration.Accept()
+    assert accept == configuration.Accept(oldest="400d", ahead="1d")
+    assert configuration.Database(url="").partition == "month"
+
+
+def test_every_reason_is_documented() -> None:
+    """Each reason of a refusal is in the table."""
+    table = DOCUMENT.partition("## What is refused")[2].partition("\n## ")[0]
+    documented = {
+        name for cell in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for name in cell.split("`")
+    }
+    assert set(REASONS) <= documented

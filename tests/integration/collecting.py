@@ -1,0 +1,210 @@
+"""`meteragent collect` as a service manager runs it, under kills: of itself, of PostgreSQL, of the broker."""
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+import psycopg
+from aiomqtt import MqttError
+
+from meteragent.collect.core import Message
+from simulators.replay import connect, lost
+from tests.integration.service import LIMIT_S, PAUSE_S, until
+from tests.support.broker import Broker
+from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message
+from tests.support.messages import HALF_HOUR_MS, NOON_MS
+from tests.support.not_run import ROOT
+from tests.support.postgres import Postgres
+from tests.support.stores import TERMS
+
+Victim = Literal["collect", "postgres", "broker"]
+VICTIMS: tuple[Victim, ...] = ("collect", "postgres", "broker")
+METERS = 5
+CHUNK = 100
+"""Publications unanswered at once."""
+DURABLE: dict[str, str | int] = {"max_inflight_messages": 0}
+
+
+class Collector:
+    """The process, with one configuration; leaving the `with` leaves nothing behind."""
+
+    def __init__(self, folder: Path, broker_url: str, table_url: str) -> None:
+        self.config, self.log = folder / "collect.toml", folder / "collect.log"
+        self.config.write_text(
+            f'source.url = "{broker_url}"\n[[stream]]\ntopic = "{TEMPLATE}"\n'
+            f'[database]\nurl = "{table_url}"\n[accept]\noldest = "36500d"\n'
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    def start(self) -> None:
+        """Start the program."""
+        command = [sys.executable, "-m", "meteragent", "collect", str(self.config)]
+        with self.log.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """Kill the program with SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(LIMIT_S)
+        self._process = None
+
+    def stop(self) -> int:
+        """Stop the program with SIGTERM, and return its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(LIMIT_S)
+        self._process = None
+        return code
+
+    def is_connected(self) -> bool:
+        """Return whether this life has connected to the broker; fail with the log if it has ended."""
+        self.assert_runs()
+        return b"connected with MQTT" in self.log.read_bytes()[self._log_start :]
+
+    def memory_mib(self) -> float:
+        """Return the resident memory of the process."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    def assert_runs(self) -> None:
+        """Fail with the log if the program has ended."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+
+def burst(rng: random.Random, index: int, size: int) -> tuple[list[Message], list[TableRow]]:
+    """Return what meters send in a round, and the rows that it makes.
+
+    The descriptors come somewhere among the records, and some records come twice.
+    """
+    messages: list[Message] = []
+    expected: list[TableRow] = []
+    first_slot = index * (size // METERS) - 300 * 48
+    for number in range(METERS):
+        meter = f"m{number}"
+        quanta = [rng.randrange(-10_000, 10_000) for _ in range(size // METERS)]
+        messages += record_messages(TERMS, quanta, meter, first_slot)
+        expected += [
+            TableRow(meter, NOON_MS + (first_slot + i) * HALF_HOUR_MS, "", value)
+            for i, value in enumerate(quanta)
+        ]
+    rng.shuffle(messages)
+    for number in range(METERS):
+        messages.insert(rng.randrange(len(messages)), terms_message(TERMS, f"m{number}"))
+    return messages + rng.sample(messages, size // 10), expected
+
+
+async def send(url: str, messages: Sequence[Message]) -> None:
+    """Publish in order at QoS 1, descriptors retained, again what was not answered.
+
+    mosquitto answers first and saves then, so the last ones that were answered before it went away are sent
+    again, too; an agent's own outbox relies on a broker that keeps what it has answered.
+    """
+    sent = 0
+    while sent < len(messages):
+        try:
+            async with connect(url) as client, asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(lost(client))
+                while sent < len(messages):
+                    chunk = messages[sent : sent + CHUNK]
+                    await asyncio.gather(
+                        *(
+                            client.publish(
+                                topic, payload, qos=1, retain=topic.endswith("privacy"), timeout=LIMIT_S
+                            )
+                            for topic, payload, _ in chunk
+                        )
+                    )
+                    sent += len(chunk)
+                watch.cancel()
+        except* MqttError:
+            sent = max(0, sent - CHUNK)
+            await asyncio.sleep(PAUSE_S)
+
+
+class Kept(NamedTuple):
+    """The outcome of rounds: the rows that were sent, and what the table has."""
+
+    sent: list[TableRow]
+    table: list[TableRow]
+    refused: dict[str, int]
+    lives: int
+    """How many rounds had written something before the kill."""
+
+    def assert_equal(self) -> None:
+        """Fail unless the table has each interval that was sent once, and nothing else was counted."""
+        assert self.table == sorted(self.sent)
+        assert self.refused == {}
+
+
+async def kill(
+    victim: Victim,
+    *,
+    broker: Broker,
+    postgres: Postgres,
+    table_url: str,
+    folder: Path,
+    rounds: int,
+    size: int,
+    seed: int = 0,
+) -> Kept:
+    """Kill one part of the chain in each round, at a random moment of a burst; then let the chain finish."""
+    rng = random.Random(f"{victim}{seed}")
+    sent: list[TableRow] = []
+    lives = 0
+    with Collector(folder, broker.url, table_url) as collector:
+        await until(collector.is_connected)
+        for index in range(rounds):
+            messages, expected = burst(rng, index, size)
+            before = count(table_url) or 0
+            feeding = asyncio.create_task(send(broker.url, messages))
+            if rng.random() < 0.5:
+                await until(lambda before=before: (count(table_url) or 0) > before)  # type: ignore[misc]
+            await asyncio.sleep(rng.uniform(0, 0.2))
+            lives += (count(table_url) or 0) > before
+            kill_and_start(victim, collector, postgres, broker)
+            await feeding
+            if victim == "broker":
+                await send(broker.url, messages)
+            sent += expected
+        await until(lambda: collector.is_connected() and count(table_url) == len(sent))
+        assert collector.stop() == 0
+    with psycopg.connect(table_url) as connection:
+        return Kept(sent, rows(connection), refusals(connection), lives)
+
+
+def kill_and_start(victim: Victim, collector: Collector, postgres: Postgres, broker: Broker) -> None:
+    """Kill a part with SIGKILL, and start it again."""
+    part: Any = {"collect": collector, "postgres": postgres, "broker": broker}[victim]
+    part.kill()
+    part.start()
+
+
+def count(table_url: str) -> int | None:
+    """Return the number of rows; None while the database or the table is not there."""
+    try:
+        with psycopg.connect(table_url) as connection:
+            [(number,)] = connection.execute("SELECT count(*) FROM meteragent.record").fetchall()
+    except psycopg.Error:
+        return None
+    return int(number)

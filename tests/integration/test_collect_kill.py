@@ -1,0 +1,24 @@
+"""`collect` under kill -9: of itself, of PostgreSQL and of mosquitto; all of them real."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeBroker
+from tests.integration.collecting import DURABLE, VICTIMS, Victim, kill
+from tests.support.postgres import Postgres
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_the_table_equals_what_left(
+    victim: Victim, mosquitto: MakeBroker, postgres: Postgres, table_url: str, tmp_path: Path
+) -> None:
+    """Whatever is killed at whatever moment, each interval is in the table once, with its value."""
+    with mosquitto(persistence=True, settings=DURABLE) as broker:
+        kept = await kill(
+            victim, broker=broker, postgres=postgres, table_url=table_url, folder=tmp_path, rounds=5, size=250
+        )
+    kept.assert_equal()
+    assert kept.lives > 0

@@ -1,0 +1,191 @@
+"""Receivers that share a stream, and are revoked: between real brokers, through kill -9 at random moments."""
+
+import asyncio
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from aiomqtt import Client
+
+from meteragent.domain.grid import parse_time
+from tests.conftest import MakeBroker
+from tests.integration.hurried import make_clock
+from tests.integration.service import Service, service, until
+from tests.integration.wire import Receiver
+from tests.support.broker import Broker
+
+pytestmark = pytest.mark.integration
+
+START_MS = parse_time("2027-03-01T00:00:00Z")
+SLOT_MS = 1_800_000
+HURRIED = ("tests.integration.hurried",)
+UTILITY, APP = "private/utility/m1", "private/app/m1"
+KEPT = {"autosave_interval": 1}
+
+
+def text(home: Broker, outside: Broker, app: str = "") -> str:
+    """A configuration with two receivers of one preset at two brokers; `app` is more about the second."""
+    return f"""
+source.url = "{home.url}"
+source.topic = "meters/{{meter}}/power"
+source.kind = "power"
+source.unit = "W"
+source.every = "10s"
+[[receiver]]
+name = "utility"
+topic = "private/utility/{{meter}}"
+[[receiver]]
+name = "app"
+url = "{outside.url}"
+topic = "private/app/{{meter}}"
+{app}
+"""
+
+
+def rewrite(agent: Service, content: str) -> None:
+    """Change the configuration of an agent that does not run."""
+    agent.path.write_text(f'{content}\n[store]\npath = "{agent.store}"\n')
+
+
+async def sending(broker: Broker) -> None:
+    """A meter's readings, 20 a second."""
+    async with Client("127.0.0.1", broker.port) as client:
+        while True:
+            await client.publish("meters/m1/power", "250", qos=1)
+            await asyncio.sleep(0.05)
+
+
+def receipt(folder: Path) -> str:
+    """The only receipt of a store."""
+    [path] = folder.glob("db.receipt-app-*.txt")
+    return path.read_text()
+
+
+def slots(receiver: Receiver, topic: str) -> dict[str, bytes]:
+    """The records of a topic by slot; a slot that came again must be the same, byte for byte."""
+    first: dict[str, bytes] = {}
+    for payload in receiver.messages[topic]:
+        assert first.setdefault(json.loads(payload)["t"], payload) == payload
+    return first
+
+
+async def retained(broker: Broker, topic: str) -> dict[str, bytes]:
+    """What a new subscriber gets at once, below a topic."""
+    came: dict[str, bytes] = {}
+    async with Client("127.0.0.1", broker.port) as client:
+        await client.subscribe(f"{topic}/#", qos=1)
+        await client.subscribe("private/last", qos=1)
+        await client.publish("private/last", b"x", qos=1)
+        async for message in client.messages:
+            if str(message.topic) == "private/last":
+                return came
+            if message.retain:
+                came[str(message.topic)] = bytes(message.payload)
+    raise AssertionError
+
+
+def is_without_gap(starts: dict[str, bytes]) -> bool:
+    """Whether slots follow each other."""
+    times_ms = sorted(map(parse_time, starts))
+    return times_ms == list(range(times_ms[0], times_ms[-1] + 1, SLOT_MS))
+
+
+async def kill_often(agent: Service, rng: random.Random, times: int) -> None:
+    """Kill it at random moments, start it again, and leave it running."""
+    for _ in range(times):
+        await asyncio.sleep(rng.uniform(0.3, 1.5))
+        await agent.kill()
+        agent.start()
+
+
+def assert_receipt(said: str, before: dict[str, bytes]) -> None:
+    """The receipt counts what arrived; a confirmation that a kill -9 forgot is among the deleted messages."""
+    [sent], [deleted] = (re.findall(line, said) for line in (r"records: +(\d+)", r"deleted: +(\d+)"))
+    assert int(sent) <= len(before) <= int(sent) + int(deleted)
+    assert f"{APP}: {sent} of {min(before)} to " in said
+    assert "(paused)" in said
+
+
+def assert_kept(before: dict[str, bytes], shared: dict[str, bytes], everything: dict[str, bytes]) -> None:
+    """No slot is missing, each is the same for both, and none of the pause came later."""
+    later = {start: payload for start, payload in shared.items() if start not in before}
+    assert all(map(is_without_gap, (everything, before, later)))
+    assert shared.items() <= everything.items()
+    assert min(later) > max(before)
+
+
+async def test_each_receiver_gets_each_slot_once_and_nothing_after_its_revocation(
+    mosquitto: MakeBroker, tmp_path: Path
+) -> None:
+    """Through kill -9, both get the same bytes for each slot; the one that is paused gets nothing more.
+
+    Its broker is away when it is paused, with records waiting: they are deleted, its descriptors are
+    withdrawn when the broker is back, and the receipt counts what was confirmed. Admitted again, it gets
+    newer slots only.
+    """
+    rng = random.Random(25)
+    with mosquitto() as home, mosquitto(persistence=True, settings=KEPT) as outside:
+        make_clock(tmp_path, START_MS, hour_s=1)
+        content = text(home, outside)
+        async with Receiver(home, "utility") as utility, Receiver(outside, "app") as app:
+            with service(tmp_path, content, program=HURRIED) as agent:
+                rewrite(agent, content)
+                feeding = asyncio.create_task(sending(home))
+                agent.start()
+                await until(lambda: slots(app, APP))
+                await kill_often(agent, rng, 4)
+                await until(lambda: len(slots(app, APP)) >= 5)
+                assert len(await retained(outside, APP)) == 2
+                outside.stop()
+                newest = len(slots(utility, UTILITY))
+                await until(lambda: len(slots(utility, UTILITY)) >= newest + 2)  # as many wait for the app
+                await agent.kill()
+                before = slots(app, APP)
+                rewrite(agent, text(home, outside, "paused = true"))
+                agent.start()
+                await kill_often(agent, rng, 3)
+                outside.start()
+                await until(lambda: app.messages[f"{APP}/privacy"][-1:] == [b""])
+                newest = len(slots(utility, UTILITY))
+                await until(lambda: len(slots(utility, UTILITY)) >= newest + 2)
+                assert await retained(outside, APP) == {}
+                assert slots(app, APP) == before
+                assert_receipt(receipt(tmp_path), before)
+                await agent.stop()
+                rewrite(agent, content)
+                agent.start()
+                await until(lambda: len(slots(app, APP)) >= len(before) + 2)
+                await agent.stop()
+                await app.flush(outside.url)
+                await utility.flush(home.url)
+                feeding.cancel()
+            assert_kept(before, slots(app, APP), slots(utility, UTILITY))
+            [spent] = {row["stream"] for row in json.loads(agent.command("ledger", "--json").stdout)["spent"]}
+            assert spent == "main-appliance"
+
+
+async def test_a_receiver_with_an_end_gets_its_last_slot_and_is_revoked(
+    mosquitto: MakeBroker, tmp_path: Path
+) -> None:
+    """It gets the slots between its start and its end, and is revoked; the other receiver goes on."""
+    start, end = "2027-03-01T01:05:00Z", "2027-03-01T02:30:00Z"
+    with mosquitto() as home, mosquitto() as outside:
+        make_clock(tmp_path, START_MS, hour_s=2)
+        content = "window.catch_up = '15min'\n" + text(home, outside, f"start = {start}\nend = {end}")
+        async with Receiver(home, "utility") as utility, Receiver(outside, "app") as app:
+            with service(tmp_path, content, program=HURRIED) as agent:
+                rewrite(agent, content)
+                feeding = asyncio.create_task(sending(home))
+                agent.start()
+                await until(lambda: slots(utility, UTILITY).keys() >= {"2027-03-01T03:30:00Z"})
+                await agent.stop()
+                feeding.cancel()
+            await app.flush(outside.url)
+            assert list(slots(app, APP)) == ["2027-03-01T01:30:00Z", "2027-03-01T02:00:00Z"]
+            assert slots(app, APP).items() <= slots(utility, UTILITY).items()
+            assert await retained(outside, APP) == {}
+            said = receipt(tmp_path)
+            assert f"2 of 2027-03-01T01:30:00Z to {end}" in said
+            assert "deleted" not in said

@@ -1,0 +1,49 @@
+"""Who gets what, and what it costs together, in the words and the JSON of `check`."""
+
+import json
+
+from meteragent import config
+from meteragent.domain import loads
+from meteragent.report import facts, markdown, sharing, terminal
+from tests.support.not_run import ROOT
+
+SETTINGS = config.load(ROOT / "deploy" / "two-receivers.toml")
+
+
+def test_every_receiver_has_a_line() -> None:
+    """The line names preset, broker, topic and times; what is paused is said to get nothing."""
+    text = " ".join(terminal.text([], SETTINGS).split())
+    assert "utility gets appliance, at mqtt://127.0.0.1:1883, topic utility/{meter}/power" in text
+    assert "tariff-app gets appliance, at mqtts://app.example, topic homes/{meter}/power, until 2027" in text
+    assert all(row.text in markdown.page(SETTINGS).replace("\n  ", " ") for row in sharing.rows(SETTINGS)[:1])
+    paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
+    assert sharing.rows(paused)[2].text.endswith("paused: gets nothing")
+    assert sharing.level_together(paused) < sharing.level_together(SETTINGS)
+
+
+def test_the_statement_says_what_leaves_to_whom() -> None:
+    """To each receiver under its name, to none that is paused, and nothing of a stream without any."""
+    statement = " ".join(markdown.page(SETTINGS).split())
+    for name in ("utility", "tariff-app", "research"):
+        assert f"To {name}, at the broker " in statement
+    paused = config.parse((ROOT / "deploy" / "two-receivers.toml").read_text().replace("false", "true"))
+    statement = " ".join(markdown.page(paused).split())
+    assert "To utility, at the broker " in statement
+    assert "To research, at the broker " not in statement
+    assert "Nothing: all receivers of this stream are paused." in statement
+
+
+def test_levels_of_presets_add_and_of_receivers_do_not() -> None:
+    """Three receivers of two presets cost what the two streams cost: a kettle, once in each."""
+    terms = [config.terms(stream) for stream in SETTINGS.stream]
+    assert len(terms) == 2
+    assert sharing.level_together(SETTINGS) == sum(loads.level(item, sharing.MOVED_WH) for item in terms)
+    assert sharing.epsilon_per_day(SETTINGS) == sum(item.per_day for item in terms)
+
+
+def test_json_says_the_same() -> None:
+    """Receivers, and what they cost together as exact numbers; a file with a sink has neither."""
+    document = json.loads(facts.as_json([], SETTINGS))
+    assert [row["name"] for row in document["receivers"]] == ["utility", "tariff-app", "research"]
+    assert document["together"]["moved_wh"] == "110"
+    assert json.loads(facts.as_json([])) == {"streams": []}

@@ -1,0 +1,190 @@
+"""Receivers of a shared stream: each gets what it may have, with the same bytes, and nothing once revoked."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meteragent.domain.commit import Commit, Descriptor, Outgoing, ReleasedSlot
+from meteragent.store import Store, grants, outbox, transaction
+from meteragent.store.grants import Sent, Wanted
+from tests.support.stores import LENGTH_MS, open_store
+
+EVER_MS = 2**62
+KEEP_MS = 10 * LENGTH_MS
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store, open."""
+    with open_store(tmp_path / "db") as store:
+        yield store
+
+
+def wanted(name: str, *, url: str = "mqtt://a", from_ms: int = 0, until_ms: int | None = None) -> Wanted:
+    """Return a receiver of the stream."""
+    link = json.dumps({"url": url})
+    return Wanted("main-day", name, f"{name}/{{meter}}/power", link, from_ms, until_ms)
+
+
+def settle(store: Store, *receivers: Wanted, now_ms: int = 0) -> dict[str, grants.Grant]:
+    """Admit exactly these receivers; return all grants by the receiver's name."""
+    grants.settle(store, receivers, {}, now_ms)
+    return {grant.name: grant for grant in grants.active(store.connection)}
+
+
+def released(k: int, payload: bytes = b"record") -> Commit:
+    """Return a commit in which the k-th window of a meter announces its terms, and is released."""
+    start_ms, end_ms = k * LENGTH_MS, (k + 1) * LENGTH_MS
+    slot = ReleasedSlot("d1", start_ms, end_ms)
+    rows = [
+        Outgoing("m1/privacy", b"terms", start_ms, True),
+        Outgoing("m1/privacy/d1", b"terms", start_ms, True),
+        Outgoing("m1", payload, end_ms, False, slot),
+    ]
+    commit = Commit("main-day", end_ms, outgoing=rows, shared=True)
+    commit.descriptors = [Descriptor("m1", "d1", b"terms")]
+    return commit
+
+
+def persist(store: Store, commit: Commit, delivered: list[int] | None = None) -> list[outbox.WaitingRow]:
+    """Write a commit; return its rows."""
+    rows = transaction.commit(store, commit, delivered or [], None, KEEP_MS).rows
+    store.erase()
+    return rows
+
+
+def waiting(store: Store, grant: grants.Grant) -> list[tuple[str, bytes]]:
+    """Return topic and payload of what waits for a receiver."""
+    rows = outbox.pending(store.connection, grant.queue, EVER_MS, 1000)
+    return [(row.topic, row.payload) for row in rows]
+
+
+def test_each_receiver_gets_the_same_bytes_on_its_own_topic(store: Store) -> None:
+    """A message has a row for each receiver, which differs in nothing but the topic."""
+    held = settle(store, wanted("a"), wanted("b"))
+    rows = persist(store, released(1))
+    assert {row.queue for row in rows} == {grant.queue for grant in held.values()}
+    for name, grant in held.items():
+        topics = f"{name}/m1/power/privacy", f"{name}/m1/power/privacy/d1", f"{name}/m1/power"
+        assert waiting(store, grant) == list(zip(topics, (b"terms", b"terms", b"record"), strict=True))
+        latest = outbox.descriptors(store.connection, grant.queue)
+        assert latest == [Descriptor(f"{name}/m1/power", "d1", b"terms")]
+    assert store.snapshot("main-day").announced == {"m1": "d1"}
+    assert persist(store, Commit("main-day", 9 * LENGTH_MS, shared=True)) == []
+
+
+def test_a_slot_goes_to_those_whose_time_it_is(store: Store) -> None:
+    """Windows begin at or after the admission and the start; slots end by the end, and so do descriptors."""
+    end_ms = 3 * LENGTH_MS
+    early = wanted("early", until_ms=end_ms)
+    late = wanted("late", from_ms=2 * LENGTH_MS)
+    held = settle(store, early, late, now_ms=LENGTH_MS - 1)
+    for k in range(4):
+        persist(store, released(k, b"%d" % k))
+    values = {name: [p for _, p in waiting(store, held[name]) if p != b"terms"] for name in held}
+    assert values == {"early": [b"1", b"2"], "late": [b"2", b"3"]}
+    announced = [p for _, p in waiting(store, held["early"]) if p == b"terms"]
+    assert len(announced) == 2 * 2  # of windows 0 and 1, whose commits came before the end
+
+
+def test_another_stream_is_none_of_theirs(store: Store) -> None:
+    """A commit of another shared stream adds nothing to a receiver's queue, nor to anybody's."""
+    held = settle(store, wanted("a"))
+    assert persist(store, replace(released(1), stream="main-bill")) == []
+    assert waiting(store, held["a"]) == []
+
+
+def test_revoking_deletes_what_waits_and_withdraws_what_is_retained(store: Store) -> None:
+    """In one transaction; whatever is committed later does not reach it, and the others keep theirs."""
+    held = settle(store, wanted("a"), wanted("b"))
+    persist(store, released(1))
+    kept = waiting(store, held["b"])
+    settle(store, wanted("b"), now_ms=2 * LENGTH_MS)
+    empty = [("a/m1/power/privacy", b""), ("a/m1/power/privacy/d1", b"")]
+    assert waiting(store, held["a"]) == empty
+    assert outbox.depth(store.connection, held["a"].queue) == 2
+    assert outbox.descriptors(store.connection, held["a"].queue) == []
+    assert grants.withdrawing(store.connection) == [held["a"]]
+    persist(store, released(2))
+    assert waiting(store, held["a"]) == empty
+    assert waiting(store, held["b"])[: len(kept)] == kept
+    rows = outbox.pending(store.connection, held["a"].queue, EVER_MS, 9)
+    persist(store, Commit("main-day", 0), [row.id for row in rows])
+    assert grants.withdrawing(store.connection) == []
+
+
+def test_a_revoked_queue_is_not_dropped_to_make_room(store: Store) -> None:
+    """What withdraws its descriptors counts as configured while the agent sends it."""
+    held = settle(store, wanted("a"))
+    persist(store, released(1))
+    settle(store)
+    names = {"main-day", *(grant.queue for grant in grants.withdrawing(store.connection))}
+    assert outbox.make_room(store, 1, names) == (False, 0)
+    assert len(waiting(store, held["a"])) == 2
+
+
+def test_the_receipt_counts_what_was_confirmed(store: Store) -> None:
+    """Records by topic and terms, with their times; descriptors are no records, and the rest was deleted."""
+    held = settle(store, wanted("a"), wanted("b"))
+    rows = [row for k in (1, 2, 3) for row in persist(store, released(k)) if row.queue == held["a"].queue]
+    ids = [row.id for row in rows[:6]]
+    for _ in range(2):  # a row may be marked twice, and counts once
+        persist(store, Commit("main-day", 5 * LENGTH_MS), ids)
+    assert grants.receipts(store.connection) == []
+    grants.settle(store, [wanted("b")], {("main-day", "a"): "paused"}, 6 * LENGTH_MS)
+    [receipt] = grants.receipts(store.connection)
+    sent = Sent("a/m1/power", "d1", 2, LENGTH_MS, 3 * LENGTH_MS)
+    assert receipt == grants.Receipt(held["a"], 6 * LENGTH_MS, "paused", 3, (sent,))
+    grants.note_receipt(store, receipt.grant)
+    assert grants.receipts(store.connection) == []
+
+
+def test_a_grant_goes_on_after_a_restart(store: Store) -> None:
+    """Settling again changes nothing but the end and the login; another broker or topic is another grant."""
+    first = settle(store, wanted("a"))["a"]
+    again = settle(store, wanted("a", until_ms=9), now_ms=7)["a"]
+    assert again == first._replace(until_ms=9)
+    moved = settle(store, wanted("a", url="mqtt://b"), now_ms=8)["a"]
+    assert (moved.id, moved.since_ms) == (first.id + 1, 9)
+    [receipt] = grants.receipts(store.connection)
+    assert (receipt.grant, receipt.reason) == (again, "removed")
+
+
+def test_who_is_admitted_again_keeps_its_descriptors(store: Store) -> None:
+    """A withdrawal that still waits for the same place is dropped, or it would clear the new descriptors.
+
+    The stream forgets which topics are its own, so the core listens again, and announces again (law 1).
+    """
+    held = settle(store, wanted("a"), wanted("b"))
+    persist(store, released(1))
+    settle(store, now_ms=LENGTH_MS)
+    again = settle(store, wanted("a"), now_ms=2 * LENGTH_MS)
+    assert waiting(store, held["a"]) == []
+    assert [grant.name for grant in grants.withdrawing(store.connection)] == ["b"]
+    assert store.snapshot("main-day").announced == {}
+    persist(store, released(1))  # a window from before
+    assert [payload for _, payload in waiting(store, again["a"])] == [b"terms", b"terms"]
+
+
+def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
+    """A revocation that is not committed has not happened: after the end of the process, all is as before."""
+    path = tmp_path / "db"
+    with open_store(path) as store:
+        held = settle(store, wanted("a"))
+        persist(store, released(1))
+        before = waiting(store, held["a"])
+    pid = os.fork()
+    if not pid:
+        child = open_store(path)
+        unfinished = child.committing()
+        unfinished.__enter__()
+        grants._revoke(child.connection, held["a"], "removed", 0)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    with open_store(path) as store:
+        assert waiting(store, held["a"]) == before
+        assert grants.active(store.connection) == [held["a"]]

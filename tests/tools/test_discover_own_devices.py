@@ -1,0 +1,19 @@
+"""`discover` where an agent already announces its private streams to Home Assistant."""
+
+import json
+
+from meteragent.tools.discover.describe import home_assistant
+from meteragent.wire.descriptor import describe
+from meteragent.wire.home_assistant import Discovery
+from tests.support.configurations import settled
+
+
+def test_the_agent_s_own_devices_are_no_meters() -> None:
+    """Neither their private numbers nor their diagnostic entities are described, whatever their names."""
+    discovery = Discovery("homeassistant", "agent/status", total=True)
+    topic, payload = discovery.message("private/m/power", describe(settled()).message("m", 0))
+    document = json.loads(payload)
+    assert home_assistant.is_description(topic)
+    assert list(home_assistant.statements(topic, document)) == []
+    other = document | {"origin": {"name": "another program"}}
+    assert len(list(home_assistant.statements(topic, other))) == 5

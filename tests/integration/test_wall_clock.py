@@ -39,6 +39,7 @@ from tests.integration.service import (
     utility,
 )
 from tests.support.broker import Broker
+from tests.support.stalls import Stalls
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +51,7 @@ HOLD_MS = 1000
 SPREAD_MS = 700
 SLOTS = 4
 TOLERANCE_MS = 500
-"""How late a message may be on a busy machine."""
+"""How late a message may be on a busy machine, beside the time in which the machine stood still."""
 
 WINDOW = 'length = "2s"\nstep = "1s"\nlateness = "300ms"\ncatch_up = "1s"'
 HOMES = ("busy", "flat", "silent", "vanished")
@@ -70,6 +71,11 @@ class Run(NamedTuple):
     ledger: Counter[str]
     first: Counter[str]
     second: Counter[str]
+    stalls: Stalls
+
+    def late_ms(self, record: Came, due_ms: int) -> int:
+        """Return how long after it was due a record came, without the time the machine stood still."""
+        return record.at_ms - due_ms - self.stalls.within_ms(due_ms, record.at_ms)
 
 
 async def homes(line: Meters, start_ms: int) -> None:
@@ -88,11 +94,11 @@ async def homes(line: Meters, start_ms: int) -> None:
 @pytest.fixture(scope="module")
 def run(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One agent with three streams, on time, spread, and forgetful; stopped, and started again."""
-    with mosquitto(settings=TELL_ALL) as broker:
-        return asyncio.run(_run(broker, tmp_path_factory.mktemp("wall")))
+    with mosquitto(settings=TELL_ALL) as broker, Stalls() as stalls:
+        return asyncio.run(_run(broker, tmp_path_factory.mktemp("wall"), stalls))
 
 
-async def _run(broker: Broker, folder: Path) -> Run:
+async def _run(broker: Broker, folder: Path, stalls: Stalls) -> Run:
     hold = f'hold = "{HOLD_MS}ms"'
     streams = stream(broker.url, window=WINDOW, source=hold)
     streams += stream(broker.url, name="spread", window=WINDOW, source=hold, sink=f'spread = "{SPREAD_MS}ms"')
@@ -125,7 +131,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
                 secret = meta(connection, "secret")
     delays_ms = {home: identity.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
     times_ms = (start_ms, running_ms, told_ms, stopped_ms, restarted_ms)
-    return Run(came, line.sent, *times_ms, delays_ms, ledger, first, agent.totals)
+    return Run(came, line.sent, *times_ms, delays_ms, ledger, first, agent.totals, stalls)
 
 
 def before_stop(run: Run, name: str) -> list[Came]:
@@ -137,7 +143,7 @@ def test_slots_leave_on_schedule_whatever_the_meters_do(run: Run) -> None:
     """Busy, flat, silent and vanished meters alike: a slot leaves at its end + lateness."""
     late_ms = {home: list[int]() for home in HOMES}
     for record in before_stop(run, "main"):
-        late_ms[record.meter].append(record.at_ms - record.start_ms - STEP_MS - LATENESS_MS)
+        late_ms[record.meter].append(run.late_ms(record, record.start_ms + STEP_MS + LATENESS_MS))
     for home in HOMES:
         assert len(late_ms[home]) == SLOTS
         assert min(late_ms[home]) >= 0
@@ -176,12 +182,16 @@ def test_every_record_has_the_same_fields(run: Run) -> None:
 
 
 def test_spread_delays_are_fixed_per_meter(run: Run) -> None:
-    """With `spread` a meter's slots leave its own fixed delay later, the same after a restart."""
-    assert len(set(run.delays_ms.values())) == len(HOMES)
+    """With `spread` a meter's slots leave its own fixed delay later, the same after a restart.
+
+    Delays are drawn from 701 values, so two of four homes share one in 1 of 117 runs; all four do in 1 of
+    3·10^8.
+    """
+    assert len(set(run.delays_ms.values())) > 1
     for record in run.came.records("spread"):
         if record.at_ms < run.running_ms or record.start_ms > run.restarted_ms + CATCH_UP_MS:
             due_ms = record.start_ms + STEP_MS + LATENESS_MS + run.delays_ms[record.meter]
-            assert 0 <= record.at_ms - due_ms <= TOLERANCE_MS
+            assert 0 <= run.late_ms(record, due_ms) <= TOLERANCE_MS
     order = [record.start_ms + run.delays_ms[record.meter] for record in before_stop(run, "spread")]
     assert order == sorted(order)
 
@@ -193,7 +203,7 @@ def test_what_fell_due_leaves_after_catch_up(run: Run) -> None:
     owed = [r for r in after if r.start_ms + STEP_MS + LATENESS_MS < ends_ms - TOLERANCE_MS]
     assert len(owed) >= 3 * len(HOMES)
     for record in owed:
-        assert -100 <= record.at_ms - ends_ms <= TOLERANCE_MS
+        assert -100 <= run.late_ms(record, ends_ms) <= TOLERANCE_MS
     assert [(r.start_ms, r.topic) for r in owed] == sorted((r.start_ms, r.topic) for r in owed)
 
 

@@ -7,15 +7,15 @@ never knows more than the database. The current batch is then judged again.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 from meteragent.agent.notify import Notify
+from meteragent.collect import source
 from meteragent.collect.configuration import Settings
 from meteragent.collect.core import REASONS, Core, Limits, Message
 from meteragent.collect.database import Database, Outcome
-from meteragent.collect.mqtt import MqttSource
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Backoff
 from meteragent.mqtt.reconnect import Entropy
@@ -28,22 +28,6 @@ REPORT_S: Final = 3600.0
 _log = logging.getLogger("meteragent")
 
 
-class Source(Protocol):
-    """Where messages come from: they are delivered again until they are acknowledged."""
-
-    async def run(self) -> NoReturn:
-        """Stay connected until cancelled."""
-        ...
-
-    async def batch(self, size: int) -> list[Message]:
-        """Wait for messages, and return at most `size` of them."""
-        ...
-
-    async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Acknowledge messages whose effects are committed."""
-        ...
-
-
 class Service:
     """A source, a database, and the loop between them."""
 
@@ -53,9 +37,7 @@ class Service:
         self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
         self._topics, self._password = settings.topics, settings.password()
         self._limits = Limits(settings.accept.oldest, settings.accept.ahead, settings.meters())
-        filters = Core(self._topics, self._limits).filters
-        name = settings.source.client_id
-        self._source: Source = MqttSource(settings.endpoint(), name, filters, entropy)
+        self._source = source.make(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
         self._backoff = Backoff(entropy)
         self._report = _Report()

@@ -1,0 +1,30 @@
+"""Where messages come from: the protocol of a source, and the source that a configuration names."""
+
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from meteragent.collect.configuration import Settings
+from meteragent.collect.core import Message
+from meteragent.collect.mqtt import MqttSource
+from meteragent.mqtt.reconnect import Entropy
+
+
+class Source(Protocol):
+    """Messages of a broker, which delivers each again until it is acknowledged."""
+
+    async def run(self) -> NoReturn:
+        """Stay connected until cancelled."""
+        ...
+
+    async def batch(self, size: int) -> list[Message]:
+        """Wait for messages, and return at most `size` of them, each with its MQTT topic."""
+        ...
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Acknowledge messages whose effects are committed."""
+        ...
+
+
+def make(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
+    """Return the source that a configuration names, for messages whose topics match the filters."""
+    return MqttSource(settings.endpoint(), settings.source.client_id, filters, entropy)

@@ -16,7 +16,7 @@ from tests.support.conversations import (
     PLUG,
     URL,
     Talk,
-    found,
+    findings_of,
     settings,
 )
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_six_answers_make_a_configuration(folder: Path) -> None:
     """Enter accepts each default: the likeliest quantity, the default preset, a store beside the file."""
-    talk = Talk(found(EM, EM_DATA), {})
+    talk = Talk(findings_of(EM, EM_DATA), {})
     draft = talk.draft()
     assert talk.asked == ["meter", "solar", "quantity", "name", "preset", "topic", "unit-file"]
     parsed = settings(draft)
@@ -50,7 +50,7 @@ def test_answers_of_the_command_line_are_not_asked_for() -> None:
     """With every option there is no question left, and --yes accepts the defaults of the rest."""
     answers = {"url": URL, "meter": EM[0], "quantity": "register", "solar": "no", "preset": "street"}
     answers |= {"name": "house", "topic": "out", "out": "x.toml"}
-    talk = Talk(found(EM, EM_DATA, PLUG), {}, Options(answers, yes=True))
+    talk = Talk(findings_of(EM, EM_DATA, PLUG), {}, Options(answers, yes=True))
     stream = settings(talk.draft()).stream[0]
     assert talk.asked == []
     assert (stream.source.kind, stream.source.unit, stream.privacy.preset) == ("register", "Wh", "street")
@@ -61,11 +61,11 @@ def test_which_of_two_meters_it_is_is_never_guessed() -> None:
     """A plug and a meter look alike, so --yes needs --meter; a wrong name is refused with the right ones."""
     given = Options({"url": URL, "out": "home.toml"}, yes=True)
     with pytest.raises(Refused, match=r"--yes needs --meter: one of .*plug"):
-        Talk(found(EM, PLUG), {}, given).draft()
+        Talk(findings_of(EM, PLUG), {}, given).draft()
     given = Options({"url": URL, "out": "home.toml", "meter": "cellar"}, yes=True)
     with pytest.raises(Refused, match=r"'cellar', which names 0 meters; expected one of .*plug"):
-        Talk(found(EM, PLUG), {}, given).draft()
-    talk = Talk(found(EM, PLUG), {"meter": "2"})
+        Talk(findings_of(EM, PLUG), {}, given).draft()
+    talk = Talk(findings_of(EM, PLUG), {"meter": "2"})
     talk.draft()
     assert len(talk.question("meter").choices) == 2
     assert talk.question("meter").default is None
@@ -73,19 +73,19 @@ def test_which_of_two_meters_it_is_is_never_guessed() -> None:
 
 def test_a_unit_that_nobody_states_is_asked_for() -> None:
     """A bare number may be in W or kW: the operator says so, and --yes needs --unit (law 5)."""
-    talk = Talk(found(PLAIN), {"meter": "1", "unit": "kW"})
+    talk = Talk(findings_of(PLAIN), {"meter": "1", "unit": "kW"})
     stream = settings(talk.draft()).stream[0]
     assert (stream.source.kind, stream.source.unit, stream.source.profile) == ("power", "kW", "number")
     assert talk.question("unit").choices == (("W", "W"), ("kW", "kW"))
     assert talk.question("unit").default is None
     given = Options({"url": URL, "out": "home.toml", "meter": "cellar/power"}, yes=True)
     with pytest.raises(Refused, match="--yes needs --unit: one of W, kW"):
-        Talk(found(PLAIN), {}, given).draft()
+        Talk(findings_of(PLAIN), {}, given).draft()
 
 
 def test_an_answer_that_is_wrong_is_asked_for_again() -> None:
     """Numbers of choices and their names are answers; anything else is followed by what is expected."""
-    talk = Talk(found(EM, EM_DATA), {})
+    talk = Talk(findings_of(EM, EM_DATA), {})
     talk.answers["preset"] = ["9", "much", "2"]
     talk.answers["name"] = ["a/b", "ok"]
     stream = settings(talk.draft()).stream[0]
@@ -98,7 +98,7 @@ def test_an_answer_that_is_wrong_is_asked_for_again() -> None:
 
 def test_each_preset_is_shown_with_what_it_hides_and_costs() -> None:
     """The figures are those of `check`: half of the 95 % interval of a number, a day and a month."""
-    talk = Talk(found(GRID_UNIT, GRID), {})
+    talk = Talk(findings_of(GRID_UNIT, GRID), {})
     talk.draft()
     texts = dict(talk.question("preset").choices)
     assert list(texts) == ["television", "appliance", "street", "day", "bill"]
@@ -110,7 +110,7 @@ def test_each_preset_is_shown_with_what_it_hides_and_costs() -> None:
 
 def test_presets_for_which_readings_are_too_coarse_are_not_offered() -> None:
     """A device that reports only large changes cannot keep a finer promise: `check` would refuse it."""
-    talk = Talk(found(EM), {})
+    talk = Talk(findings_of(EM), {})
     talk.draft()
     assert [value for value, _ in talk.question("preset").choices] == ["appliance", "street"]
     assert "too coarse for television, day, bill" in talk.question("preset").text
@@ -119,7 +119,7 @@ def test_presets_for_which_readings_are_too_coarse_are_not_offered() -> None:
 def test_days_and_months_are_those_of_this_machine() -> None:
     """Windows of the calendar need a time zone."""
     given = Options({"url": URL, "out": "home.toml", "preset": "day"}, timezone="Europe/Berlin")
-    stream = settings(Talk(found(GRID_UNIT, GRID), {}, given).draft()).stream[0]
+    stream = settings(Talk(findings_of(GRID_UNIT, GRID), {}, given).draft()).stream[0]
     assert stream.window.timezone == "Europe/Berlin"
 
 
@@ -128,18 +128,18 @@ def test_days_and_months_are_those_of_this_machine() -> None:
 
 def test_with_solar_panels_power_may_be_negative() -> None:
     """The range reaches as far below zero as above it."""
-    stream = settings(Talk(found(EM, EM_DATA), {"solar": "yes"}).draft()).stream[0]
+    stream = settings(Talk(findings_of(EM, EM_DATA), {"solar": "yes"}).draft()).stream[0]
     assert tuple(map(int, stream.window.range)) == (-20_000, 20_000)
 
 
 def test_import_and_export_are_two_streams() -> None:
     """A meter that counts both directions apart has two streams, on topics of their own."""
-    talk = Talk(found(EM, EM_DATA), {"solar": "yes"})
+    talk = Talk(findings_of(EM, EM_DATA), {"solar": "yes"})
     talk.draft()
     ways = talk.question("quantity").choices
     assert ways[0] == ("power", "power in W, drawn minus fed in: one number, negative while you feed in")
     [both] = [value for value, text in ways if "two streams, whose levels add" in text]
-    draft = Talk(found(EM, EM_DATA), {"solar": "yes", "quantity": both}).draft()
+    draft = Talk(findings_of(EM, EM_DATA), {"solar": "yes", "quantity": both}).draft()
     streams = settings(draft).stream
     assert [stream.sink.topic for stream in streams] == ["private/{meter}/drawn", "private/{meter}/fed-in"]
     assert [stream.source.value for stream in streams] == [None, "export"]
@@ -148,7 +148,7 @@ def test_import_and_export_are_two_streams() -> None:
 
 def test_without_solar_panels_what_is_fed_in_is_not_offered() -> None:
     """Who feeds nothing in is not asked about it."""
-    talk = Talk(found(EM, EM_DATA), {"solar": "no"})
+    talk = Talk(findings_of(EM, EM_DATA), {"solar": "no"})
     talk.draft()
     values = [value for value, _ in talk.question("quantity").choices]
     assert values == ["power", "register"]
@@ -160,11 +160,11 @@ def test_without_solar_panels_what_is_fed_in_is_not_offered() -> None:
 def test_a_broker_that_asks_for_a_login_gets_one(folder: Path) -> None:
     """What is typed goes to a file that only its owner reads, and the configuration names the file."""
     refused = mqtt.LoginRefused("connection refused")
-    talk = Talk([refused, refused, found(EM, EM_DATA)], {"username": "me"})
+    talk = Talk([refused, refused, findings_of(EM, EM_DATA)], {"username": "me"})
     talk.answers["username"], talk.answers["password"] = ["me", "me"], ["wrong", "hush"]
     with pytest.raises(Refused, match="set --username and --password-file, or check them"):
         talk.draft()
-    talk = Talk([refused, found(EM, EM_DATA)], {"username": "me", "password": "hush"})
+    talk = Talk([refused, findings_of(EM, EM_DATA)], {"username": "me", "password": "hush"})
     draft = talk.draft()
     assert talk.question("password").secret
     source = settings(draft).stream[0].source
@@ -177,23 +177,23 @@ def test_a_broker_that_asks_for_a_login_gets_one(folder: Path) -> None:
 def test_without_a_meter_it_says_what_was_heard() -> None:
     """The reasons are those of `discover`."""
     with pytest.raises(Refused, match="no meter was recognised"):
-        Talk(found(HEAT), {}).draft()
+        Talk(findings_of(HEAT), {}).draft()
 
 
 @pytest.mark.parametrize("url", ["broker", "http://broker", "mqtt://"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     """An address of the command line is not asked for again."""
     with pytest.raises(Refused, match=r"--url: .*expected mqtt://host"):
-        Talk(found(), {}, Options({"url": url, "out": "home.toml"})).draft()
+        Talk(findings_of(), {}, Options({"url": url, "out": "home.toml"})).draft()
 
 
 @pytest.mark.parametrize("url", ["mqtt://me:hush@broker", "me:hush@broker", "mqtt://me:hu/sh@broker"])
 def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
     """The refusal names the options for a login, on the command line and in the conversation."""
     with pytest.raises(Refused, match="--username and --password-file") as refusal:
-        Talk(found(), {}, Options({"url": url, "out": "home.toml"})).draft()
+        Talk(findings_of(), {}, Options({"url": url, "out": "home.toml"})).draft()
     assert "hu" not in str(refusal.value)
-    talk = Talk(found(EM, EM_DATA), {}, Options({"out": "home.toml"}))
+    talk = Talk(findings_of(EM, EM_DATA), {}, Options({"out": "home.toml"}))
     talk.answers["url"] = [url, URL]
     talk.draft()
     [said] = [step.text for step in talk.steps if isinstance(step, Say)]
@@ -209,7 +209,7 @@ def test_nothing_is_overwritten(folder: Path, taken: str) -> None:
     """A file that exists is named, also one that would only be written later."""
     (folder / taken).write_text("mine")
     with pytest.raises(Refused, match=f"{taken} exists"):
-        Talk(found(EM, EM_DATA), {}).draft()
+        Talk(findings_of(EM, EM_DATA), {}).draft()
     assert (folder / taken).read_text() == "mine"
 
 
@@ -217,7 +217,7 @@ def test_a_default_name_that_exists_is_not_offered(folder: Path) -> None:
     """The conversation offers the first name of which no file exists."""
     (folder / "home.toml").write_text("mine")
     (folder / "home-2.db").write_text("mine")
-    talk = Talk(found(EM, EM_DATA), {}, Options({"url": URL}))
+    talk = Talk(findings_of(EM, EM_DATA), {}, Options({"url": URL}))
     assert talk.draft().config == folder / "home-3.toml"
     assert talk.question("out").default == "home-3.toml"
 
@@ -225,7 +225,7 @@ def test_a_default_name_that_exists_is_not_offered(folder: Path) -> None:
 def test_a_unit_runs_this_configuration(folder: Path) -> None:
     """The unit names the program, the configuration and its folder with whole paths."""
     given = Options({"url": URL, "out": "home.toml", "unit-file": "m.service"})
-    unit, mode = Talk(found(EM, EM_DATA), {}, given).draft().files[folder / "m.service"]
+    unit, mode = Talk(findings_of(EM, EM_DATA), {}, given).draft().files[folder / "m.service"]
     assert f"run {folder}/home.toml\n" in unit
     assert f"WorkingDirectory={folder}\n" in unit
     assert mode == 0o644

@@ -18,7 +18,7 @@ from meteragent.cli.conversation import Options
 from meteragent.domain.errors import LinkError
 from meteragent.tools.discover import Findings, Listener
 from tests.support.broker import Certificates, free_port
-from tests.support.conversations import EM, EM_DATA, URL, Talk, found
+from tests.support.conversations import EM, EM_DATA, URL, Talk, findings_of
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_a_folder_without_the_right_to_write_is_refused_before_listening(
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker with one meter, without a network."""
-    monkeypatch.setattr(init, "_heard", lambda *_: found(EM, EM_DATA))
+    monkeypatch.setattr(init, "_heard", lambda *_: findings_of(EM, EM_DATA))
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, *answers: str | BaseException) -> None:
@@ -148,7 +148,7 @@ def test_without_a_terminal_the_option_yes_is_named_before_listening(
 
     def heard(*_: object) -> Findings:
         told.append(capsys.readouterr().err)
-        return found(EM, EM_DATA)
+        return findings_of(EM, EM_DATA)
 
     monkeypatch.setattr(init, "_heard", heard)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal)
@@ -191,7 +191,7 @@ def test_files_for_tls_are_used_and_written(
 
     def heard(endpoint: mqtt.Endpoint, *_: object) -> Findings:
         endpoints.append(endpoint)
-        return found(EM, EM_DATA)
+        return findings_of(EM, EM_DATA)
 
     monkeypatch.setattr(init, "_heard", heard)
     paths = {"ca": certificates.ca, "cert": certificates.client, "key": certificates.client_key}
@@ -253,7 +253,7 @@ def test_what_cannot_be_written_whole_is_not_written(folder: Path, monkeypatch: 
     """If one file fails, those before it are removed."""
     (folder / "none").mkdir()
     given = Options({"url": URL, "out": "home.toml", "unit-file": "none/m.service"})
-    draft = Talk(found(EM, EM_DATA), {}, given).draft()
+    draft = Talk(findings_of(EM, EM_DATA), {}, given).draft()
     (folder / "none").rmdir()  # between the question and the writing
     with pytest.raises(FileNotFoundError):
         init._write(draft)

@@ -80,9 +80,9 @@ class Cell(NamedTuple):
     def measured(self, log: LongRun) -> Measured | None:
         """Return the total of this cell's parts, or None if the log has none."""
         parts = self.parts(log)
-        failed = [part["failed"] for part in parts if "failed" in part]
-        if failed or not parts:
-            return Measured(f"failed: {failed[0]}", holds=False) if failed else None
+        failures = [part["failed"] for part in parts if "failed" in part]
+        if failures or not parts:
+            return Measured(f"failed: {failures[0]}", holds=False) if failures else None
         total = kills.Judged.total(kills.Judged(*part["judged"]) for part in parts)
         return Measured(total.text, total.kept(exact=self.exact))
 
@@ -97,8 +97,8 @@ def trial(number: int, name: str) -> Report:
         with tempfile.TemporaryDirectory() as folder, ready.server(Path(folder)) as server:
             connecting, does = asyncio.run(_measured(make, server))
     except (OSError, RuntimeError) as error:  # the message ends with the broker's log
-        failed = Measured(f"does not start: {str(error)[-2000:]}", holds=False)
-        return Report(make, ready.version, {"start": failed})
+        failure = Measured(f"does not start: {str(error)[-2000:]}", holds=False)
+        return Report(make, ready.version, {"start": failure})
     print(f"{name}: measured in {time.monotonic() - began_s:.0f} s", flush=True)
     return Report(make, ready.version, connecting, does)
 

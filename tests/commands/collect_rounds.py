@@ -37,7 +37,7 @@ async def part(victim: Victim, rounds: int, seed: int) -> Part:
         broker = stack.enter_context(Broker(mosquitto, folder, persistence=True, settings=DURABLE))
         postgres = stack.enter_context(Postgres(programs))
         url = empty_database(postgres)
-        kept = await kill(
+        result = await kill(
             victim,
             broker=broker,
             postgres=postgres,
@@ -47,12 +47,12 @@ async def part(victim: Victim, rounds: int, seed: int) -> Part:
             size=BURST,
             seed=seed,
         )
-    counts = Counter(kept.table)
-    line: Part = {"records": len(kept.sent), "lives": kept.lives, "refused": kept.refused}
+    counts = Counter(result.table)
+    line: Part = {"records": len(result.sent), "lives": result.lives, "refused": result.refused}
     line |= {
-        "missing": len(set(kept.sent) - set(counts)),
+        "missing": len(set(result.sent) - set(counts)),
         "doubled": sum(counts.values()) - len(counts),
-        "wrong": len(set(counts) - set(kept.sent)),
+        "wrong": len(set(counts) - set(result.sent)),
     }
     return line
 

@@ -66,26 +66,26 @@ def home(place: int, label: str, quanta: int) -> dict[str, Any]:
 
 def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the request of all homes, the helper's answer and the published total."""
-    payloads = [bytes.fromhex(one["report"]) for one in homes]
+    payloads = [bytes.fromhex(home["report"]) for home in homes]
     entries = [Report.decode(GROUP.id, payload).entry for payload in payloads]
     leader, helper = KEYS["leader"], KEYS["helper"]
     batch = Batch(SLOT_S, message.batch_digest(GROUP.id, SLOT_S, entries), leader.public, len(entries), 2)
     chunks = [Chunk(batch, 0, tuple(entries[:2])), Chunk(batch, 1, tuple(entries[2:]))]
     del homes[REJECTED : REJECTED + 1], payloads[REJECTED], entries[REJECTED]
     digest = message.batch_digest(GROUP.id, SLOT_S, entries)
-    own = message.reports_digest(GROUP.id, SLOT_S, payloads)
+    digest = message.reports_digest(GROUP.id, SLOT_S, payloads)
     helper_noise = draw(helper.noise, GROUP.id, SLOT_S, digest, GROUP.loss)
-    leader_noise = draw(leader.noise, GROUP.id, SLOT_S, own, GROUP.loss)
-    total = share.total([helper_noise, *(int(one["pad"]) for one in homes)])
+    leader_noise = draw(leader.noise, GROUP.id, SLOT_S, digest, GROUP.loss)
+    total = share.total([helper_noise, *(int(home["pad"]) for home in homes)])
     total_info = info(TOTAL, GROUP.id, SLOT_S, leader.id, digest)
     sealed_total = sealed("total", total, leader.public, total_info)
     answer = Answer(SLOT_S, batch.digest, batch.homes, (REJECTED,), leader.id, sealed_total)
-    quanta = sum(one["quanta"] for one in homes) + helper_noise + leader_noise
+    quanta = sum(home["quanta"] for home in homes) + helper_noise + leader_noise
     return {
         "request": [chunk.encode(GROUP.id, LEADER.sign).hex() for chunk in chunks],
         "batch_digest": batch.digest.hex(),
         "counted_digest": digest.hex(),
-        "reports_digest": own.hex(),
+        "reports_digest": digest.hex(),
         "noise": {"helper": helper_noise, "leader": leader_noise},
         "helper_total": str(total),
         "total_info": total_info.hex(),

@@ -39,16 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             built = package.build(Path(folder))
             (ROOT / "dist").mkdir(exist_ok=True)
-            kept = Path(shutil.copy(built, ROOT / "dist"))
+            copy = Path(shutil.copy(built, ROOT / "dist"))
     except Missing as error:
         print(f"NOT RUN: the Debian package: {error}")
         return 0
     except Failed as error:
         print(f"the package: {error}")
         return 1
-    print(f"{kept.relative_to(ROOT)}: {kept.stat().st_size:,} bytes, the same twice, lintian has no remark")
+    print(f"{copy.relative_to(ROOT)}: {copy.stat().st_size:,} bytes, the same twice, lintian has no remark")
     with ThreadPoolExecutor() as pool:  # trials mostly wait
-        codes = list(pool.map(partial(attempt, kept), options.architectures or native()))
+        codes = list(pool.map(partial(attempt, copy), options.architectures or native()))
     print(f"{time.monotonic() - began_s:.0f} s")
     return max(codes)
 

@@ -135,12 +135,12 @@ def totals(log: LongRun) -> bool:
         print(f"kill -9 of {kind}: {counts['rounds']} rounds in {minutes:.1f} min")
         print(f"  {counts['lives']} of them after a release; {counts['records']} records with repetitions")
         print(f"  {counts['readings']} readings, {counts['slots']} slots: {violation_counts}")
-    failed = [line for line in log.parts if "failed" in line]
-    for line in failed:
+    failures = [line for line in log.parts if "failed" in line]
+    for line in failures:
         print(_sentence(line))
     noise_passes = _has_its_law([window for line in log.parts for window in line.get("noise", ())])
     dithers = [line["dither"] for line in log.parts if "dither" in line]
-    return _is_unbiased(dithers) and noise_passes and not failed
+    return _is_unbiased(dithers) and noise_passes and not failures
 
 
 def _is_unbiased(parts: Sequence[Sequence[float]]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("meteragent", "simulators", "benchmarks", "deploy")
+FOLDERS = ("meteragent", "simulators", "benchmarks", "deploy", "tests/support", "tests/commands")
 VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 VAGUE = frozenset(
     [
@@ -74,8 +74,10 @@ def definitions(tree: ast.Module) -> Iterator[Definition]:
 
 
 def needs_verb(node: Definition) -> bool:
-    """Return whether the docstring begins with a verb: a function's that is not read like an attribute."""
-    return isinstance(node, Function) and NOUNS.isdisjoint(map(decorator_name, node.decorator_list))
+    """Return whether the docstring begins with a verb: a function's, except a test's or an attribute's."""
+    if not isinstance(node, Function) or node.name.startswith("test_"):
+        return False
+    return NOUNS.isdisjoint(map(decorator_name, node.decorator_list))
 
 
 def decorator_name(decorator: ast.expr) -> str:

@@ -90,14 +90,14 @@ def tests_of(
     return [*tests, Tested(f"{label}: correlation of successive windows", correlation_p(moments))]
 
 
-def chi_square(observed: Floats, chances: Floats) -> float:
+def chi_square(counts: Floats, chances: Floats) -> float:
     """Return the p-value of counts against probabilities; 1 if there are too few counts.
 
     Cells whose expected count is below EXPECTED_MIN are merged.
     """
-    expectation = chances * observed.sum()
+    expectation = chances * counts.sum()
     large = expectation >= EXPECTED_MIN
-    cells = [np.append(row[large], row[~large].sum()) for row in (observed, expectation)]
+    cells = [np.append(row[large], row[~large].sum()) for row in (counts, expectation)]
     if cells[1][-1] < EXPECTED_MIN:
         cells = [np.append(row[:-2], row[-2:].sum()) for row in cells]
     if len(cells[0]) < 2:

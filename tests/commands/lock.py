@@ -59,14 +59,14 @@ def python_version() -> str:
     return str(version)
 
 
-def resolve(wanted: Sequence[str], platform: Sequence[str]) -> Lock:
+def resolve(names: Sequence[str], platform: Sequence[str]) -> Lock:
     """Return what pip would install for a platform."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
         command += ["--only-binary=:all:", f"--python-version={python_version()}", f"--target={folder}"]
         command += [f"--platform={name}" for name in platform]
-        subprocess.run([*command, f"--report={report}", *wanted], check=True)
+        subprocess.run([*command, f"--report={report}", *names], check=True)
         installed = json.loads(report.read_text())["install"]
     return {
         re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower(): (
@@ -77,12 +77,12 @@ def resolve(wanted: Sequence[str], platform: Sequence[str]) -> Lock:
     }
 
 
-def lock(wanted: Sequence[str]) -> Lock:
+def lock(names: Sequence[str]) -> Lock:
     """Return the packages for all platforms, in the same versions."""
-    first, *others = PLATFORMS.values()
-    locked = dict(resolve(wanted, first))
+    first, *other_platforms = PLATFORMS.values()
+    locked = dict(resolve(names, first))
     pins = [f"{name}=={version}" for name, (version, _) in locked.items()]
-    for platform in others:
+    for platform in other_platforms:
         for name, (version, hashes) in resolve(pins, platform).items():
             locked[name] = (version, locked[name][1] | hashes)
     return locked
@@ -93,7 +93,9 @@ def text(locked: Lock) -> str:
     lines = ["# Written by `python -m tests.commands.lock`."]
     for name, (version, hashes) in sorted(locked.items()):
         lines += [
-            " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{one}" for one in sorted(hashes))])
+            " \\\n    ".join(
+                [f"{name}=={version}", *(f"--hash=sha256:{sha256}" for sha256 in sorted(hashes))]
+            )
         ]
     return "\n".join(lines) + "\n"
 
@@ -105,7 +107,7 @@ _REFERENCE = re.compile(
 
 def pinned(document: str, digest: Callable[[str], str]) -> str:
     """Return a Dockerfile or compose file in which each base image has the digest that its tag has now."""
-    return _REFERENCE.sub(lambda found: f"{found['before']}{found['tag']}@{digest(found['tag'])}", document)
+    return _REFERENCE.sub(lambda match: f"{match['before']}{match['tag']}@{digest(match['tag'])}", document)
 
 
 def pin_bases() -> None:
@@ -132,8 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"nothing is written: {error}")
             return 1
         return 0
-    for path, wanted in requirements().items():
-        path.write_text(text(lock(wanted)))
+    for path, names in requirements().items():
+        path.write_text(text(lock(names)))
         print(path.relative_to(ROOT))
     return 0
 

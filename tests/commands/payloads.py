@@ -16,7 +16,7 @@ def main() -> int:
         for statement in payload.statements():
             (right if statement.is_right else wrong)[statement.profile] += 1
             if not statement.is_right:
-                print(f"{statement.file}: {statement.quantity}: {statement.found}, not {statement.expected}")
+                print(f"{statement.file}: {statement.quantity}: {statement.actual}, not {statement.expected}")
     print(f"{'profile':<26}{'payloads':>9}{'captured':>9}{'right':>7}{'wrong':>7}")
     for name, count in files.items():
         print(f"{name:<26}{count:>9}{captured[name]:>9}{right[name]:>7}{wrong[name]:>7}")

@@ -124,8 +124,8 @@ def renewed_list(text: str) -> str:
 
 def renewed(text: str) -> str:
     """Return a text with the table between its marks generated again."""
-    head, _, rest = text.partition(BEGIN)
-    return head + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
+    head, _, tail = text.partition(BEGIN)
+    return head + BEGIN + "\n" + table() + "\n" + END + tail.partition(END)[2]
 
 
 if __name__ == "__main__":

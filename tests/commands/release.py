@@ -49,9 +49,9 @@ class Release(NamedTuple):
         (path,) = (path for path in self.built if path.name.startswith(start) and path.name.endswith(end))
         return path
 
-    def bill(self, subject: sbom.Subject, found: Iterable[sbom.Part]) -> None:
+    def bill(self, subject: sbom.Subject, all_parts: Iterable[sbom.Part]) -> None:
         """Write the bill of materials of a subject; the subject is none of its own parts."""
-        parts = {part for part in found if f"{part.name}-{part.version}" != own(subject)}
+        parts = {part for part in all_parts if f"{part.name}-{part.version}" != own(subject)}
         (OUT / f"{subject.name}.cdx.json").write_text(sbom.text(subject, parts, self.epoch_s))
 
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"the release: {error}")
             return 1
         with ThreadPoolExecutor(TOGETHER) as pool:
-            codes = list(pool.map(lambda each: image.part(*each), parts(release)))
+            codes = list(pool.map(lambda part: image.part(*part), parts(release)))
     write_sums()
     print(f"{OUT.relative_to(ROOT)}: {len([*OUT.iterdir()])} files ({time.monotonic() - began_s:.0f} s)")
     return max(codes)
@@ -125,17 +125,22 @@ def made_package(release: Release) -> str:
     debian.must_be_possible()
     (release.scratch / "package").mkdir()
     built = package.build(release.scratch / "package", release.find("meteragent-", ".tar.gz"))
-    kept = Path(shutil.copy(built, OUT))
-    first, *others = deb.native()
+    package_file = Path(shutil.copy(built, OUT))
+    first, *other_architectures = deb.native()
     status = release.scratch / "status"
-    seen = [f"{first}: {package.attempt(kept, first, status)}"]
-    seen += [f"{architecture}: {if_possible(kept, architecture)}" for architecture in others]
+    results = [f"{first}: {package.attempt(package_file, first, status)}"]
+    results += [
+        f"{architecture}: {if_possible(package_file, architecture)}" for architecture in other_architectures
+    ]
     system = sbom.parts([(sbom.DPKG, status.read_bytes())])
     script = sbom.script_part((release.source / PAGE / sbom.SCRIPT).read_text())
-    needed = {part for part in sbom.closure(system, "meteragent") if part.name != "meteragent"}
-    version = kept.name.split("_")[1]
-    release.bill(sbom.Subject(kept.name, version, sha256=distributions.digest(kept)), {*needed, script})
-    return "; ".join(seen)
+    dependencies = {part for part in sbom.closure(system, "meteragent") if part.name != "meteragent"}
+    version = package_file.name.split("_")[1]
+    release.bill(
+        sbom.Subject(package_file.name, version, sha256=distributions.digest(package_file)),
+        {*dependencies, script},
+    )
+    return "; ".join(results)
 
 
 def if_possible(built: Path, architecture: str) -> str:

@@ -149,7 +149,7 @@ def test_what_is_no_distance_is_refused(distance: float) -> None:
 
 
 @FEW
-@given(channels(least=1, rational=True))
+@given(channels(minimum=1, rational=True))
 def test_the_smallest_level_is_qif_s(channel: Channel) -> None:
     """On random channels `qif` finds the same level, and its verdicts just above and below are ours."""
     matrix, level = floats(channel), channel.smallest_epsilon(absolute)

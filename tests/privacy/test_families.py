@@ -45,7 +45,7 @@ def test_a_hiding_function_is_about_events_and_not_outputs_alone() -> None:
 
 
 @FEW
-@given(channels(least=1), priors)
+@given(channels(minimum=1), priors)
 def test_conclusions_from_an_event_are_those_from_merged_outputs(
     channel: Channel, weights: list[int]
 ) -> None:

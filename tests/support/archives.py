@@ -47,8 +47,8 @@ def readings(rows: list[tuple[int, int, int | None]]) -> Readings:
     """Return readings from (meter, time in ms, value in millionths or None)."""
     meter, time_ms, values = ([row[column] for row in rows] for column in range(3))
     valid = np.array([value is not None for value in values], np.bool_)
-    whole = np.array([value or 0 for value in values], np.int64)
-    return Readings(np.array(meter, np.int64), np.array(time_ms, np.int64), whole, valid)
+    values_u = np.array([value or 0 for value in values], np.int64)
+    return Readings(np.array(meter, np.int64), np.array(time_ms, np.int64), values_u, valid)
 
 
 WIDE = pa.schema([("meter", pa.string()), ("time", TIME), ("value", pa.list_(pa.int32()))])
@@ -126,7 +126,7 @@ class Place:
 
 
 @contextmanager
-def silent(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+def silent(name: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """Show no progress."""
     yield lambda _: None
 

@@ -20,18 +20,19 @@ ODDS = st.one_of(LEVELS.map(exp), st.fractions(1, 9, max_denominator=9).map(lamb
 
 @st.composite
 def channels(
-    draw: st.DrawFn, inputs: int = 3, outputs: int = 3, least: int = 0, *, rational: bool = False
+    draw: st.DrawFn, inputs: int = 3, outputs: int = 3, minimum: int = 0, *, rational: bool = False
 ) -> Channel:
     """Draw a random channel from {0, 1, ..} to {0, 1, ..}.
 
-    Weights are integers from `least` to 6. Unless `rational`, the weights of even outputs are multiplied by
+    Weights are integers from `minimum` to 6. Unless `rational`, the weights of even outputs are multiplied by
     a power of e that is drawn for each input.
     """
-    weights = st.lists(st.integers(least, 6), min_size=outputs, max_size=outputs).filter(any)
+    weights = st.lists(st.integers(minimum, 6), min_size=outputs, max_size=outputs).filter(any)
     table = draw(st.lists(weights, min_size=inputs, max_size=inputs))
     powers = [Fraction(0) if rational else draw(POWERS) for _ in range(inputs)]
 
     def weight(x: int, z: int) -> Number:
+        """Return the weight of an output for an input."""
         return table[x][z] * (exp(powers[x]) if z % 2 == 0 else exp(0))
 
     return Channel.of_weights(range(inputs), range(outputs), weight)

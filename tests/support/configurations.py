@@ -28,8 +28,8 @@ def written(**sections: str) -> str:
     text = FLAT
     for section, keys in sections.items():
         for key in re.findall(r"^(\w+) =", keys, re.MULTILINE):
-            head, header, rest = text.partition(f"[{section}]\n")
-            table, bracket, tail = rest.partition("[")
+            head, header, body = text.partition(f"[{section}]\n")
+            table, bracket, tail = body.partition("[")
             text = head + header + re.sub(rf"^{key} = .*\n", "", table, flags=re.MULTILINE) + bracket + tail
         text = text.replace(f"[{section}]\n", f"[{section}]\n{keys}\n")
     return text

@@ -97,27 +97,27 @@ def _meaning(start: str, end: str, value: str, unit: str, kwh: str | None, **fie
 def _accepted() -> Iterator[dict[str, Any]]:
     power = terms_of("power")
     about = descriptor(power, NOON)
-    one, half_past = record(power, NOON, "512"), "2026-11-20T12:30:00Z"
+    payload, half_past = record(power, NOON, "512"), "2026-11-20T12:30:00Z"
     meaning = _meaning(NOON, half_past, "512", "W", "0.256")
-    yield _case("a record and its descriptor", about, one, accepted=[meaning])
-    yield _case("the record comes first", one, about, accepted=[meaning])
-    yield _case("a repeated record counts once", about, one, one, about, accepted=[meaning])
+    yield _case("a record and its descriptor", about, payload, accepted=[meaning])
+    yield _case("the record comes first", payload, about, accepted=[meaning])
+    yield _case("a repeated record counts once", about, payload, payload, about, accepted=[meaning])
     later = record(power, half_past, "-37")
     rows = [meaning, _meaning(half_past, "2026-11-20T13:00:00Z", "-37", "W", "-0.0185")]
-    yield _case("a value may be negative", about, one, later, accepted=rows)
+    yield _case("a value may be negative", about, payload, later, accepted=rows)
     yield _case("a gap is no mistake", about, record(power, half_past, "-37"), accepted=rows[1:])
     far = record(power, NOON, "123456789012345678901234567890")
     far_kwh = "61728394506172839450617283.945"
     values = _meaning(NOON, half_past, "123456789012345678901234567890", "W", far_kwh)
     yield _case("numbers are exact beyond binary floating point", about, far, accepted=[values])
     yield _case(
-        "a later version added a field to a record", about, changed(one, quality=3), accepted=[meaning]
+        "a later version added a field to a record", about, changed(payload, quality=3), accepted=[meaning]
     )
     other = changed(about, sealed=True, new_fact=True)
-    renamed = changed(one, d=json.loads(other)["id"])
+    renamed = changed(payload, d=json.loads(other)["id"])
     yield _case("a later version added a fact to a descriptor", other, renamed, accepted=[meaning])
-    yield _case("meters share descriptors", descriptor(power, NOON, "m2"), one, accepted=[meaning])
-    zoned = changed(one, t="2026-11-20T13:00:00+01:00")
+    yield _case("meters share descriptors", descriptor(power, NOON, "m2"), payload, accepted=[meaning])
+    zoned = changed(payload, t="2026-11-20T13:00:00+01:00")
     yield _case("a time in another zone", about, zoned, accepted=[meaning])
     old = replace(power, rounding="half-up")
     yield _case("without rounding", descriptor(old, NOON), record(old, NOON, "512"), accepted=[meaning])
@@ -207,11 +207,11 @@ def _accepted_packs() -> Iterator[dict[str, Any]]:
 
 def _refused() -> Iterator[dict[str, Any]]:
     power = terms_of("power")
-    about, one = descriptor(power, NOON), record(power, NOON, "512")
+    about, payload = descriptor(power, NOON), record(power, NOON, "512")
     for text in ("512", "[]", '"text"', "{", "null"):
         yield _case(f"no JSON object: {text}", about, text.encode(), refused="json")
     for name in ("meter", "t", "for", "value", "unit", "sd", "d"):
-        yield _case(f"a record without {name}", about, _with(one, name, None), refused="field")
+        yield _case(f"a record without {name}", about, _with(payload, name, None), refused="field")
     mistakes: list[tuple[str, Any]] = [
         *(("t", "2026-11-20"), ("t", "2026-11-20T12:00:00"), ("t", 1795176000), ("for", "30min")),
         *(
@@ -225,39 +225,41 @@ def _refused() -> Iterator[dict[str, Any]]:
         ),
     ]
     for name, value in mistakes:
-        shown = json.dumps(value)
-        yield _case(f"a record whose {name} is {shown}", about, _with(one, name, value), refused="field")
+        value_text = json.dumps(value)
+        yield _case(
+            f"a record whose {name} is {value_text}", about, _with(payload, name, value), refused="field"
+        )
     for version in (None, 0, 2, "1"):
-        yield _case(f"a record of version {version}", about, changed(one, v=version), refused="version")
+        yield _case(f"a record of version {version}", about, changed(payload, v=version), refused="version")
         altered = changed(about, sealed=True, v=version)
-        yield _case(f"a descriptor of version {version}", altered, one, refused="version")
-    yield from _refused_pairs(power, about, one)
+        yield _case(f"a descriptor of version {version}", altered, payload, refused="version")
+    yield from _refused_pairs(power, about, payload)
     yield from _refused_descriptors(about)
 
 
-def _refused_pairs(power: Terms, about: bytes, one: bytes) -> Iterator[dict[str, Any]]:
+def _refused_pairs(power: Terms, about: bytes, payload: bytes) -> Iterator[dict[str, Any]]:
     """Yield records that do not agree with their descriptor or with another record."""
-    yield _case("a record without its descriptor", one, refused="descriptor")
-    other = changed(one, d="00000000")
+    yield _case("a record without its descriptor", payload, refused="descriptor")
+    other = changed(payload, d="00000000")
     yield _case("a record of another descriptor", about, other, refused="descriptor")
-    yield _case("a record in another unit", about, changed(one, unit="kW"), refused="slot")
-    yield _case("a record of another duration", about, _with(one, "for", "PT15M"), refused="slot")
+    yield _case("a record in another unit", about, changed(payload, unit="kW"), refused="slot")
+    yield _case("a record of another duration", about, _with(payload, "for", "PT15M"), refused="slot")
     yield _case(
-        "a record with a band that its terms do not have", about, changed(one, band="day"), refused="band"
+        "a record with a band that its terms do not have", about, changed(payload, band="day"), refused="band"
     )
     tariff = terms_of("tariff", JUNE)
     banded, about_bands = record(tariff, JUNE, "5"), descriptor(tariff, JUNE)
     yield _case("a record without its band", about_bands, changed(banded, band=None), refused="band")
     yield _case("a record of an unknown band", about_bands, changed(banded, band="noon"), refused="band")
-    yield _case("two draws outside a peak", about, changed(one, draws=2), refused="draws")
-    yield _case("no draw", about, changed(one, draws=0), refused="draws")
-    yield _case("a value off the lattice", about, changed(one, value=512.5), refused="lattice")
-    tiny = one.replace(b'"value":512,', b'"value":512.000000000000000000000001,')
+    yield _case("two draws outside a peak", about, changed(payload, draws=2), refused="draws")
+    yield _case("no draw", about, changed(payload, draws=0), refused="draws")
+    yield _case("a value off the lattice", about, changed(payload, value=512.5), refused="lattice")
+    tiny = payload.replace(b'"value":512,', b'"value":512.000000000000000000000001,')
     yield _case("a value just off the lattice", about, tiny, refused="lattice")
-    yield _case("an sd that is not the descriptor's", about, changed(one, sd=280.0), refused="sd")
-    yield _case("a slot twice with two values", about, one, record(power, NOON, "513"), refused="twice")
-    shifted = changed(one, t="2026-11-20T12:15:00Z")
-    yield _case("slots that overlap", about, one, shifted, refused="overlap")
+    yield _case("an sd that is not the descriptor's", about, changed(payload, sd=280.0), refused="sd")
+    yield _case("a slot twice with two values", about, payload, record(power, NOON, "513"), refused="twice")
+    shifted = changed(payload, t="2026-11-20T12:15:00Z")
+    yield _case("slots that overlap", about, payload, shifted, refused="overlap")
     [first, *entries] = json.loads(record(power, NOON, "512", form="senml"), parse_float=Decimal)
     for place, entry in enumerate(entries):
         pack = json.dumps([first, *entries[:place], *entries[place + 1 :]], default=float).encode()
@@ -273,8 +275,8 @@ def _refused_descriptors(about: bytes) -> Iterator[dict[str, Any]]:
         """Return the case of a descriptor whose field is changed, with the id that its facts then have."""
         fields: dict[str, Any] = {field: value}
         altered = changed(about, sealed=sealed, **fields)
-        one = changed(record(terms_of("power"), NOON, "512"), d=json.loads(altered).get("id", "00000000"))
-        return _case(name, altered, one, refused=refused)
+        payload = changed(record(terms_of("power"), NOON, "512"), d=json.loads(altered).get("id", "00000000"))
+        return _case(name, altered, payload, refused=refused)
 
     yield case("facts that were changed", "id", "hides_wh", "500", sealed=False)
     yield case("an id of another descriptor", "id", "id", "00000000", sealed=False)

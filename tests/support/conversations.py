@@ -11,8 +11,8 @@ from meteragent.tools.discover import Findings, Listener, findings
 URL = "mqtt://broker"
 
 
-def found(*messages: tuple[str, object]) -> Findings:
-    """What discovery finds in topics and payloads, each sent five times, ten seconds apart."""
+def findings_of(*messages: tuple[str, object]) -> Findings:
+    """Return what discovery finds in topics and payloads, each sent five times, ten seconds apart."""
     now_ms = [0]
     listener = Listener(lambda: now_ms[0])
     for _ in range(5):
@@ -38,11 +38,11 @@ HEAT = ("cellar/temperature", "21.5")
 class Talk:
     """A conversation with an operator who answers by keys, and all questions and texts of it."""
 
-    def __init__(self, heard: object, answers: dict[str, str], given: Options | None = None) -> None:
+    def __init__(self, findings: object, answers: dict[str, str], options: Options | None = None) -> None:
         self.steps: list[Step] = []
-        self.heard = list(heard) if isinstance(heard, list) else [heard]
+        self.heard = list(findings) if isinstance(findings, list) else [findings]
         self.answers = {key: [value] for key, value in answers.items()}
-        self.given = given or Options({"url": URL, "out": "home.toml"})
+        self.given = options or Options({"url": URL, "out": "home.toml"})
 
     def draft(self) -> Draft:
         """Hold the conversation to its end."""
@@ -72,10 +72,10 @@ class Talk:
         return [step.key for step in self.steps if isinstance(step, Question)]
 
     def question(self, key: str) -> Question:
-        """The first question of a key."""
+        """Return the first question of a key."""
         return next(step for step in self.steps if isinstance(step, Question) and step.key == key)
 
 
 def settings(draft: Draft) -> config.Config:
-    """The configuration of a draft, which is accepted as it stands."""
+    """Parse the configuration of a draft, which is accepted as it stands."""
     return config.parse(draft.files[draft.config][0])

@@ -36,14 +36,14 @@ def _p1(hours: int, *, units: str = "kWh") -> Callable[[Moment], Messages]:
         """Write a telegram whose two tariffs share the register."""
         local = datetime.fromtimestamp(moment.time_ms // 1000, UTC) + timedelta(hours=hours)
         low, high = moment.drawn_wh // 3, moment.drawn_wh - moment.drawn_wh // 3
-        drawn, fed = max(moment.power_w, 0), max(-moment.power_w, 0)
+        import_w, export_w = max(moment.power_w, 0), max(-moment.power_w, 0)
         lines = [f"0-0:1.0.0({local:%y%m%d%H%M%S}W)"]
         if units == "kWh":
             lines += [f"1-0:1.8.1({kwh(low)}*kWh)", f"1-0:1.8.2({kwh(high)}*kWh)"]
             lines += [f"1-0:2.8.1({kwh(moment.fed_wh)}*kWh)", "1-0:2.8.2(000000.000*kWh)"]
-            lines += [f"1-0:1.7.0({kwh(drawn)}*kW)", f"1-0:2.7.0({kwh(fed)}*kW)"]
+            lines += [f"1-0:1.7.0({kwh(import_w)}*kW)", f"1-0:2.7.0({kwh(export_w)}*kW)"]
         else:
-            lines += [f"1-0:1.8.0({moment.drawn_wh:09d}*Wh)", f"1-0:1.7.0({drawn:09d}*W)"]
+            lines += [f"1-0:1.8.0({moment.drawn_wh:09d}*Wh)", f"1-0:1.7.0({import_w:09d}*W)"]
         return [(f"p1/{hours}/{units}", telegram("ISK5\\2M550T-1012", *lines))]
 
     return write

@@ -41,14 +41,14 @@ class Scene:
         return dedent(self.expected).strip().splitlines()
 
 
-def heard(scene: Scene, *others: Message) -> Listener:
+def heard(scene: Scene, *messages: Message) -> Listener:
     """Return the log of a scene: what is retained once, and what is live three times."""
     clock_ms = 0
     listener = Listener(lambda: clock_ms)
     for topic, payload in scene.retained:
         listener.on_message(topic, encoded(payload), retain=True)
     for _ in range(3):
-        for topic, payload in (*scene.live, *others):
+        for topic, payload in (*scene.live, *messages):
             listener.on_message(topic, encoded(payload), retain=False)
         clock_ms += 10_000
     return listener
@@ -90,9 +90,9 @@ def accepted(result: Findings, listener: Listener) -> None:
     """Check that the agent accepts the configuration of every offer as it is, and reads its messages."""
     for proposal in result.proposals:
         for offer in proposal.offers:
-            parsed = config.parse(offer.toml(ACCESS))
-            assert not config.refusals(parsed)
-            source = parsed.stream[0].source
+            configuration = config.parse(offer.toml(ACCESS))
+            assert not config.refusals(configuration)
+            source = configuration.stream[0].source
             place, decode = config.topic_of(source), config.decoder(source)
             logs = [log for topic, log in listener.topics.items() if place.meter(topic) is not None]
             assert all(any(reads(decode, payload) for payload in log.payloads) for log in logs)

@@ -13,12 +13,12 @@ def facts_of(
     stream: config.Stream,
     events: Sequence[Event] = EVENTS,
     stored_streams: Collection[str] = (),
-    others: Fraction = Fraction(0),
+    other_charges: Fraction = Fraction(0),
     *,
     archived: bool = False,
 ) -> dict[str, Any]:
     """Return the JSON of a stream's guarantee."""
-    return facts.of(guarantee.of(stream, events, stored_streams, others, archived=archived))
+    return facts.of(guarantee.of(stream, events, stored_streams, other_charges, archived=archived))
 
 
 def told_of(settings: config.Config, events: Sequence[Event] = EVENTS) -> str:

@@ -18,7 +18,7 @@ def _counter(wh: int) -> float:
     return float(kwh(wh))
 
 
-def _drawn_and_fed(power_w: int) -> tuple[int, int]:
+def _import_and_export(power_w: int) -> tuple[int, int]:
     return max(power_w, 0), max(-power_w, 0)
 
 
@@ -41,9 +41,9 @@ def _ams_list(moment: Moment, **data: Any) -> Messages:
 
 def _ams(moment: Moment) -> Messages:
     """Write the list of the power alone, and the list of the hour, which has the registers."""
-    drawn, fed = _drawn_and_fed(moment.power_w)
+    import_w, export_w = _import_and_export(moment.power_w)
     names = {"lv": "AIDON_V0001", "id": "7359992890941742", "type": "6525"}
-    powers = {"P": drawn, "Q": 12, "PO": fed, "QO": 0, "I1": 2.1, "U1": 231.5}
+    powers = {"P": import_w, "Q": 12, "PO": export_w, "QO": 0, "I1": 2.1, "U1": 231.5}
     registers = {
         "tPI": _counter(moment.drawn_wh),
         "tPO": _counter(moment.fed_wh),
@@ -51,12 +51,14 @@ def _ams(moment: Moment) -> Messages:
         "tQO": 2811.5,
     }
     hourly = names | powers | registers | {"rtc": moment.time_ms // 1000}
-    return [*_ams_list(moment, P=drawn), *_ams_list(moment, **hourly)]
+    return [*_ams_list(moment, P=import_w), *_ams_list(moment, **hourly)]
 
 
 def _ams_power(moment: Moment) -> Messages:
-    drawn, fed = _drawn_and_fed(moment.power_w)
-    return document("amsleser/garage/power", lv="AIDON_V0001", id="735999", P=drawn, Q=0, PO=fed, QO=9)
+    import_w, export_w = _import_and_export(moment.power_w)
+    return document(
+        "amsleser/garage/power", lv="AIDON_V0001", id="735999", P=import_w, Q=0, PO=export_w, QO=9
+    )
 
 
 def _wizard(moment: Moment) -> Messages:
@@ -114,23 +116,28 @@ def _clamps(moment: Moment, name: str) -> Messages:
 
 def _tibber(moment: Moment) -> Messages:
     """Write a measurement without the register, and one with it."""
-    drawn, fed = _drawn_and_fed(moment.power_w)
-    live = {"timestamp": moment.time, "power": drawn, "accumulatedConsumption": 7.25, "currency": "NOK"}
-    registers = {"lastMeterConsumption": _counter(moment.drawn_wh), "powerProduction": fed}
+    import_w, export_w = _import_and_export(moment.power_w)
+    live = {"timestamp": moment.time, "power": import_w, "accumulatedConsumption": 7.25, "currency": "NOK"}
+    registers = {"lastMeterConsumption": _counter(moment.drawn_wh), "powerProduction": export_w}
     short = {**live, "lastMeterConsumption": None, "powerProduction": None}
     return [*document("tibber/home", **short), *document("tibber/home", **live, **registers)]
 
 
 def _tibber_power(moment: Moment) -> Messages:
-    drawn, fed = _drawn_and_fed(moment.power_w)
-    live = {"timestamp": moment.time, "power": drawn, "powerProduction": fed, "accumulatedConsumption": 7.25}
+    import_w, export_w = _import_and_export(moment.power_w)
+    live = {
+        "timestamp": moment.time,
+        "power": import_w,
+        "powerProduction": export_w,
+        "accumulatedConsumption": 7.25,
+    }
     return document("tibber/cabin", data={"liveMeasurement": live})
 
 
 def _zendure(moment: Moment) -> Messages:
     """Write a report of what has changed beside the powers, and a report of all."""
-    drawn, fed = _drawn_and_fed(moment.power_w)
-    powers = {"gridInputPower": drawn, "outputHomePower": fed, "solarInputPower": 605}
+    import_w, export_w = _import_and_export(moment.power_w)
+    powers = {"gridInputPower": import_w, "outputHomePower": export_w, "solarInputPower": 605}
     stamp = {"timestamp": moment.time_ms // 1000, "messageId": 41, "sn": "HOA1C0FFEE77"}
     topic = "/R3mn8U/HOA1C0FFEE77/properties/report"
     return [

@@ -121,9 +121,11 @@ class Conformance:
         """Draws with 10 % more or less noise are refused, by the checks that examine draws."""
         stated_mechanism, drawn_mechanism = self.made()(), self.other(factor)
         kind = MetricDrawn if hasattr(stated_mechanism, "loss") else PairDrawn
-        failed = self.tried(kind(stated_mechanism, drawn_mechanism)).failed
-        assert failed
-        assert all(name.startswith(("draws", "frequencies", "law", "dither", "black box")) for name in failed)
+        failures = self.tried(kind(stated_mechanism, drawn_mechanism)).failed
+        assert failures
+        assert all(
+            name.startswith(("draws", "frequencies", "law", "dither", "black box")) for name in failures
+        )
 
     def test_equal_parameters_make_equal_mechanisms(self) -> None:
         """A mechanism is an immutable value: equal parameters make equal mechanisms."""

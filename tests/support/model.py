@@ -211,12 +211,12 @@ class Meter:
         """Accept a reading; return whether it counts, and the tokens that need not be held."""
         if self.span_end_ms(arrival.time_ms) <= self.covered_ms:
             return False, [arrival.token]
-        held = self.held.get(arrival.time_ms)
-        if held is not None:
-            if held.value_u != arrival.value_u:
+        earlier = self.held.get(arrival.time_ms)
+        if earlier is not None:
+            if earlier.value_u != arrival.value_u:
                 return False, [arrival.token]
-            self.held[arrival.time_ms] = Held(held.value_u, arrival.token)
-            return False, [held.token]
+            self.held[arrival.time_ms] = Held(earlier.value_u, arrival.token)
+            return False, [earlier.token]
         self.held[arrival.time_ms] = Held(arrival.value_u, arrival.token)
         self.newest_ms = max(arrival.time_ms, self.newest_ms or 0)
         return True, self.free()
@@ -224,7 +224,7 @@ class Meter:
     def total(self, start_ms: int, end_ms: int, terms: Terms) -> int | Fraction:
         """Sum value * duration over the decided part of a slot, with its window's gap and range."""
         values = [self.values[ms] for ms in range(start_ms, min(end_ms, self.covered_ms))]
-        counted = (
+        counts = (
             terms.gap_u
             if value is None
             else 0
@@ -232,7 +232,7 @@ class Meter:
             else min(max(terms.low_u, value), terms.high_u)
             for value in values
         )
-        return sum(counted, self.jumps.get(start_ms, 0))
+        return sum(counts, self.jumps.get(start_ms, 0))
 
     def energy(self, window_ms: int, place: int, terms: Terms) -> int | Fraction:
         """Sum value * duration over the decided part of a slot of a window."""

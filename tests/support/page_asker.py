@@ -50,9 +50,11 @@ async def ask(
     incoming, sent_messages = [{"type": "http.request", "body": body}], list[Message]()
 
     async def receive() -> Message:
+        """Return the request, then the end of the connection."""
         return incoming.pop() if incoming else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
+        """Keep a message of the answer."""
         sent_messages.append(message)
 
     await app(scope, receive, send)

@@ -40,9 +40,9 @@ TOKEN = b"0123456789abcdef"
 @lru_cache
 def seen(stream: config.Stream) -> page.StreamView:
     """Return the page's view of a stream; its promises are computed once for all tests."""
-    nothing: Any = None
+    missing: Any = None
     running = WatchedStream(stream, Fraction(0), None, list, lambda _: True, lambda _: None)
-    [view] = PageData([running], nothing, nothing, Counts(), nothing).view.streams
+    [view] = PageData([running], missing, missing, Counts(), missing).view.streams
     return replace(view, promises=lru_cache(view.promises))
 
 

@@ -26,12 +26,12 @@ class Statement(NamedTuple):
     profile: str
     quantity: str
     expected: str
-    found: str
+    actual: str
 
     @property
     def is_right(self) -> bool:
         """Whether the payload is read as stated."""
-        return self.expected == self.found
+        return self.expected == self.actual
 
 
 class Payload(NamedTuple):
@@ -58,9 +58,9 @@ class Payload(NamedTuple):
             if " " in expected:
                 time_ms = self.facts.get("time")
                 stated = expected if time_ms is None else f"{expected} at {time_ms}"
-            yield Statement(self.file, self.profile, name, stated, self._found(name, expected))
+            yield Statement(self.file, self.profile, name, stated, self._actual(name, expected))
 
-    def _found(self, name: str, expected: str) -> str:
+    def _actual(self, name: str, expected: str) -> str:
         """Return what a configured source reads, in W or Wh with its time, or why it is refused."""
         try:
             source = config.parse(self._configuration(name, expected)).stream[0].source

@@ -44,7 +44,7 @@ class Case:
     """
 
     profile: str
-    what: str
+    title: str
     topic: str
     payload: bytes
     readings: Mapping[str, Stated]
@@ -56,7 +56,7 @@ class Case:
     time: Path | None = None
 
     def __str__(self) -> str:
-        return f"{self.profile}: {self.what}"
+        return f"{self.profile}: {self.title}"
 
     @property
     def device(self) -> Profile:
@@ -199,6 +199,7 @@ def carriers(case: Case, name: str, document: Any) -> list[Path]:
     decode, stated = case.decoder(name), case.stated(name)
 
     def carries(path: Path, leaf: Any) -> bool:
+        """Return whether another digit in a leaf changes a reading."""
         outcomes = (outcome(decode, changed(document, path, put(variant))) for variant in variants(leaf))
         return any(not isinstance(result, str) and result != stated for result in outcomes)
 

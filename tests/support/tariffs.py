@@ -33,19 +33,19 @@ POWER = "hold = '60s'\nevery = '10s'\ndead_band = 1"
 
 @functools.cache
 def text_of_bands(privacy: str = "", length: str = "1mo", source: str = POWER, more: str = "") -> str:
-    """A configuration of the preset `tariff` with three bands; `more` is appended to the file."""
+    """Return a configuration of the preset `tariff` with three bands; `more` is appended to the file."""
     window = f"length = '{length}'\ntimezone = 'Europe/Amsterdam'\nrest = 'night'"
     return written(privacy=f"preset = 'tariff'\n{privacy}", window=window, source=source) + BANDS + more
 
 
 @functools.cache
 def schedule_of_bands(privacy: str = "", length: str = "1mo", source: str = POWER) -> Schedule:
-    """The schedule of `text_of_bands`."""
+    """Return the schedule of `text_of_bands`."""
     return config.schedule(config.parse(text_of_bands(privacy, length, source)).stream[0])
 
 
 def received(schedule: Schedule, windows: Sequence[Mapping[str, int]], start_ms: int = JUNE_MS) -> Series:
-    """The series of a meter that sent these quanta, by band in a mapping for each window."""
+    """Return the series of a meter that sent these quanta, by band in a mapping for each window."""
     assert schedule.first_ms(start_ms) == start_ms
     messages: list[bytes] = []
     for quanta in windows:

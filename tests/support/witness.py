@@ -167,7 +167,7 @@ class Witness:
     """The noise bound that each window opened with, by meter and start."""
     terms: dict[str, Terms] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
-    again: set[LabelledSlot] = field(default_factory=set)
+    repeated: set[LabelledSlot] = field(default_factory=set)
 
     def see(self, commit: Commit) -> None:
         """Check a commit against all earlier commits."""
@@ -208,7 +208,7 @@ class Witness:
             self._drawn_once(label, slot, earlier_marks)
         else:
             self._drawn_again(label, slot, window_ms, place)
-        if slot in self.again:
+        if slot in self.repeated:
             gap = Fraction(terms.gap_u * terms.slot_ms(place), terms.lattice(place))
             dithered = terms.rounding == "dithered"
             roundings = {gap // 1, -(-gap // 1)} if dithered else {(gap + Fraction(1, 2)) // 1}
@@ -256,9 +256,9 @@ class Witness:
 
         A masked accumulator is a register minus noise and energy.
         """
-        terms, masked = self.terms[window.terms_id], slot.slot_index == window.masked_slot
+        terms, is_masked = self.terms[window.terms_id], slot.slot_index == window.masked_slot
         quotient = Fraction(slot.accumulator, terms.lattice(slot.slot_index) * STRIDE)
-        label = round(quotient) * (-1 if masked else 1)
+        label = round(quotient) * (-1 if is_masked else 1)
         assert label, "an accumulator without noise"
         assert self.draws.lines[label].terms == terms, "an accumulator with the noise of another slot"
         return label, terms
@@ -287,7 +287,7 @@ class Witness:
         self.draws_of[radius] += 1
         assert self.draws_of[radius] == 1, "two slots from one new radius"
         self.dead.add(old_label)
-        self.again.add(slot)
+        self.repeated.add(slot)
         self.slots[label], self.places[slot] = slot, (label, window_ms, place)
 
     def _drawn_once(self, label: int, slot: LabelledSlot, earlier_marks: dict[str, int]) -> None:

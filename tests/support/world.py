@@ -233,20 +233,20 @@ class World:
             standing = account.masked_slot or account.standing_slot()
             for window in state.windows:
                 for slot_state in window.slots:
-                    masked = slot_state.slot_index == window.masked_slot
+                    is_masked = slot_state.slot_index == window.masked_slot
                     label, terms = self.witness.draw_in(slot_state, window)
-                    rest = slot_state.accumulator
+                    noise_u = slot_state.accumulator
                     stands = (
                         standing is not None
                         and standing.start_ms
                         == window.start_ms + terms.stretches(slot_state.slot_index)[0][0]
                     )
-                    assert masked == stands, "a register is kept, or masked without need"
-                    assert type(rest) is int, "a fraction, which noise does not cover"
+                    assert is_masked == stands, "a register is kept, or masked without need"
+                    assert type(noise_u) is int, "a fraction, which noise does not cover"
                     if standing is not None and stands:
-                        rest = standing.value_u * terms.interval_ms - rest
-                    rest -= int(account.energy(window.start_ms, slot_state.slot_index, terms))
-                    self.witness.begins(label, rest, slot_state.slot_index, "an accumulator is wrong")
+                        noise_u = standing.value_u * terms.interval_ms - noise_u
+                    noise_u -= int(account.energy(window.start_ms, slot_state.slot_index, terms))
+                    self.witness.begins(label, noise_u, slot_state.slot_index, "an accumulator is wrong")
 
     def check_records(self) -> None:
         """Check that every record is its slot's energy, rounded with the dither on disk."""

@@ -154,8 +154,8 @@ class House:
             "Private energy: hides 1 Wh in any 30 s",
         }, devices
         for device in devices:
-            found = (device["manufacturer"], device["sw_version"], device["configuration_url"])
-            assert found == ("meteragent", __version__, PAGE_URL), device
+            facts = (device["manufacturer"], device["sw_version"], device["configuration_url"])
+            assert facts == ("meteragent", __version__, PAGE_URL), device
         ids = {device["id"] for device in devices}
         entities = [e for e in await socket.ask("config/entity_registry/list") if e["device_id"] in ids]
         diagnostic = {e["entity_id"] for e in entities if e["entity_category"] == "diagnostic"}
@@ -172,13 +172,16 @@ class House:
         """Check the availability through a kill -9 and a new start."""
         await self.agent.kill()
         began_s = time.monotonic()
-        gone = await until_state(
+        state = await until_state(
             socket,
             lambda states: {states[name]["state"] for name in MEASURED} == {"unavailable"},
             "unavailable",
         )
         took_s = time.monotonic() - began_s
-        assert [gone[name]["state"] for name in gone if "agent" in name and "flat" in name] == ["off", "off"]
+        assert [state[name]["state"] for name in state if "agent" in name and "flat" in name] == [
+            "off",
+            "off",
+        ]
         self.agent.start()
         await until_state(
             socket,
@@ -269,7 +272,7 @@ async def history(socket: Socket, name: str, end_ms: int) -> list[float]:
 
 @asynccontextmanager
 async def metered(broker: Broker) -> AsyncIterator[None]:
-    """A meter with a constant load, read twice a second."""
+    """Run a meter with a constant load, read twice a second."""
 
     async def report() -> None:
         """Send the power and the register."""

@@ -85,7 +85,7 @@ class Installation:
         """Run a program in the root and return its output; raises Missing unless it ends with 0."""
         with tempfile.TemporaryDirectory() as folder:
             command = self.root.command(Path(folder), *words)
-            ended = subprocess.run(
+            result = subprocess.run(
                 command,
                 check=False,
                 capture_output=True,
@@ -93,6 +93,6 @@ class Installation:
                 timeout=INSTALL_S,
                 stdin=subprocess.DEVNULL,
             )
-        if ended.returncode != 0:
-            raise Missing(f"{' '.join(words[:4])[:200]} failed: {ended.stderr.strip()[-1000:]}")
-        return ended.stdout
+        if result.returncode != 0:
+            raise Missing(f"{' '.join(words[:4])[:200]} failed: {result.stderr.strip()[-1000:]}")
+        return result.stdout

@@ -96,6 +96,7 @@ async def _exported(agent: Service, homes: Sequence[str], end_ms: int) -> dict[s
     """Wait until the records up to a time have left; return the statistics by meter."""
 
     def complete() -> bool:
+        """Return whether the export reaches the last full hour of every home."""
         rows = [*DictReader(agent.command("export").stdout.splitlines())]
         last_ms = {row["meter"]: parse_time(row["time"]) for row in rows}
         return all(last_ms.get(home, 0) >= end_ms - HOUR_MS for home in homes)
@@ -107,8 +108,8 @@ async def _exported(agent: Service, homes: Sequence[str], end_ms: int) -> dict[s
 
 
 async def _imports(command: Sequence[str]) -> None:
-    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    result = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 async def _agrees(socket: Socket, agent: Service, names: Mapping[str, str]) -> int:
@@ -125,8 +126,8 @@ async def _agrees(socket: Socket, agent: Service, names: Mapping[str, str]) -> i
     for meter, name in names.items():
         expected = [
             (hour_ms, kwh)
-            for (own, hour_ms), kwh in sorted(hours.items())
-            if own == meter and hour_ms + HOUR_MS <= ends_ms[meter]
+            for (name, hour_ms), kwh in sorted(hours.items())
+            if name == meter and hour_ms + HOUR_MS <= ends_ms[meter]
         ]
         assert [row["start"] for row in rows[name]] == [hour_ms for hour_ms, _ in expected], name
         total = Fraction(0)

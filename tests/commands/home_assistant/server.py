@@ -74,9 +74,9 @@ class HomeAssistant(Enclosed):
         answers: dict[str, Any] = {"broker": "127.0.0.1", "port": port}
         if any(field["name"] == "other_settings" for field in flow["data_schema"]):  # newer versions have it
             answers["other_settings"] = {"set_ca_cert": "off", "set_client_cert": False, "transport": "tcp"}
-        ended = self.post(f"{flows}/{flow['flow_id']}", answers)
-        if ended["type"] != "create_entry":
-            raise AssertionError(f"the MQTT integration was not set up: {ended}")
+        result = self.post(f"{flows}/{flow['flow_id']}", answers)
+        if result["type"] != "create_entry":
+            raise AssertionError(f"the MQTT integration was not set up: {result}")
 
     def _until(self, path: str, holds: Callable[[Any], bool]) -> None:
         """Wait for an answer; a path that is not served yet has none."""

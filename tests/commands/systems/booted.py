@@ -90,9 +90,9 @@ def base() -> Path:
             download(root)
         except Failed as error:
             raise Missing(f"the wheels cannot be downloaded: {error}") from None
-        made = Path(folder) / archive.name
-        output(["tar", "--numeric-owner", "-cf", str(made), "-C", str(root), "."])
-        made.replace(archive)
+        file = Path(folder) / archive.name
+        output(["tar", "--numeric-owner", "-cf", str(file), "-C", str(root), "."])
+        file.replace(archive)
     stamp.write_text(content)
     return archive
 
@@ -172,8 +172,8 @@ class Booted(Place):
 
     def ended(self, *words: str) -> tuple[int, str]:
         """Run a program in this system; return its exit code, and its output or else its errors."""
-        ended = subprocess.run(self.command(*words), check=False, capture_output=True, text=True)
-        return ended.returncode, ended.stdout or ended.stderr
+        result = subprocess.run(self.command(*words), check=False, capture_output=True, text=True)
+        return result.returncode, result.stdout or result.stderr
 
     def close(self) -> None:
         """End all programs of this system at once, and remove its control group."""

@@ -65,12 +65,12 @@ def make(
     words += [f"--components={components}", f"--architectures={architecture}"] if architecture else []
     words += [f"--customize-hook={hook}" for hook in hooks]
     words += [f"--keyring={KEYRING.parent}", suite, str(target), mirror()]
-    made = subprocess.run(words, check=False, capture_output=True, text=True, timeout=MAKE_S)
-    if made.returncode != 0:
+    result = subprocess.run(words, check=False, capture_output=True, text=True, timeout=MAKE_S)
+    if result.returncode != 0:
         if target.is_dir():
             shutil.rmtree(target)
         target.unlink(missing_ok=True)
-        raise Missing(f"mmdebstrap failed: {' '.join(made.stderr[-1000:].split())}")
+        raise Missing(f"mmdebstrap failed: {' '.join(result.stderr[-1000:].split())}")
 
 
 class Closing:
@@ -160,7 +160,7 @@ def install(root: Path, package: Path) -> None:
 
 def output(words: Sequence[str], *, seconds: float = MAKE_S) -> str:
     """Run a program of this machine and return its output; raises Failed unless it ends with 0."""
-    ended = subprocess.run(
+    result = subprocess.run(
         words,
         check=False,
         stdin=subprocess.DEVNULL,
@@ -169,6 +169,6 @@ def output(words: Sequence[str], *, seconds: float = MAKE_S) -> str:
         text=True,
         timeout=seconds,
     )
-    if ended.returncode != 0:
-        raise Failed(f"{' '.join(words[-6:])}: exit code {ended.returncode}\n{ended.stdout[-4000:]}")
-    return ended.stdout
+    if result.returncode != 0:
+        raise Failed(f"{' '.join(words[-6:])}: exit code {result.returncode}\n{result.stdout[-4000:]}")
+    return result.stdout

@@ -48,21 +48,21 @@ def build(folder: Path, epoch_s: int) -> list[Path]:
 
     """
     python = tools(folder / "tools")
-    made: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name in SURROUNDINGS:
         out = folder / name
         export(out / "source")
         for project in PROJECTS:
             hatchling(python, out / "source" / project, out / "dist", name, epoch_s, "sdist")
-            tree = out / "source" / project if name == "first" else unpacked(made, project, out)
+            tree = out / "source" / project if name == "first" else unpacked(files, project, out)
             hatchling(python, tree, out / "dist", name, epoch_s, "wheel")
             if name == "first":
-                made |= {path.name: path for path in (out / "dist").iterdir()}
+                files |= {path.name: path for path in (out / "dist").iterdir()}
     second = {path.name: path for path in (folder / "second" / "dist").iterdir()}
-    differ = [name for name in made.keys() | second.keys() if not is_same(made.get(name), second.get(name))]
+    differ = [name for name in files.keys() | second.keys() if not is_same(files.get(name), second.get(name))]
     if differ:
         raise Failed(f"two builds differ: {sorted(differ)}")
-    return sorted(made.values())
+    return sorted(files.values())
 
 
 def tools(folder: Path) -> str:
@@ -79,7 +79,7 @@ def hatchling(python: str, project: Path, out: Path, name: str, epoch_s: int, ta
     surroundings = dict(SURROUNDINGS[name])
     script = f'umask {surroundings.pop("umask")}; exec "$@"'
     command = [python, "-m", "hatchling", "build", "--target", target, "--directory", str(out)]
-    ended = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", script, "sh", *command],
         cwd=project,
         env={"PATH": os.defpath, "SOURCE_DATE_EPOCH": str(epoch_s), **surroundings},
@@ -87,16 +87,16 @@ def hatchling(python: str, project: Path, out: Path, name: str, epoch_s: int, ta
         capture_output=True,
         text=True,
     )
-    if ended.returncode != 0:
-        raise Failed(f"{project.name}: {ended.stderr[-2000:]}")
+    if result.returncode != 0:
+        raise Failed(f"{project.name}: {result.stderr[-2000:]}")
 
 
-def unpacked(made: Mapping[str, Path], project: str, out: Path) -> Path:
+def unpacked(files: Mapping[str, Path], project: str, out: Path) -> Path:
     """Unpack the first sdist of a project; return its folder."""
     start = "meteragent-" if project == "." else f"meteragent_{project}-"
-    (sdist,) = (path for name, path in made.items() if name.startswith(start) and name.endswith(".tar.gz"))
-    with tarfile.open(sdist) as files:
-        files.extractall(out, filter="data")
+    (sdist,) = (path for name, path in files.items() if name.startswith(start) and name.endswith(".tar.gz"))
+    with tarfile.open(sdist) as archive:
+        archive.extractall(out, filter="data")
     return out / sdist.name.removesuffix(".tar.gz")
 
 

@@ -118,10 +118,10 @@ class Engine(Closing):
 
     def exit_code(self, *words: str | Path) -> tuple[int, str]:
         """Run a command of the client; return its exit code, and what it printed."""
-        ended = subprocess.run(
+        result = subprocess.run(
             self.command(*words), check=False, capture_output=True, text=True, timeout=BUILD_S
         )
-        return ended.returncode, ended.stdout or ended.stderr
+        return result.returncode, result.stdout or result.stderr
 
     def field(self, name: str, field: str) -> str:
         """Return a field of a container or an image, as a template of Go names it."""

@@ -128,12 +128,12 @@ class Environment(Closing):
         """Run a program in this system and return its output; raises Failed unless it ends with 0."""
         return output(self.command(*words, online=online))
 
-    def install(self, *what: str | Path) -> None:
+    def install(self, *packages: str | Path) -> None:
         """Install packages with pip, which has the machine's network; raises Failed.
 
         Files of the machine are given by their paths, which may end with extras.
         """
-        words = [self._brought(word) if isinstance(word, Path) else word for word in what]
+        words = [self._brought(word) if isinstance(word, Path) else word for word in packages]
         pip = (self.home / "tools" / "bin" / "python", "-m", "pip", "--python", self.program("python"))
         self.run(*pip, "install", "--quiet", *words, online=True)
 
@@ -154,8 +154,8 @@ class Environment(Closing):
     def meteragent(self, *words: str) -> tuple[int, str]:
         """Run a command of meteragent; return its exit code and output."""
         command = self.command(self.program("meteragent"), *words)
-        ended = subprocess.run(command, check=False, capture_output=True, text=True)
-        return ended.returncode, ended.stdout or ended.stderr
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        return result.returncode, result.stdout or result.stderr
 
     def start(self) -> None:
         """Start the agent."""
@@ -225,7 +225,7 @@ def attempt(
             machine.install("--require-hashes", "--requirement", CONTAINER / "agent.lock.txt")
         machine.install(*(["--no-deps", "--no-index"] if is_locked else []), agent)
         installed = {agent.name: machine.parts()}
-        seen = try_agent(machine)
+        summary = try_agent(machine)
         if is_locked:
             machine.install("--require-hashes", "--requirement", CONTAINER / "simulator.lock.txt")
         machine.install(simulators.with_name(f"{simulators.name}[sim]"))
@@ -233,7 +233,7 @@ def attempt(
         generate(machine)
     packages = "locked packages" if is_locked else "newest packages"
     system = [f"Python of Debian {SUITES[version]}"] if interpreter.system else []
-    return ", ".join([f"{seen}; {packages}", *system]), installed
+    return ", ".join([f"{summary}; {packages}", *system]), installed
 
 
 def try_agent(machine: Environment) -> Seen:

@@ -61,7 +61,8 @@ def attempt(place: Booted, sdist: Path) -> str:
         wait("new numbers of each meter", lambda: all(grown(meter, time_s) >= 2 for meter in meters))
         healthy(first)
         slots = [
-            judged(seen, left(meter.records()), time_s) for seen, meter in zip(before, meters, strict=True)
+            judged(starts, left(meter.records()), time_s)
+            for starts, meter in zip(before, meters, strict=True)
         ]
         place.run("systemctl", "stop", "meteragent@*")
     return f"{sum(slots)} slots of {len(METERS)} meters, each once; {BEFORE} agents became {AFTER}"

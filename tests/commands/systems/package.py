@@ -130,8 +130,8 @@ class Installed:
     def meteragent(self, *words: str) -> tuple[int, str]:
         """Run a command of meteragent as the agent's user; return its exit code and output."""
         command = self.place.command(*self._as_user("meteragent", *words))
-        ended = subprocess.run(command, check=False, capture_output=True, text=True)
-        return ended.returncode, ended.stdout or ended.stderr
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        return result.returncode, result.stdout or result.stderr
 
     def start(self) -> None:
         """Start the agent, and write its process id to a file."""
@@ -183,13 +183,13 @@ def attempt(package: Path, architecture: str, status: Path | None = None) -> str
             refusal(machine)
             place.path(CONFIG_PATH).write_text(configuration(f"{STATE}/meteragent.db"))
             try:
-                seen = run(machine, CONFIG_PATH)
+                summary = run(machine, CONFIG_PATH)
             except Failed as error:
                 log = place.path("/run/agent.log").read_text()
                 raise Failed(f"{error}\nthe agent's log:\n{log[-3000:]}") from None
             broker.terminate()
             removal(place)
-    return f"{bits} bits, {seen}"
+    return f"{bits} bits, {summary}"
 
 
 def surroundings(place: Place) -> None:

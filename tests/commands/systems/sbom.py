@@ -73,16 +73,16 @@ def has_metadata(path: str) -> bool:
 
 def parts(files: Iterable[tuple[str, bytes]]) -> set[Part]:
     """Return the packages that files with metadata describe; paths are relative to a root."""
-    found: set[Part] = set()
+    all_parts: set[Part] = set()
     for path, content in files:
         metadata = content.decode(errors="replace")
         if path == DPKG:
-            found |= {debian_part(fields) for fields in debian_fields(metadata)}
+            all_parts |= {debian_part(fields) for fields in debian_fields(metadata)}
         elif path.endswith(SCRIPT):
-            found.add(script_part(metadata))
+            all_parts.add(script_part(metadata))
         else:
-            found.add(python_part(metadata))
-    return found
+            all_parts.add(python_part(metadata))
+    return all_parts
 
 
 def python_part(metadata: str) -> Part:
@@ -134,9 +134,9 @@ def script_part(script: str) -> Part:
     return Part("npm", named[1].lower(), named[2], "MIT")
 
 
-def closure(found: Iterable[Part], name: str) -> set[Part]:
+def closure(all_parts: Iterable[Part], name: str) -> set[Part]:
     """Return a package of Debian and all that it needs, directly or not."""
-    debian = [part for part in found if part.kind == "deb"]
+    debian = [part for part in all_parts if part.kind == "deb"]
     providers: dict[str, set[Part]] = {}
     for part in debian:
         for provided in {part.name, *part.provides}:
@@ -154,14 +154,14 @@ def closure(found: Iterable[Part], name: str) -> set[Part]:
 # Write ----------------------------------------------------------------------------------------------
 
 
-def text(subject: Subject, found: Iterable[Part], epoch_s: int) -> str:
+def text(subject: Subject, all_parts: Iterable[Part], epoch_s: int) -> str:
     """Return the bill of a subject, as JSON; raises Failed if the published schema refuses it.
 
     `epoch_s` is the time that it states. The same parts give the same text.
     """
-    in_order = sorted(found, key=lambda part: str(part.url))
+    in_order = sorted(all_parts, key=lambda part: str(part.url))
     hashes = [HashType(alg=HashAlgorithm.SHA_256, content=subject.sha256)] if subject.sha256 else []
-    whole = Component(
+    subject_component = Component(
         name=subject.name,
         version=subject.version,
         type=ComponentType.CONTAINER if subject.is_image else ComponentType.APPLICATION,
@@ -169,19 +169,19 @@ def text(subject: Subject, found: Iterable[Part], epoch_s: int) -> str:
         hashes=hashes,
     )
     components = {part: component(part) for part in in_order}
-    metadata = BomMetaData(component=whole, timestamp=datetime.fromtimestamp(epoch_s, UTC))
+    metadata = BomMetaData(component=subject_component, timestamp=datetime.fromtimestamp(epoch_s, UTC))
     serial_number = uuid.uuid5(NAMES, repr([subject, epoch_s, *(str(part.url) for part in in_order)]))
     bill = Bom(components=components.values(), metadata=metadata, serial_number=serial_number)
-    needed = {part: direct(part, in_order) for part in in_order}
-    for part, others in needed.items():
-        bill.register_dependency(components[part], [components[other] for other in others])
-    below = set().union(*needed.values()) if needed else set()
-    bill.register_dependency(whole, [components[part] for part in in_order if part not in below])
-    written = JsonV1Dot6(bill).output_as_string(indent=2)
-    refusal = JsonStrictValidator(SchemaVersion.V1_6).validate_str(written)
+    dependencies = {part: direct(part, in_order) for part in in_order}
+    for part, needs in dependencies.items():
+        bill.register_dependency(components[part], [components[other] for other in needs])
+    below = set().union(*dependencies.values()) if dependencies else set()
+    bill.register_dependency(subject_component, [components[part] for part in in_order if part not in below])
+    document = JsonV1Dot6(bill).output_as_string(indent=2)
+    refusal = JsonStrictValidator(SchemaVersion.V1_6).validate_str(document)
     if refusal is not None:
         raise Failed(f"the bill of {subject.name} does not follow CycloneDX: {refusal}")
-    return f"{written}\n"
+    return f"{document}\n"
 
 
 def component(part: Part) -> Component:
@@ -197,10 +197,10 @@ def component(part: Part) -> Component:
     )
 
 
-def direct(part: Part, found: Iterable[Part]) -> list[Part]:
+def direct(part: Part, all_parts: Iterable[Part]) -> list[Part]:
     """Return the parts of the same kind that a part needs directly."""
     return [
         other
-        for other in found
+        for other in all_parts
         if other.kind == part.kind and other != part and part.needs & {other.name, *other.provides}
     ]

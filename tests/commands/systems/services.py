@@ -130,10 +130,10 @@ def clone(place: Booted, sdist: Path) -> None:
     shutil.move(folder, place.path(CLONE))
 
 
-def more(meter: Meter, what: str) -> None:
+def more(meter: Meter, event: str) -> None:
     """Wait until slots that begin later than now have left."""
     now_s = time.time()
-    wait(f"a number after {what}", lambda: (meter.starts() or [0])[-1] > now_s)
+    wait(f"a number after {event}", lambda: (meter.starts() or [0])[-1] > now_s)
 
 
 # Surroundings -----------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def update(service: Service) -> None:
 
 
 def restore(service: Service, user: str = "") -> None:
-    """Go on with a store as docs/operate.md says for one that was restored; raises Failed.
+    """Continue with a store as docs/operate.md says for one that was restored; raises Failed.
 
     `user` defines how a command runs as the service's user, if not as the page's first block does.
     """

@@ -110,11 +110,11 @@ def left(payloads: Iterable[str]) -> list[int]:
         record = json.loads(payload)
         start = datetime.fromisoformat(record["t"]).timestamp()
         values.setdefault(round(start), set()).add(record["value"])
-    for start, sent in values.items():
-        if len(sent) > 1:
-            raise Failed(f"the slot of {start} left with the values {sorted(sent)}")
-        if abs(min(sent) - LOAD_W) > FAR_W:
-            raise Failed(f"the slot of {start} has {min(sent)} W, and {LOAD_W} W were fed")
+    for start, values_w in values.items():
+        if len(values_w) > 1:
+            raise Failed(f"the slot of {start} left with the values {sorted(values_w)}")
+        if abs(min(values_w) - LOAD_W) > FAR_W:
+            raise Failed(f"the slot of {start} has {min(values_w)} W, and {LOAD_W} W were fed")
     return sorted(values)
 
 
@@ -132,10 +132,10 @@ def starts(payloads: Iterable[str]) -> list[int]:
     return slots
 
 
-def wait(what: str, until: Callable[[], bool], *, seconds: float = WAIT_S) -> None:
+def wait(event: str, until: Callable[[], bool], *, seconds: float = WAIT_S) -> None:
     """Wait until a condition holds; raises Failed after a time."""
     if not wait_until(until, seconds):
-        raise Failed(f"{what}: not within {seconds:.0f} s")
+        raise Failed(f"{event}: not within {seconds:.0f} s")
 
 
 class Meter:
@@ -193,14 +193,14 @@ def run(machine: Machine, path: str) -> Seen:
         first_s = time.monotonic() - began_s
         wait("numbers before the kill", lambda: len(meter.starts()) >= BEFORE)
         machine.kill()
-        seen, killed_s = meter.starts(), time.time()
+        starts, killed_s = meter.starts(), time.time()
         machine.start()
         wait("numbers after the kill", lambda: meter.starts()[-1] > killed_s + AFTER * SLOT_S)
         wait("health", lambda: machine.meteragent("health", path)[0] == OK)
         slots = meter.starts()
     finally:
         meter.close()
-    if slots[: len(seen)] != seen:
+    if slots[: len(starts)] != starts:
         raise Failed("slots changed after the kill")
     charged(machine, path, len(slots))
     expect("the agent that is stopped", machine.stop(), OK)
@@ -216,7 +216,7 @@ def charged(machine: Machine, path: str, slots: int) -> None:
         raise Failed(f"the ledger has {windows} windows, and {slots} slots left")
 
 
-def expect(what: str, code: int, expected: int) -> None:
+def expect(event: str, code: int, expected: int) -> None:
     """Check an exit code; raises Failed."""
     if code != expected:
-        raise Failed(f"{what}: exit code {code} instead of {expected}")
+        raise Failed(f"{event}: exit code {code} instead of {expected}")

@@ -55,10 +55,10 @@ class UserService(Service):
 
     def run(self, *words: str) -> str:
         """Run a program as the user and return its output; raises Failed."""
-        ended = subprocess.run(self.command(*words), check=False, capture_output=True, text=True)
-        if ended.returncode != OK:
-            raise Failed(f"{' '.join(words)}: exit code {ended.returncode}\n{ended.stdout}{ended.stderr}")
-        return ended.stdout
+        result = subprocess.run(self.command(*words), check=False, capture_output=True, text=True)
+        if result.returncode != OK:
+            raise Failed(f"{' '.join(words)}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
+        return result.stdout
 
     def systemctl(self, *words: str) -> str:
         """Ask the user's systemd; raises Failed."""
@@ -113,8 +113,8 @@ def attempt(place: Booted, sdist: Path) -> str:
         service.run("bash", "-ec", f"cd {HOME}\n{start.replace(LINGER, '')}")
         wait("the first number", lambda: bool(sent(file)))
         service.kill()
-        seen = len(sent(file))
-        wait("numbers after a kill -9", lambda: len(sent(file)) > seen + 1)
+        count = len(sent(file))
+        wait("numbers after a kill -9", lambda: len(sent(file)) > count + 1)
         slots = sent(file)
         service.run(f"{HOME}/.local/share/meteragent/bin/meteragent", "health", f"{HOME}/home.toml")
         if service.stop() != OK:

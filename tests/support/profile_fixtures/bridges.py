@@ -93,28 +93,28 @@ _REPORT = {
 
 
 def _case(
-    profile: str, what: str, topic: str, message: Any, identifies: tuple[str, ...], **readings: Any
+    profile: str, title: str, topic: str, message: Any, identifies: tuple[str, ...], **readings: Any
 ) -> Case:
     payload = message if isinstance(message, bytes) else json.dumps(message).encode()
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
-    return Case(profile, what, topic, payload, named, identifies)
+    return Case(profile, title, topic, payload, named, identifies)
 
 
-def _victron(what: str, path: str, message: Any, **readings: Any) -> Case:
-    return _case("victron", what, f"N/{_PORTAL}/grid/40/Ac/{path}", message, (_PORTAL,), **readings)
+def _victron(title: str, path: str, message: Any, **readings: Any) -> Case:
+    return _case("victron", title, f"N/{_PORTAL}/grid/40/Ac/{path}", message, (_PORTAL,), **readings)
 
 
-def _ams(what: str, topic: str, message: Any, **readings: Any) -> Case:
-    return _case("amsreader", what, topic, message, _AMS_IDENTIFIES, **readings)
+def _ams(title: str, topic: str, message: Any, **readings: Any) -> Case:
+    return _case("amsreader", title, topic, message, _AMS_IDENTIFIES, **readings)
 
 
-def _wizard(what: str, message: Any, **readings: Any) -> Case:
+def _wizard(title: str, message: Any, **readings: Any) -> Case:
     identifies = (_SERIAL, "Gartenweg", "4530303434303037")
-    return _case("homewizard", what, f"homewizard/{_SERIAL}/data", message, identifies, **readings)
+    return _case("homewizard", title, f"homewizard/{_SERIAL}/data", message, identifies, **readings)
 
 
-def _tibber(what: str, message: Any, **readings: Any) -> Case:
-    return _case("tibber", what, f"tibber/{_HOME}", message, (_HOME,), **readings)
+def _tibber(title: str, message: Any, **readings: Any) -> Case:
+    return _case("tibber", title, f"tibber/{_HOME}", message, (_HOME,), **readings)
 
 
 def _bare(profile: str, topic: str, payload: bytes, name: str, outcome: Any, *identifies: str) -> Case:

@@ -156,9 +156,9 @@ _READ = {
 }
 
 
-def _p1(what: str, payload: bytes, **readings: Any) -> Case:
+def _p1(title: str, payload: bytes, **readings: Any) -> Case:
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
-    return Case("dsmr-p1", what, "dsmr/raw", payload, named, _SERIALS, _VALUES)
+    return Case("dsmr-p1", title, "dsmr/raw", payload, named, _SERIALS, _VALUES)
 
 
 def _all(name: str) -> dict[str, str]:

@@ -31,17 +31,17 @@ def _rtl_433(model: str, **fields: Any) -> bytes:
     return json.dumps({"time": "2026-11-20 07:00:00", "model": model, **fields, "mic": "CRC"}).encode()
 
 
-def _case(profile: str, topic: str, what: str, payload: bytes, id_: str | None, **readings: Any) -> Case:
+def _case(profile: str, topic: str, title: str, payload: bytes, id_: str | None, **readings: Any) -> Case:
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
-    return Case(profile, what, topic, payload, named, (_MINE, _NEIGHBOUR, "cellar-pi"), id=id_, unit="Wh")
+    return Case(profile, title, topic, payload, named, (_MINE, _NEIGHBOUR, "cellar-pi"), id=id_, unit="Wh")
 
 
-def _heard(what: str, payload: bytes, **readings: Any) -> Case:
-    return _case("rtl_433", "rtl_433/cellar-pi/events", what, payload, _MINE, **readings)
+def _heard(title: str, payload: bytes, **readings: Any) -> Case:
+    return _case("rtl_433", "rtl_433/cellar-pi/events", title, payload, _MINE, **readings)
 
 
-def _line(what: str, payload: bytes, **readings: Any) -> Case:
-    return _case("rtlamr", f"rtlamr/{_MINE}", what, payload, _MINE, **readings)
+def _line(title: str, payload: bytes, **readings: Any) -> Case:
+    return _case("rtlamr", f"rtlamr/{_MINE}", title, payload, _MINE, **readings)
 
 
 CASES = (

@@ -51,25 +51,27 @@ _ROWS = [
 _TOTAL = [231.6, 0, -514.25, 3514.964, 981.665, 49.99, 0.9]
 
 
-def _glow(what: str, fields: dict[str, Any], **readings: Any) -> Case:
+def _glow(title: str, fields: dict[str, Any], **readings: Any) -> Case:
     topic = f"glow/{_MAC}/SENSOR/electricitymeter"
-    return Case("glow", what, topic, json.dumps(fields).encode(), readings, (_MAC, _MPAN, "Gartenstrom"))
+    return Case("glow", title, topic, json.dumps(fields).encode(), readings, (_MAC, _MPAN, "Gartenstrom"))
 
 
-def _iammeter(what: str, readings: dict[str, Any], **rows: Any) -> Case:
+def _iammeter(title: str, readings: dict[str, Any], **rows: Any) -> Case:
     head = {"method": "uploadsn", "mac": "C0FFEE4D8811", "version": "1.75", "server": "em", "SN": _SERIAL}
     payload = json.dumps({**head, **rows}).encode()
-    return Case("iammeter", what, f"device/{_SERIAL}/realtime", payload, readings, (_SERIAL, "C0FFEE4D8811"))
+    return Case("iammeter", title, f"device/{_SERIAL}/realtime", payload, readings, (_SERIAL, "C0FFEE4D8811"))
 
 
-def _chirpstack(what: str, fields: dict[str, Any], readings: dict[str, Any], **options: Any) -> Case:
+def _chirpstack(title: str, fields: dict[str, Any], readings: dict[str, Any], **options: Any) -> Case:
     topic = f"application/1/device/{_EUI}/event/up"
     identifies = (_EUI, "Gartenweg9", "0016c0ffee4d7788")
-    return Case("chirpstack", what, topic, json.dumps(fields).encode(), readings, identifies, **options)
+    return Case("chirpstack", title, topic, json.dumps(fields).encode(), readings, identifies, **options)
 
 
-def _senml(what: str, pack: list[dict[str, Any]], readings: dict[str, Any], **options: Any) -> Case:
-    return Case("senml", what, f"senml/{_SERIAL}", json.dumps(pack).encode(), readings, (_SERIAL,), **options)
+def _senml(title: str, pack: list[dict[str, Any]], readings: dict[str, Any], **options: Any) -> Case:
+    return Case(
+        "senml", title, f"senml/{_SERIAL}", json.dumps(pack).encode(), readings, (_SERIAL,), **options
+    )
 
 
 CASES = (

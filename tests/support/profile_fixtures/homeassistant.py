@@ -8,14 +8,16 @@ from tests.support.profile_contract import Case
 _SENSOR, _NODE = "hauszaehler_jansen_leistung", "keller-stromzaehler-4d7731"
 
 
-def _stream(what: str, payload: bytes, *, unit: str = "W", kind: Kind = Kind.POWER, **readings: Any) -> Case:
+def _stream(title: str, payload: bytes, *, unit: str = "W", kind: Kind = Kind.POWER, **readings: Any) -> Case:
     topic = f"homeassistant/sensor/{_SENSOR}/state"
-    return Case("homeassistant-statestream", what, topic, payload, readings, (_SENSOR,), kind=kind, unit=unit)
+    return Case(
+        "homeassistant-statestream", title, topic, payload, readings, (_SENSOR,), kind=kind, unit=unit
+    )
 
 
-def _node(what: str, payload: bytes, *, unit: str = "W", kind: Kind = Kind.POWER, **readings: Any) -> Case:
+def _node(title: str, payload: bytes, *, unit: str = "W", kind: Kind = Kind.POWER, **readings: Any) -> Case:
     topic = f"{_NODE}/sensor/power/state"
-    return Case("esphome", what, topic, payload, readings, (_NODE,), kind=kind, unit=unit)
+    return Case("esphome", title, topic, payload, readings, (_NODE,), kind=kind, unit=unit)
 
 
 CASES = (

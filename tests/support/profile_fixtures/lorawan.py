@@ -41,11 +41,11 @@ _OWN: dict[str, dict[str, Any]] = {
 }
 
 
-def _case(profile: str, what: str, message: Any, kind: str, **readings: Any) -> Case:
+def _case(profile: str, title: str, message: Any, kind: str, **readings: Any) -> Case:
     place = "application/17/device" if profile == "chirpstack-v3" else "v3/zaehler@ttn/devices"
     topic = f"{place}/{_EUI}/event/up" if profile == "chirpstack-v3" else f"{place}/{_DEVICE}/up"
     identifies = (_EUI, _DEVICE)
-    return Case(profile, what, topic, json.dumps(message).encode(), readings, identifies, **_OWN[kind])
+    return Case(profile, title, topic, json.dumps(message).encode(), readings, identifies, **_OWN[kind])
 
 
 def _without(message: Any, name: str) -> dict[str, Any]:

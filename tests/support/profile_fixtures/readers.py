@@ -37,11 +37,11 @@ _EMON: dict[str, Any] = {
 }
 
 
-def _ami(what: str, readings: dict[str, Any], **changes: Any) -> Case:
+def _ami(title: str, readings: dict[str, Any], **changes: Any) -> Case:
     fields = {name: value for name, value in {**_AMI, **changes}.items() if value is not ...}
     return Case(
         "wmbusmeters",
-        what,
+        title,
         "wmbusmeters/70314159",
         json.dumps(fields, separators=(",", ":")).encode(),
         readings,

@@ -75,9 +75,9 @@ def _rpc(device: str, method: str = "NotifyStatus", **components: Any) -> bytes:
     return json.dumps({"src": device, "dst": f"{device}/events", "method": method, "params": params}).encode()
 
 
-def _case(what: str, profile: str, topic: str, payload: bytes, **readings: Any) -> Case:
+def _case(title: str, profile: str, topic: str, payload: bytes, **readings: Any) -> Case:
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
-    return Case(f"shelly-{profile}", what, topic, payload, named, _IDENTIFIES)
+    return Case(f"shelly-{profile}", title, topic, payload, named, _IDENTIFIES)
 
 
 _TS = 1795176034070

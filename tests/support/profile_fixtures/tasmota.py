@@ -25,20 +25,20 @@ def _sensor(**sections: Any) -> bytes:
     return json.dumps({"Time": "2026-11-20T13:30:00", **sections, "TempUnit": "C"}).encode()
 
 
-def _plug(what: str, payload: bytes, **readings: Any) -> Case:
+def _plug(title: str, payload: bytes, **readings: Any) -> Case:
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
-    return Case("tasmota", what, f"tele/{_NAME}/SENSOR", payload, named, (_NAME,))
+    return Case("tasmota", title, f"tele/{_NAME}/SENSOR", payload, named, (_NAME,))
 
 
-def _head(what: str, payload: bytes, **readings: Any) -> Case:
+def _head(title: str, payload: bytes, **readings: Any) -> Case:
     return Case(
-        "tasmota-sml", what, f"tele/{_NAME}/SENSOR", payload, readings, (_NAME, "0a014c4f5800c0ffee77")
+        "tasmota-sml", title, f"tele/{_NAME}/SENSOR", payload, readings, (_NAME, "0a014c4f5800c0ffee77")
     )
 
 
-def _linky(what: str, frame: Any, **readings: Any) -> Case:
+def _linky(title: str, frame: Any, **readings: Any) -> Case:
     payload = _sensor(TIC=frame, ENERGY={"Power": 745, "Total": 48112.345})
-    return Case("tasmota-teleinfo", what, f"tele/{_NAME}/SENSOR", payload, readings, (_NAME, "041288113377"))
+    return Case("tasmota-teleinfo", title, f"tele/{_NAME}/SENSOR", payload, readings, (_NAME, "041288113377"))
 
 
 _BASE = {

@@ -24,10 +24,10 @@ _PLUG: dict[str, Any] = {
 }
 
 
-def _case(what: str, message: Any, **readings: Any) -> Case:
+def _case(title: str, message: Any, **readings: Any) -> Case:
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     payload = json.dumps(message).encode()
-    return Case("zigbee2mqtt", what, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
+    return Case("zigbee2mqtt", title, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
 
 
 _CLAMPS: dict[str, Any] = {
@@ -46,14 +46,14 @@ _CLAMPS: dict[str, Any] = {
 }
 
 
-def _flow(what: str, message: Any, **readings: Any) -> Case:
+def _flow(title: str, message: Any, **readings: Any) -> Case:
     named = {name.replace("_", "-"): outcome for name, outcome in readings.items()}
     payload = json.dumps(message).encode()
-    return Case("zigbee2mqtt-flow", what, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
+    return Case("zigbee2mqtt-flow", title, f"zigbee2mqtt/{_NAME}", payload, named, (_NAME,))
 
 
-def _attribute(what: str, name: str, payload: bytes, **readings: Any) -> Case:
-    return Case("zigbee2mqtt-attribute", what, f"zigbee2mqtt/{_NAME}/{name}", payload, readings, (_NAME,))
+def _attribute(title: str, name: str, payload: bytes, **readings: Any) -> Case:
+    return Case("zigbee2mqtt-attribute", title, f"zigbee2mqtt/{_NAME}/{name}", payload, readings, (_NAME,))
 
 
 CASES = (

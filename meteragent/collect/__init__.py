@@ -20,12 +20,11 @@ Rules
     3. A record whose descriptor is unknown waits in the database until the descriptor arrives. It does not
        wait unacknowledged, because brokers stop sending at a limit on unacknowledged messages.
     4. While the database is unavailable, nothing is acknowledged. The number of messages in memory is
-    bounded.
-    5. A refusal may be counted more than once: after a crash, a broker may deliver the message
-    again.
+       bounded.
+    5. A refusal may be counted more than once: after a crash, a broker may deliver the message again.
 
 `topic` says which stream and meter a topic names, `core` what a message means, `configuration` has the keys
-of the file, `source` the protocol of what delivers messages, `mqtt` the broker's side, `database` the tables'
-side, and `service` the loop. The tables and views are in `migrations`; `consume.read_table` reads them for
-exact intervals.
+of the file, `source` the protocol of what delivers messages, `mqtt` the broker's side, `sink` the protocol of
+what keeps them, `database` the tables' side, and `service` the loop. The tables and views are in
+`migrations`; `consume.read_table` reads them for exact intervals.
 """

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from fractions import Fraction
 from importlib import resources
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg import sql
@@ -31,6 +31,7 @@ from psycopg import sql
 from meteragent import __version__
 from meteragent.collect import partition
 from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.collect.sink import Content, Outcome, apart
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.grid import iso_time
@@ -110,22 +111,6 @@ WHERE name = %s
 """
 
 
-class Known(NamedTuple):
-    """What the core needs of the tables: descriptors, terms of streams, numbers of waiting records."""
-
-    descriptors: list[Descriptor]
-    terms: list[tuple[str, str]]
-    waiting: dict[tuple[str, str], int]
-
-
-class Outcome(NamedTuple):
-    """The result of a transaction: rows written, rows that already existed, refusals by stream and reason."""
-
-    written: int
-    repeated: int
-    refused: Counter[tuple[str, str]]
-
-
 class Database:
     """A connection to the tables; created by `connect`."""
 
@@ -201,7 +186,7 @@ class Database:
             )
         return len(files) - int(version)
 
-    async def begin(self, *, is_first: bool) -> Known:
+    async def begin(self, *, is_first: bool) -> Content:
         """Prepare the connection; return the tables' content. At first, begin the collector's counts."""
         with _faults():
             await self._execute(_SESSION)
@@ -210,7 +195,7 @@ class Database:
             rows = await self._rows("SELECT facts::text FROM descriptor")
             terms = await self._rows("SELECT stream, d FROM terms")
             waiting = await self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
-        return Known(
+        return Content(
             [decoded_facts(text) for (text,) in rows],
             [(stream, d) for stream, d in terms],
             {(stream, meter): count for stream, meter, count in waiting},
@@ -256,10 +241,9 @@ class Database:
         if not rows:
             return Outcome(0, 0, refused)
         if overlapping:
-            apart = list(_apart(rows, set(overlapping)))
-            refused = Counter((row.stream, "overlap") for row in rows)
-            refused -= Counter((row.stream, "overlap") for row in apart)
-            rows = apart
+            rows, all_rows = list(apart(rows, set(overlapping))), rows
+            refused = Counter((row.stream, "overlap") for row in all_rows)
+            refused -= Counter((row.stream, "overlap") for row in rows)
         await self._copy(rows)
         arrived_count = len(rows)
         if overlapping:
@@ -335,29 +319,6 @@ def _described(descriptor: Descriptor) -> tuple[object, ...]:
         None if joules is None else int(joules),
         descriptor.is_energy,
     )
-
-
-def _apart(rows: Sequence[Row], streams: set[str]) -> Iterator[Row]:
-    """Yield the rows of a batch, except those in these streams that overlap an earlier row of their meter."""
-    ends: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.stream not in streams:
-            yield row
-            continue
-        meter_rows = ends.setdefault((row.stream, row.meter), [])
-        if not any(_overlap(row, other_row) for other_row in meter_rows):
-            meter_rows.append(row)
-            yield row
-
-
-def _overlap(row: Row, other_row: Row) -> bool:
-    """Return whether two slots overlap; equal slots are one slot; the bands of a window do not overlap."""
-    is_same = (row.time_ms, row.until_ms, bool(row.band)) == (
-        other_row.time_ms,
-        other_row.until_ms,
-        bool(other_row.band),
-    )
-    return not is_same and row.time_ms < other_row.until_ms and other_row.time_ms < row.until_ms
 
 
 @contextmanager

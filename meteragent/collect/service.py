@@ -1,21 +1,20 @@
-"""The loop of `collect`: a batch from the source, its effects into the database, then the acknowledgement.
+"""The loop of `collect`: a batch from the source, its effects into the sink, then the acknowledgement.
 
-After any failure of the database, the service reconnects and rebuilds the core from the tables, so the core
-never knows more than the database. The current batch is then judged again.
+After any failure of the sink, the service reconnects and rebuilds the core from the tables, so the core
+never knows more than the tables. The current batch is then judged again.
 """
 
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Final, NoReturn
 
 from meteragent.agent.notify import Notify
-from meteragent.collect import source
+from meteragent.collect import sink, source
 from meteragent.collect.configuration import Settings
 from meteragent.collect.core import REASONS, Core, Limits, Message
-from meteragent.collect.database import Database, Outcome
+from meteragent.collect.sink import Outcome, Sink
 from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Backoff
 from meteragent.mqtt.reconnect import Entropy
@@ -29,13 +28,13 @@ _log = logging.getLogger("meteragent")
 
 
 class Service:
-    """A source, a database, and the loop between them."""
+    """A source, a sink, and the loop between them."""
 
     def __init__(
         self, settings: Settings, entropy: Entropy, now_ms: Callable[[], int], notify: Notify
     ) -> None:
         self._settings, self._entropy, self._now_ms, self._notify = settings, entropy, now_ms, notify
-        self._topics, self._password = settings.topics, settings.password()
+        self._topics = settings.topics
         self._limits = Limits(settings.accept.oldest, settings.accept.ahead, settings.meters())
         self._source = source.make(settings, Core(self._topics, self._limits).filters, entropy)
         self._messages: list[Message] = []
@@ -43,56 +42,52 @@ class Service:
         self._report = _Report()
 
     async def run(self) -> None:
-        """Collect until cancelled; raises DatabaseError if the database refuses."""
+        """Collect until cancelled; raises DatabaseError if the sink refuses."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_alive())
             await self._keep_writing(tasks)
 
     async def _keep_writing(self, tasks: asyncio.TaskGroup) -> NoReturn:
-        """Write to the database, and reconnect whenever it becomes unavailable."""
+        """Write to the sink, and connect again whenever it becomes unavailable."""
         is_first = True
         while True:
             try:
-                async with self._connect() as database:
+                async with sink.connect(self._settings) as tables:
                     if is_first:
-                        await database.migrate()
-                    core = await self._begin(database, is_first=is_first)
+                        await tables.migrate()
+                    core = await self._begin(tables, is_first=is_first)
                     _log.info("database: connected")
                     if is_first:
                         tasks.create_task(self._source.run())
                         self._notify.send("READY=1")
                     is_first = False
-                    await self._write(core, database)
+                    await self._write(core, tables)
             except LinkError as error:
                 delay_s = self._backoff.delay_s(0.0)
                 _log.warning("%s; messages stay unacknowledged; next attempt in %.1f s", error, delay_s)
                 await asyncio.sleep(delay_s)
 
-    async def _begin(self, database: Database, *, is_first: bool) -> Core:
+    async def _begin(self, tables: Sink, *, is_first: bool) -> Core:
         """Return a core built from the tables; write waiting records whose descriptor is now known."""
-        tables = await database.begin(is_first=is_first)
-        core = Core(self._topics, self._limits, tables.descriptors, tables.terms, tables.waiting)
-        records = await database.waiting(descriptor.id for descriptor in tables.descriptors)
+        content = await tables.begin(is_first=is_first)
+        core = Core(self._topics, self._limits, *content)
+        records = await tables.waiting(descriptor.id for descriptor in content.descriptors)
         now_ms = self._now_ms()
-        self._report.add(await database.write(core.release(records, now_ms), 0, now_ms, core.mixed))
+        self._report.add(await tables.write(core.release(records, now_ms), 0, now_ms, core.mixed))
         return core
 
-    async def _write(self, core: Core, database: Database) -> NoReturn:
-        """Write batch after batch; raises LinkError when the database is unavailable."""
+    async def _write(self, core: Core, tables: Sink) -> NoReturn:
+        """Write batch after batch; raises LinkError when the sink is unavailable."""
         while True:
             self._messages = self._messages or await self._source.batch(BATCH)
             now_ms = self._now_ms()
             batch = core.take(self._messages, now_ms)
             if batch.descriptors:
-                batch.add(core.release(await database.waiting(batch.descriptors), now_ms))
-            self._report.add(await database.write(batch, len(self._messages), now_ms, core.mixed))
+                batch.add(core.release(await tables.waiting(batch.descriptors), now_ms))
+            self._report.add(await tables.write(batch, len(self._messages), now_ms, core.mixed))
             self._backoff = Backoff(self._entropy)
             await self._source.acknowledge(self._messages)
             self._messages = []
-
-    def _connect(self) -> AbstractAsyncContextManager[Database]:
-        keys = self._settings.database
-        return Database.connect(keys.url, self._password, self._settings.source.client_id, keys.partition)
 
     async def _keep_alive(self) -> NoReturn:
         """Tell systemd that the event loop is alive, and log the totals."""
@@ -137,7 +132,5 @@ async def migrate(settings: Settings) -> int:
         LinkError: the database cannot be reached.
         DatabaseError: it refuses.
     """
-    keys = settings.database
-    name = settings.source.client_id
-    async with Database.connect(keys.url, settings.password(), name, keys.partition) as database:
-        return await database.migrate()
+    async with sink.connect(settings) as tables:
+        return await tables.migrate()

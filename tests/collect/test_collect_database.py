@@ -9,7 +9,8 @@ import pytest
 
 from meteragent.collect import partition
 from meteragent.collect.core import Core, Limits, Message
-from meteragent.collect.database import Database, Outcome, migrations
+from meteragent.collect.database import Database, migrations
+from meteragent.collect.sink import Outcome
 from meteragent.collect.topic import StreamTopic
 from meteragent.domain.errors import DatabaseError, LinkError
 from tests.support.collecting import (

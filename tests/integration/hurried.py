@@ -1,7 +1,8 @@
 """The agent with clocks that run fast: `python -m tests.integration.hurried run CONFIG`.
 
 The file `clock` beside the configuration holds two times in ms: the real one at which the fast one is shown.
-From then on an hour takes HOUR_S seconds, or the third number, for every process that reads the file.
+From then on an hour takes HOUR_S seconds, or the third number, for every process that reads the file. A clock
+whose real time is 0 stands, so that a test does not depend on how long the agent takes to start.
 """
 
 import sys
@@ -17,22 +18,40 @@ HOUR_S = 4
 
 
 class FastClock:
-    """A wall clock that runs fast."""
+    """A wall clock that runs fast, from the real time in its file on; while that is 0, it stands."""
 
     def __init__(self, path: Path) -> None:
-        self._real_ms, self._fast_ms, hour_s = map(int, path.read_text().split())
+        self._path = path
+        self._read()
+
+    def _read(self) -> None:
+        self._real_ms, self._fast_ms, hour_s = map(int, self._path.read_text().split())
         self._per_ms = 3600 // hour_s
 
     def __call__(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
+        if not self._real_ms:
+            self._read()
+        if not self._real_ms:
+            return self._fast_ms
         return self._fast_ms + (time.time_ns() // 1000 - 1000 * self._real_ms) * self._per_ms // 1000
 
+    def start(self) -> None:
+        """Start a standing clock, in all processes that have it."""
+        _write(self._path, time.time_ns() // 1_000_000, self._fast_ms, 3600 // self._per_ms)
 
-def make_clock(folder: Path, fast_ms: int, hour_s: int = HOUR_S) -> FastClock:
+
+def _write(path: Path, *numbers: int) -> None:
+    """Write a clock's file at once, because another process may be reading it."""
+    new = path.with_suffix(".new")
+    new.write_text(" ".join(map(str, numbers)))
+    new.replace(path)
+
+
+def make_clock(folder: Path, fast_ms: int, hour_s: int = HOUR_S, *, stands: bool = False) -> FastClock:
     """Make the clock of the agent whose configuration is in a folder, which now shows a time."""
-    path = folder / "clock"
-    path.write_text(f"{time.time_ns() // 1_000_000} {fast_ms} {hour_s}")
-    return FastClock(path)
+    _write(folder / "clock", 0 if stands else time.time_ns() // 1_000_000, fast_ms, hour_s)
+    return FastClock(folder / "clock")
 
 
 if __name__ == "__main__":

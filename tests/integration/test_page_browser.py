@@ -136,9 +136,7 @@ async def test_other_presets_release_nothing(site: Site) -> None:
     async with site.looking() as look:
         await look.live()
         await look.page.click("#preset-numbers summary")
-        names = await look.page.locator("#preset-choice input").evaluate_all(
-            "all => all.map(one => one.value)"
-        )
+        names = await look.page.locator("#preset-choice input").evaluate_all("all => all.map(a => a.value)")
         assert set(names) == {"yours", "television", "street", "day", "bill", "typical-day"}
         asked = len(look.requests)
         for name in names[1:]:
@@ -150,8 +148,9 @@ async def test_other_presets_release_nothing(site: Site) -> None:
         before = await numbers.all_inner_texts()
         await look.page.click("#preset-again")
         after = await numbers.all_inner_texts()
-        assert all(one != other for one, other in zip(before[1:], after[1:], strict=False))
-        assert len(before) >= 3
+        # Two independent draws of a number are equal now and then; all of them are if nothing was drawn.
+        equal = sum(former == new for former, new in zip(before[1:], after[1:], strict=False))
+        assert 2 * equal < len(before) - 1 >= 2
         assert len(look.requests) == asked
 
 

@@ -170,6 +170,8 @@ class Core:
                 self._judge(message, place, now_ms, batch)
             except Refused as refusal:
                 batch.refused["" if place is None else place.stream, refusal.reason] += 1
+        if batch.descriptors and batch.waiting:
+            self._settle(batch, now_ms)
         return batch
 
     def release(self, records: Sequence[Waiting], now_ms: int) -> Batch:
@@ -178,6 +180,13 @@ class Core:
         self._waiting.subtract((record.stream, record.meter) for record in records)
         batch.released = [record.place for record in records]
         return batch
+
+    def _settle(self, batch: Batch, now_ms: int) -> None:
+        """Judge again the records of a batch that came before their descriptor, which the batch has, too."""
+        early_records = [record for record in batch.waiting if record.d in batch.descriptors]
+        batch.waiting = [record for record in batch.waiting if record.d not in batch.descriptors]
+        self._waiting.subtract((record.stream, record.meter) for record in early_records)
+        batch.add(self.take([Message(record.topic, record.payload) for record in early_records], now_ms))
 
     @property
     def mixed(self) -> tuple[str, ...]:

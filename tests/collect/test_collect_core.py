@@ -62,6 +62,17 @@ def test_a_record_waits_for_its_descriptor() -> None:
     assert released.released == [5]
 
 
+def test_a_record_before_its_descriptor_in_one_batch_does_not_wait() -> None:
+    """A batch that ends with the descriptor has rows, and leaves nothing that waits or is counted so."""
+    judge = core()
+    early = [*record_messages(TERMS, range(5)), *record_messages(HOURLY, [1], first=10)]
+    batch = judge.take([*early, terms_message(TERMS)], NOW_MS)
+    assert [row.quanta for row in batch.rows] == [0, 1, 2, 3, 4]
+    assert batch.terms == {("main", D)}
+    assert [record.d for record in batch.waiting] == [id_of(HOURLY)]
+    assert len(judge.take(record_messages(HOURLY, [0] * WAITING_MAX), NOW_MS).waiting) == WAITING_MAX - 1
+
+
 def test_too_many_waiting_records_of_a_meter_are_refused() -> None:
     """The number of records that wait is bounded for each meter, and another meter's still wait."""
     judge = core()

@@ -67,7 +67,7 @@ docs: $(STAMP) ## the documentation site, in build/docs; a warning is an error
 	nice -n 10 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
 
 parts: $(STAMP)
-	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres
+	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server
 
 quick: $(STAMP) ## after every edit: style, and the unit tests of the core packages, with few examples (half a minute)
 	$(BIN)/ruff check
@@ -80,7 +80,7 @@ unit: $(STAMP) parts ## the fast tests: no integration, no statistics, no Spark
 real: $(STAMP) parts ## the whole run on real traces (minutes)
 	METERAGENT_REAL=whole $(BIN)/python -m pytest tests/integration/test_real.py tests/statistical/test_presets.py
 
-faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, and of collect and PostgreSQL, 50 each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
+faults: $(STAMP) parts ## kill -9 of agent and brokers, 200 rounds each, and of collect, its database and its brokers, 50 each; the law of what leaves; load in figures; 100,000 schedules; goes on where it was stopped (hours)
 	$(BIN)/python -m tests.commands.kill_rounds --rounds 200 --log $(LOGS)/kill_rounds.jsonl
 	$(BIN)/python -m tests.commands.collect_rounds --rounds 50 --log $(LOGS)/collect_rounds.jsonl
 	$(BIN)/python -m tests.commands.law --windows 50000 --log $(LOGS)/law.jsonl

@@ -171,7 +171,7 @@ def with_mqtt(server: Postgres, records: Sequence[Message]) -> tuple[Cost, list[
         broker = stack.enter_context(Broker(program, folder, settings=DURABLE))
         url = empty_database(server)
         asyncio.run(prepared(url))
-        collector = stack.enter_context(Collector(folder, broker.url, url))
+        collector = stack.enter_context(Collector(folder, f'url = "{broker.url}"', url))
         while not collector.is_connected():
             time.sleep(0.1)
         time.sleep(0.5)  # for the subscriptions

@@ -16,6 +16,8 @@ MODULES = {
     "analysis": ("scipy", "matplotlib"),
     "page": ("starlette", "uvicorn"),
     "collect": ("psycopg",),
+    "collect-nats": ("nats",),
+    "collect-kafka": ("confluent_kafka",),
     "archive": ("pyarrow", "cryptography", "tqdm"),
     "crowd": ("cryptography",),
     "spark": ("pyspark",),

@@ -8,11 +8,12 @@ import pytest
 import tests.support.hypothesis_profiles  # noqa: F401 -- it sets them
 from tests.support.broker import Broker, Certificates, mosquitto_program
 from tests.support.collecting import empty_database
+from tests.support.nats import Nats, nats_program
 from tests.support.not_run import not_run
 from tests.support.postgres import Postgres, server_programs
 
 MakeBroker = Callable[..., Broker]
-PARTS = {"mosquitto", "broker", "certificates", "postgres", "table_url"}
+PARTS = {"mosquitto", "broker", "nats", "certificates", "postgres", "table_url"}
 """Fixtures that start programs of the system."""
 COVERED = {"domain", "core", "wire", "store"}
 """Rooms whose branches their own tests must reach: `make test` measures it, but not by slow tests."""
@@ -48,6 +49,17 @@ def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
     """A running broker of this test's own, which remembers nothing."""
     with mosquitto() as running:
         yield running
+
+
+@pytest.fixture
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
+    """A running NATS server with the users and streams of docs/collect.md."""
+    program = nats_program()
+    if program is None:
+        not_run("nats-server", "nats-server is not on the path, nor in /usr/sbin, nor in METERAGENT_NATS")
+    with Nats(program, tmp_path_factory.mktemp("nats")) as server:
+        server.make_streams()
+        yield server
 
 
 @pytest.fixture(scope="session")

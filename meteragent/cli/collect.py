@@ -15,6 +15,9 @@ from meteragent.cli.run import log_to_stderr, until_signalled
 from meteragent.collect import configuration
 from meteragent.domain.errors import LinkError
 
+_EXTRAS = {"NATS": ("collect-nats",), "Kafka": ("collect-kafka",)}
+"""The extras of sources."""
+
 
 def run(options: argparse.Namespace) -> int:
     """Collect until SIGTERM or SIGINT, or only check or migrate; return the exit code."""
@@ -22,7 +25,8 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         print(_summary(settings, options.config))
         return 0
-    if common.lacks("collect", "collect"):
+    extras = ["collect", *_EXTRAS.get(settings.source.kind, ())]
+    if any(common.lacks(extra, "collect") for extra in extras):
         return common.EXIT_CRASH
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
     log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
@@ -48,11 +52,12 @@ def _migrate(service: Any, settings: configuration.Settings) -> int:
 def _summary(settings: configuration.Settings, path: Path) -> str:
     """Return what a configuration would collect."""
     meters = settings.meters()
+    hosts = [f"{server.host}:{server.port}" for server in settings.source.servers()]
     lines = [
         f"{path}: accepted",
         *(f"stream {stream.name}: {stream.topic}" for stream in settings.stream),
         "meters: all" if meters is None else f"meters: {len(meters)} on the list",
-        f"broker: {settings.endpoint().host}, session {settings.source.client_id!r}",
+        f"source: {settings.source.kind} at {', '.join(hosts)} under the name {settings.source.client_id!r}",
         f"partitions: {settings.database.partition}",
     ]
     return "\n".join(lines)

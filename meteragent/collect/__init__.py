@@ -1,8 +1,8 @@
 """The receiving side as a service: `meteragent collect` takes private records in and keeps each once.
 
-    MQTT -> mqtt (what waits, unacknowledged) -> core (what a message means) -> database (one transaction)
-             ^                                                                     |
-             |_________________________________ acknowledge _______________________|
+    broker -> source (what waits, unacknowledged) -> core (what a message means) -> database (one transaction)
+                ^                                                                       |
+                |___________________________________ acknowledge _______________________|
 
 Theory of operation
     `service` takes a batch of messages from the source and gives it to the core, which needs neither I/O nor
@@ -24,7 +24,8 @@ Rules
     5. A refusal may be counted more than once: after a crash, a broker may deliver the message again.
 
 `topic` says which stream and meter a topic names, `core` what a message means, `configuration` has the keys
-of the file, `source` the protocol of what delivers messages, `mqtt` the broker's side, `sink` the protocol of
-what keeps them, `database` the tables' side, and `service` the loop. The tables and views are in
-`migrations`; `consume.read_table` reads them for exact intervals.
+of the file (`broker` those of its table `[source]`), `source` the protocol of what delivers messages, `mqtt`
+and `nats` the brokers' side, `subject` topics as NATS writes them, `sink` the protocol of what keeps
+messages, `database` the tables' side, and `service` the loop. The tables and views are in `migrations`;
+`consume.read_table` reads them for exact intervals.
 """

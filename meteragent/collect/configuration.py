@@ -1,7 +1,7 @@
 """The configuration of `collect`: one TOML file, read once, or refused with every error and its line.
 
-The texts of refusals are those of the agent's configuration (`domain.refusal`), and so are the keys of a
-broker (`config.broker.Broker`).
+The texts of refusals are those of the agent's configuration (`domain.refusal`). The table of the source is in
+`broker`.
 """
 
 import difflib
@@ -14,33 +14,23 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from meteragent.collect import broker
+from meteragent.collect.broker import Source
 from meteragent.collect.partition import Length
 from meteragent.collect.topic import StreamTopic
-from meteragent.config import endpoint, read_secret
-from meteragent.config.broker import Broker
-from meteragent.config.files import wrong_address
+from meteragent.config import read_secret
 from meteragent.config.value import Duration, Span, Template
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path as KeyPath
 from meteragent.domain.lines import line_of, lines, path_of
 from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, text_of_file, value_text
 from meteragent.domain.units import DAY_MS
-from meteragent.mqtt import Endpoint
 
 _POSTGRES = ("postgresql://", "postgres://")
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Source(Broker):
-    """Where records arrive."""
-
-    url: str = "mqtt://127.0.0.1:1883"
-    """The broker: mqtt://host[:port], or mqtts:// for TLS."""
-    client_id: str = Field("meteragent-collect", min_length=1, max_length=64)
-    """The name under which the broker keeps what waits. Each `collect` on a broker has its own."""
 
 
 class Stream(_Section):
@@ -90,10 +80,6 @@ class Settings(_Section):
     def topics(self) -> tuple[StreamTopic, ...]:
         """The topics of the streams."""
         return tuple(StreamTopic.parse(stream.name, stream.topic) for stream in self.stream)
-
-    def endpoint(self) -> Endpoint:
-        """Return the broker; raises ConfigError if a file cannot be read."""
-        return endpoint("source", self.source.url, self.source)
 
     def password(self) -> str | None:
         """Return the database's password; raises ConfigError if its file cannot be read."""
@@ -193,7 +179,7 @@ def _refusal(detail: ErrorDetails) -> ConfigError:
 
 def _wrong(settings: Settings) -> Iterator[ConfigError]:
     """Yield refusals of values that are well-formed but unusable."""
-    wrong = list(wrong_address("source", settings.source.url, settings.source))
+    wrong = list(broker.wrong(settings.source, [stream.topic for stream in settings.stream]))
     yield from wrong
     if not settings.database.url.startswith(_POSTGRES) or _has_password(settings.database.url):
         expected = "postgresql://user@host/name, and the password in database.password_file"
@@ -204,7 +190,7 @@ def _wrong(settings: Settings) -> Iterator[ConfigError]:
             if value in [getattr(other_stream, key) for other_stream in settings.stream[:index]]:
                 expected = f"a {key} that no other stream has"
                 yield _error(("stream", index, key), repr(value), expected, None)
-    for read in (settings.password, settings.meters, *([] if wrong else [settings.endpoint])):
+    for read in (settings.password, settings.meters, *([] if wrong else [settings.source.servers])):
         try:
             read()
         except ConfigError as error:

@@ -1,5 +1,6 @@
 """Where messages come from: the protocol of a source, and the source that a configuration names."""
 
+import importlib
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
@@ -26,5 +27,13 @@ class Source(Protocol):
 
 
 def make(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source:
-    """Return the source that a configuration names, for messages whose topics match the filters."""
-    return MqttSource(settings.endpoint(), settings.source.client_id, filters, entropy)
+    """Return the source that a configuration names, for messages whose topics match the filters.
+
+    The libraries of NATS and Kafka are imported only where they are needed.
+    """
+    keys = settings.source
+    if keys.kind == "NATS":
+        module = importlib.import_module("meteragent.collect.nats")
+        source: Source = module.NatsSource(keys.servers(), keys.client_id, filters, entropy)
+        return source
+    return MqttSource(keys.servers()[0], keys.client_id, filters, entropy)

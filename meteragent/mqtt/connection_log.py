@@ -36,9 +36,9 @@ class ConnectionLog:
         self._reasons: set[str] = set()
         self._return: asyncio.TimerHandle | None = None
 
-    def connected(self, version: str) -> None:
+    def connected(self, protocol: str) -> None:
         """Log a connection: immediately, or, if failures were counted before, once it is established."""
-        text = f"connected with MQTT {version}"
+        text = f"connected with {protocol}"
         if self._unlogged:
             self._return = self._loop.call_later(STABLE_S, self._log_return, text, self._failures)
         else:

@@ -104,7 +104,7 @@ async def _one_connection(
     try:
         await session.open()
         opened_s = now_s()
-        log.connected("5" if session.version == 5 else "3.1.1")
+        log.connected("MQTT 5" if session.version == 5 else "MQTT 3.1.1")
         await session.run(serve)
     except LinkError as reason:
         return None if opened_s is None else now_s() - opened_s, reason

@@ -1,4 +1,4 @@
-"""Kill `collect`, PostgreSQL and mosquitto: ``python -m tests.commands.collect_rounds --rounds 50``.
+"""Kill `collect`, its database and its broker: ``python -m tests.commands.collect_rounds --rounds 50``.
 
 A part is a number of rounds with empty tables and its own seed, after which the table is compared with what
 was sent. Each completed part is a line of the log; after a stop the same command continues there. The exit
@@ -13,35 +13,64 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
 from simulators.option import positive
-from tests.integration.collecting import DURABLE, VICTIMS, Victim, kill
+from tests.integration.collecting import DURABLE, VICTIMS, Chain, Victim, by_mqtt, by_nats, kill
 from tests.support.broker import Broker, mosquitto_program
 from tests.support.collecting import empty_database
+from tests.support.nats import Nats, nats_program
 from tests.support.postgres import Postgres, server_programs
 
 BURST = 500
 PART = 10
 
 
-async def part(victim: Victim, rounds: int, seed: int) -> Part:
+@contextmanager
+def _mqtt(folder: Path) -> Iterator[Chain]:
+    program = mosquitto_program()
+    assert program is not None
+    with Broker(program, folder, persistence=True, settings=DURABLE) as broker:
+        yield by_mqtt(broker)
+
+
+@contextmanager
+def _nats(folder: Path) -> Iterator[Chain]:
+    program = nats_program()
+    assert program is not None
+    with Nats(program, folder) as server:
+        server.make_streams()
+        yield by_nats(server, folder)
+
+
+SOURCES: dict[str, Callable[[Path], AbstractContextManager[Chain]]] = {"mqtt": _mqtt, "nats": _nats}
+"""What is between the sender and `collect`."""
+
+
+class Kind(NamedTuple):
+    """A kind of rounds."""
+
+    source: str
+    victim: Victim
+
+
+async def part(kind: Kind, rounds: int, seed: int) -> Part:
     """Run rounds of one kind with a new broker and empty tables; return their counts."""
-    mosquitto, programs = mosquitto_program(), server_programs()
-    assert mosquitto is not None
+    programs = server_programs()
     assert programs is not None
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        broker = stack.enter_context(Broker(mosquitto, folder, persistence=True, settings=DURABLE))
+        chain = stack.enter_context(SOURCES[kind.source](folder))
         postgres = stack.enter_context(Postgres(programs))
-        url = empty_database(postgres)
         result = await kill(
-            victim,
-            broker=broker,
+            kind.victim,
+            chain=chain,
             postgres=postgres,
-            table_url=url,
+            table_url=empty_database(postgres),
             folder=folder,
             rounds=rounds,
             size=BURST,
@@ -57,33 +86,35 @@ async def part(victim: Victim, rounds: int, seed: int) -> Part:
     return line
 
 
-def run(rounds: int, log: LongRun) -> None:
+def run(kinds: Sequence[Kind], rounds: int, log: LongRun) -> None:
     """Run the parts that the log lacks, of each kind in turn."""
     while True:
-        completed = {
-            victim: sum(line["rounds"] for line in log.parts if line["kind"] == victim) for victim in VICTIMS
-        }
-        victim = min(VICTIMS, key=completed.__getitem__)
-        if completed[victim] >= rounds:
+        completed = {kind: sum(line["rounds"] for line in _parts(log, kind)) for kind in kinds}
+        kind = min(kinds, key=completed.__getitem__)
+        if completed[kind] >= rounds:
             return
-        size = min(PART, rounds - completed[victim])
-        line: Part = {"kind": victim, "rounds": size, "seed": completed[victim] // PART}
+        size = min(PART, rounds - completed[kind])
+        line: Part = {**kind._asdict(), "rounds": size, "seed": completed[kind] // PART}
         begun_s = time.monotonic()
         try:
-            line |= asyncio.run(part(victim, size, line["seed"]))
+            line |= asyncio.run(part(kind, size, line["seed"]))
         except Exception as error:  # noqa: BLE001 - a part that cannot be checked is a failure of the run
             line |= {"failed": f"{type(error).__name__}: {str(error)[:2000]}"}
         log.append(line | {"seconds": round(time.monotonic() - begun_s, 1)})
         print(line, flush=True)
 
 
-def passes(log: LongRun) -> bool:
+def _parts(log: LongRun, kind: Kind) -> list[Part]:
+    return [line for line in log.parts if (line["source"], line["victim"]) == kind]
+
+
+def passes(kinds: Sequence[Kind], log: LongRun) -> bool:
     """Print the totals; return whether every table was right."""
-    for victim in VICTIMS:
-        parts = [line for line in log.parts if line["kind"] == victim]
+    for kind in kinds:
+        parts = _parts(log, kind)
         totals = {name: sum(line.get(name, 0) for line in parts) for name in ("rounds", "lives", "records")}
         wrong = {name: sum(line.get(name, 0) for line in parts) for name in ("missing", "doubled", "wrong")}
-        print(f"kill -9 of {victim}: {totals}; {wrong}")
+        print(f"{kind.source}, kill -9 of {kind.victim}: {totals}; {wrong}")
     return not any(
         "failed" in line or line["missing"] or line["doubled"] or line["wrong"] or line["refused"]
         for line in log.parts
@@ -96,9 +127,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=positive, default=50, help="of each kind (default %(default)s)")
+    parser.add_argument("--source", choices=SOURCES, action="append", help="default: all")
     parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
     options = parser.parse_args()
-    for name, program in (("mosquitto", mosquitto_program()), ("PostgreSQL 15", server_programs())):
+    kinds = [Kind(source, victim) for source in options.source or SOURCES for victim in VICTIMS]
+    for name, program in (
+        ("mosquitto", mosquitto_program()),
+        ("nats-server", nats_program()),
+        ("PostgreSQL 15", server_programs()),
+    ):
         if program is None:
             parser.exit(1, f"NOT RUN: {name} is not installed\n")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # the feeder's client: connections that end
@@ -107,10 +144,10 @@ def main() -> int:
             stopped = False
             try:
                 with stoppable():
-                    run(options.rounds, log)
+                    run(kinds, options.rounds, log)
             except Stopped:
                 stopped = True
-            is_right = passes(log)
+            is_right = passes(kinds, log)
     except OtherLog as error:
         parser.exit(2, f"{error}\n")
     return EXIT_STOPPED if stopped else 0 if is_right else 1

@@ -2,7 +2,7 @@
 
 import re
 
-from meteragent.collect import configuration
+from meteragent.collect import broker, configuration
 from meteragent.collect.core import REASONS
 from tests.support.not_run import ROOT
 
@@ -18,7 +18,7 @@ def test_the_configuration_is_accepted() -> None:
     assert settings.stream[0].topic == "private/{meter}/power"
     written = set(re.findall(r"^(?:# )?(\w+) = ", (FOLDER / "collect.toml").read_text(), re.MULTILINE))
     tables = (
-        configuration.Source,
+        broker.Source,
         configuration.Stream,
         configuration.Database,
         configuration.Accept,
@@ -28,11 +28,18 @@ def test_the_configuration_is_accepted() -> None:
 
 def test_the_defaults_are_those_of_the_code() -> None:
     """A commented line of the shipped file that has a default shows it."""
-    for line in ('partition = "month"', 'oldest = "400d"', 'ahead = "1d"', 'protocol = "auto"'):
+    for line in (
+        'partition = "month"',
+        'oldest = "400d"',
+        'ahead = "1d"',
+        'protocol = "auto"',
+        'sasl = "SCRAM-SHA-512"',
+    ):
         assert f"# {line}" in (FOLDER / "collect.toml").read_text()
     accept = configuration.Accept()
     assert accept == configuration.Accept(oldest="400d", ahead="1d")
     assert configuration.Database(url="").partition == "month"
+    assert broker.Source().sasl == "SCRAM-SHA-512"
 
 
 def test_every_reason_is_documented() -> None:

@@ -5,7 +5,8 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -16,15 +17,17 @@ from aiomqtt import MqttError
 from meteragent.collect.core import Message
 from simulators.replay import connect, lost
 from tests.integration.service import LIMIT_S, PAUSE_S, until
-from tests.support.broker import Broker
+from tests.support.broker import Broker, Server
 from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message
 from tests.support.messages import HALF_HOUR_MS, NOON_MS
+from tests.support.nats import Nats
 from tests.support.not_run import ROOT
 from tests.support.postgres import Postgres
 from tests.support.stores import TERMS
 
 Victim = Literal["collect", "postgres", "broker"]
 VICTIMS: tuple[Victim, ...] = ("collect", "postgres", "broker")
+IMPATIENT = "tests.integration.impatient"
 METERS = 5
 CHUNK = 100
 """Publications unanswered at once."""
@@ -34,10 +37,11 @@ DURABLE: dict[str, str | int] = {"max_inflight_messages": 0}
 class Collector:
     """The process, with one configuration; leaving the `with` leaves nothing behind."""
 
-    def __init__(self, folder: Path, broker_url: str, table_url: str) -> None:
+    def __init__(self, folder: Path, source: str, table_url: str, program: str = "meteragent") -> None:
         self.config, self.log = folder / "collect.toml", folder / "collect.log"
+        self._program = program
         self.config.write_text(
-            f'source.url = "{broker_url}"\n[[stream]]\ntopic = "{TEMPLATE}"\n'
+            f'[source]\n{source}\n[[stream]]\ntopic = "{TEMPLATE}"\n'
             f'[database]\nurl = "{table_url}"\n[accept]\noldest = "36500d"\n'
         )
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,7 +49,7 @@ class Collector:
 
     def start(self) -> None:
         """Start the program."""
-        command = [sys.executable, "-m", "meteragent", "collect", str(self.config)]
+        command = [sys.executable, "-m", self._program, "collect", str(self.config)]
         with self.log.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
@@ -68,7 +72,7 @@ class Collector:
     def is_connected(self) -> bool:
         """Return whether this life has connected to the broker; fail with the log if it has ended."""
         self.assert_runs()
-        return b"connected with MQTT" in self.log.read_bytes()[self._log_start :]
+        return b": connected with " in self.log.read_bytes()[self._log_start :]
 
     def memory_mib(self) -> float:
         """Return the resident memory of the process."""
@@ -142,6 +146,31 @@ async def send(url: str, messages: Sequence[Message]) -> None:
             await asyncio.sleep(PAUSE_S)
 
 
+class Chain(NamedTuple):
+    """What is between the sender and `collect`: the broker, the lines of `[source]`, and how to send.
+
+    `program` is what runs instead of meteragent, which would wait for longer than a test.
+    """
+
+    source: str
+    send: Callable[[Sequence[Message]], Awaitable[None]]
+    broker: Server | None
+    program: str = "meteragent"
+
+
+def by_mqtt(broker: Broker) -> Chain:
+    """Return the chain with an MQTT broker."""
+    return Chain(f'url = "{broker.url}"', partial(send, broker.url), broker)
+
+
+def by_nats(server: Nats, folder: Path) -> Chain:
+    """Return the chain with NATS, whose MQTT gateway the sender uses; the password's file is in a folder."""
+    secret = folder / "password"
+    secret.write_text("password\n")
+    source = f'url = "{server.url}"\nusername = "collect"\npassword_file = "{secret}"'
+    return Chain(source, partial(send, server.mqtt_url), server, IMPATIENT)
+
+
 class Kept(NamedTuple):
     """The outcome of rounds: the rows that were sent, and what the table has."""
 
@@ -160,7 +189,7 @@ class Kept(NamedTuple):
 async def kill(
     victim: Victim,
     *,
-    broker: Broker,
+    chain: Chain,
     postgres: Postgres,
     table_url: str,
     folder: Path,
@@ -172,20 +201,20 @@ async def kill(
     rng = random.Random(f"{victim}{seed}")
     sent: list[TableRow] = []
     lives = 0
-    with Collector(folder, broker.url, table_url) as collector:
+    with Collector(folder, chain.source, table_url, chain.program) as collector:
         await until(collector.is_connected)
         for index in range(rounds):
             messages, expected = burst(rng, index, size)
             before = count(table_url) or 0
-            feeding = asyncio.create_task(send(broker.url, messages))
+            feeding = asyncio.ensure_future(chain.send(messages))
             if rng.random() < 0.5:
                 await until(lambda before=before: (count(table_url) or 0) > before)  # type: ignore[misc]
             await asyncio.sleep(rng.uniform(0, 0.2))
             lives += (count(table_url) or 0) > before
-            kill_and_start(victim, collector, postgres, broker)
+            kill_and_start(victim, collector, postgres, chain.broker)
             await feeding
             if victim == "broker":
-                await send(broker.url, messages)
+                await chain.send(messages)
             sent += expected
         await until(lambda: collector.is_connected() and count(table_url) == len(sent))
         assert collector.stop() == 0
@@ -193,7 +222,7 @@ async def kill(
         return Kept(sent, rows(connection), refusals(connection), lives)
 
 
-def kill_and_start(victim: Victim, collector: Collector, postgres: Postgres, broker: Broker) -> None:
+def kill_and_start(victim: Victim, collector: Collector, postgres: Postgres, broker: Server | None) -> None:
     """Kill a part with SIGKILL, and start it again."""
     part: Any = {"collect": collector, "postgres": postgres, "broker": broker}[victim]
     part.kill()

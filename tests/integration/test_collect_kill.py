@@ -1,11 +1,12 @@
-"""`collect` under kill -9: of itself, of PostgreSQL and of mosquitto; all of them real."""
+"""`collect` under kill -9: of itself, of PostgreSQL, of mosquitto and of nats-server; all of them real."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import MakeBroker
-from tests.integration.collecting import DURABLE, VICTIMS, Victim, kill
+from tests.integration.collecting import DURABLE, VICTIMS, Victim, by_mqtt, by_nats, kill
+from tests.support.nats import Nats
 from tests.support.postgres import Postgres
 
 pytestmark = pytest.mark.integration
@@ -18,7 +19,31 @@ async def test_the_table_equals_what_left(
     """Whatever is killed at whatever moment, each interval is in the table once, with its value."""
     with mosquitto(persistence=True, settings=DURABLE) as broker:
         kept = await kill(
-            victim, broker=broker, postgres=postgres, table_url=table_url, folder=tmp_path, rounds=5, size=250
+            victim,
+            chain=by_mqtt(broker),
+            postgres=postgres,
+            table_url=table_url,
+            folder=tmp_path,
+            rounds=5,
+            size=250,
         )
+    kept.assert_equal()
+    assert kept.lives > 0
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_the_table_equals_what_left_through_nats(
+    victim: Victim, nats: Nats, postgres: Postgres, table_url: str, tmp_path: Path
+) -> None:
+    """The same with a real nats-server: its MQTT gateway, a stream, and durable consumers."""
+    kept = await kill(
+        victim,
+        chain=by_nats(nats, tmp_path),
+        postgres=postgres,
+        table_url=table_url,
+        folder=tmp_path,
+        rounds=5,
+        size=250,
+    )
     kept.assert_equal()
     assert kept.lives > 0

@@ -76,10 +76,10 @@ def test_a_new_reason_is_logged_at_once_with_its_hint(clock: Clock, caplog: pyte
 def test_the_return_is_logged_once_it_lasts(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that accepts connections and ends them at once is not logged as back each time."""
     log = ConnectionLog("sink h:1", "")
-    log.connected("5")
+    log.connected("MQTT 5")
     for _ in range(10):
         log.failed(DOWN, 1.0, 0.5)
-        log.connected("5")
+        log.connected("MQTT 5")
         clock.pass_s(1)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
     clock.pass_s(STABLE_S)
@@ -94,7 +94,7 @@ def test_nothing_is_logged_after_the_end(clock: Clock, caplog: pytest.LogCapture
     log = ConnectionLog("sink h:1", "")
     log.failed(DOWN, 0.0, 0.5)
     log.failed(DOWN, 0.0, 0.5)
-    log.connected("5")
+    log.connected("MQTT 5")
     log.close()
     clock.pass_s(2 * STABLE_S)
     clock.close()

@@ -1,0 +1,237 @@
+"""NATS JetStream: messages wait in a stream, unacknowledged, until their batch is committed.
+
+Each subject has a durable consumer of its own in each stream that holds the subject, because a server before
+2.10 gives a consumer one subject. `collect` creates the consumers and pulls from them; it never creates a
+stream. What is not acknowledged within ACK_WAIT_S is delivered again. An acknowledgement belongs to the
+message, not to the connection, so messages that wait here outlive a connection. When about QUEUE_MAX of them
+wait, pulling pauses.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Final, NamedTuple, NoReturn
+
+from nats import errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from meteragent.collect.core import PAYLOAD_MAX, Message
+from meteragent.collect.subject import subjects, topic
+from meteragent.domain.errors import LinkError
+from meteragent.mqtt import Backoff, Endpoint, LoginRefused
+from meteragent.mqtt.connection_log import ConnectionLog
+from meteragent.mqtt.reconnect import Entropy
+
+ACK_WAIT_S: Final = 30
+"""After how long an unacknowledged message is delivered again."""
+QUEUE_MAX: Final = 10_000
+"""The number of waiting messages at which pulling pauses; it resumes at half that number."""
+PULL: Final = 1_000
+"""The largest number of messages in a request."""
+PENDING_MAX: Final = 2 * QUEUE_MAX
+"""The largest number of messages that a consumer leaves unacknowledged."""
+EXPIRES_S: Final = 30
+"""How long a request stays open if no message arrives."""
+LINGER_S: Final = 0.02
+"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+_TIMEOUT_S: Final = 10
+_OVER: Final = {"404", "408"}
+"""The statuses of a request that has ended because there were no more messages."""
+_LOGIN_HINT: Final = "check source.username and source.password_file, and the server's users"
+
+_log = logging.getLogger("meteragent.collect.nats")
+
+
+class _Place(NamedTuple):
+    """A consumer and its stream."""
+
+    stream: str
+    consumer: str
+
+
+class NatsSource:
+    """Durable consumers of JetStream."""
+
+    def __init__(
+        self, servers: Sequence[Endpoint], client_id: str, filters: Sequence[str], entropy: Entropy
+    ) -> None:
+        self._servers, self._client_id, self._entropy = tuple(servers), client_id, entropy
+        self._subjects = [subject for topic_filter in filters for subject in subjects(topic_filter)]
+        self._queue: deque[Message] = deque()
+        self._arrival, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
+        self._client: Client | None = None
+
+    async def run(self) -> NoReturn:
+        """Stay connected until cancelled."""
+        name = ", ".join(f"{server.host}:{server.port}" for server in self._servers)
+        backoff, now_s = Backoff(self._entropy), asyncio.get_running_loop().time
+        with closing(ConnectionLog(f"source {name}", _LOGIN_HINT)) as log:
+            while True:
+                begun_s = now_s()
+                reason = await self._one_connection(log)
+                lifetime_s = now_s() - begun_s
+                delay_s = backoff.delay_s(lifetime_s)
+                log.failed(reason, lifetime_s, delay_s)
+                await asyncio.sleep(delay_s)
+
+    async def batch(self, size: int) -> list[Message]:
+        """Wait for messages, and return at most `size` of them, in order of arrival."""
+        while not self._queue:
+            self._arrival.clear()
+            await self._arrival.wait()
+            await asyncio.sleep(LINGER_S)
+        messages = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
+        if len(self._queue) <= QUEUE_MAX // 2:
+            self._room.set()
+        return messages
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Acknowledge messages whose effects are committed; a lost acknowledgement only repeats a message."""
+        if self._client is not None:
+            with suppress(errors.Error, OSError):
+                for message in messages:
+                    await self._client.publish(message.token)
+
+    async def _one_connection(self, log: ConnectionLog) -> LinkError:
+        """Connect and pull until the connection ends; return the reason."""
+        client, end = Client(), asyncio.Event()
+        reason = LinkError("the connection has ended")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                with _faults():
+                    await self._connect(client, end)
+                    places = [
+                        place for subject in self._subjects for place in await self._places(client, subject)
+                    ]
+                self._client = client
+                for place in places:
+                    tasks.create_task(self._pull(client, place))
+                version = client.connected_server_version
+                log.connected(f"NATS {version.major}.{version.minor}.{version.patch}")
+                await end.wait()
+                raise reason
+        except* LinkError as group:
+            reason = _first(group)
+        finally:
+            self._client = None
+            with suppress(errors.Error, OSError, TimeoutError):
+                await client.close()
+        return reason
+
+    async def _connect(self, client: Client, end: asyncio.Event) -> None:
+        async def on_closed() -> None:
+            """Let the connection end."""
+            end.set()
+
+        async def on_error(error: Exception) -> None:
+            """Log what the server reports; the library itself would print it."""
+            _log.debug("%s", error)
+
+        server = self._servers[0]
+        await client.connect(
+            [f"{'tls' if server.tls else 'nats'}://{_host(server)}" for server in self._servers],
+            name=f"meteragent collect {self._client_id}",
+            user=server.username,
+            password=server.password,
+            tls=server.tls_context(),
+            allow_reconnect=False,
+            connect_timeout=_TIMEOUT_S,
+            ping_interval=EXPIRES_S,
+            closed_cb=on_closed,
+            error_cb=on_error,
+        )
+
+    async def _places(self, client: Client, subject: str) -> list[_Place]:
+        """Create the consumers of a subject, unless they exist; raises LinkError if no stream holds it."""
+        question = json.dumps({"subject": subject}).encode()
+        answer = await client.request("$JS.API.STREAM.NAMES", question, timeout=_TIMEOUT_S)
+        facts = json.loads(answer.data)
+        if "error" in facts:
+            raise LinkError(f"JetStream: {facts['error'].get('description')}")
+        if not facts.get("streams"):
+            raise LinkError(f"no stream holds the subject {subject}: docs/collect.md has the commands")
+        name = f"{self._client_id}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
+        config = ConsumerConfig(
+            name=name,
+            durable_name=name,
+            description=f"meteragent collect: {subject}",
+            filter_subject=subject,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT_S,
+            max_ack_pending=PENDING_MAX,
+        )
+        for stream in facts["streams"]:
+            await client.jetstream().add_consumer(stream, config, timeout=_TIMEOUT_S)
+        return [_Place(stream, name) for stream in facts["streams"]]
+
+    async def _pull(self, client: Client, place: _Place) -> NoReturn:
+        """Request messages, again and again; raises LinkError."""
+        request = json.dumps({"batch": PULL, "expires": EXPIRES_S * 1_000_000_000}).encode()
+        subject, inbox = f"$JS.API.CONSUMER.MSG.NEXT.{place.stream}.{place.consumer}", client.new_inbox()
+        answers: asyncio.Queue[str] = asyncio.Queue()
+        left = 0
+
+        async def on_message(message: Msg) -> None:
+            """Keep a message, or the status of the request, which comes on the inbox's own subject."""
+            nonlocal left
+            if message.subject == inbox:
+                answers.put_nowait(_status(message))
+                return
+            self._keep(message)
+            left -= 1
+            if not left:
+                answers.put_nowait("")
+
+        with _faults():
+            await client.subscribe(inbox, cb=on_message)
+            while True:
+                await self._room.wait()
+                left = PULL
+                await client.publish(subject, request, inbox)
+                status = await asyncio.wait_for(answers.get(), EXPIRES_S + _TIMEOUT_S)
+                if status:
+                    raise LinkError(f"consumer {place.consumer} of {place.stream}: {status}")
+
+    def _keep(self, message: Msg) -> None:
+        # One byte more than is allowed suffices for the core to refuse the message.
+        self._queue.append(Message(topic(message.subject), message.data[: PAYLOAD_MAX + 1], message.reply))
+        self._arrival.set()
+        if len(self._queue) >= QUEUE_MAX:
+            self._room.clear()
+
+
+def _host(server: Endpoint) -> str:
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"{host}:{server.port}"
+
+
+def _status(message: Msg) -> str:
+    """Return the reason why a request failed; empty if it has only ended."""
+    headers = message.headers or {}
+    status = headers.get("Status", "")
+    return "" if status in _OVER else f"{status} {headers.get('Description', '')}".strip()
+
+
+def _first(group: BaseExceptionGroup[LinkError]) -> LinkError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Translate the library's errors into this package's."""
+    try:
+        yield
+    except (errors.AuthorizationError, errors.NoServersError) as error:
+        raise LoginRefused(str(error)) from None
+    except TimeoutError:
+        raise LinkError("no answer: is JetStream on, and may the user ask it?") from None
+    except (errors.Error, OSError) as error:
+        raise LinkError(str(error) or type(error).__name__) from None

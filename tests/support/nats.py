@@ -1,0 +1,59 @@
+"""A real nats-server with JetStream and its MQTT gateway on loopback ports, which tests start and kill.
+
+Its users and streams are those of docs/collect.md.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.commands.system_parts import find
+from tests.support.broker import READY_S, Server, free_port
+from tests.support.not_run import ROOT
+
+DOCUMENT = ROOT / "docs" / "collect.md"
+
+_CONFIGURATION = """
+server_name: "test"
+listen: "127.0.0.1:{port}"
+jetstream {{ store_dir: "{folder}/data" }}
+mqtt {{ listen: "127.0.0.1:{mqtt_port}" }}
+"""
+
+
+def nats_program() -> Path | None:
+    """Return the path in METERAGENT_NATS, or else a nats-server found on the path or in /usr/sbin."""
+    override = os.environ.get("METERAGENT_NATS")
+    return Path(override) if override else find("nats-server")
+
+
+class Nats(Server):
+    """A nats-server and its folder; `url` is its own protocol's, `mqtt_url` that of the gateway."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        super().__init__(folder, [str(program), "-c", str(folder / "nats.conf")])
+        mqtt_port = free_port()
+        self.url, self.mqtt_url = (
+            f"nats://127.0.0.1:{self.port}",
+            f"mqtt://agents:password@127.0.0.1:{mqtt_port}",
+        )
+        text = _CONFIGURATION.format(port=self.port, mqtt_port=mqtt_port, folder=folder)
+        (folder / "nats.conf").write_text(text + users())
+
+    def make_streams(self) -> None:
+        """Create streams as docs/collect.md says, with the code that is there."""
+        code = _block(r"```python\n(import asyncio\nimport nats\n.*?)```")
+        code = code.replace("127.0.0.1:4222", f"127.0.0.1:{self.port}")
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=READY_S)
+
+
+def users() -> str:
+    """Return the users of docs/collect.md, as text of the server's configuration."""
+    return _block(r"```\n(authorization \{.*?)```")
+
+
+def _block(pattern: str) -> str:
+    [text] = re.findall(pattern, DOCUMENT.read_text(), re.DOTALL)
+    return str(text)

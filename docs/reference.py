@@ -25,6 +25,7 @@ PACKAGES = {
         "adversary",
         "appliance",
         "chance",
+        "dataset",
         "fault",
         "fleet",
         "household",

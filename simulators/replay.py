@@ -20,7 +20,8 @@ from aiomqtt import MqttError
 from tqdm import tqdm
 
 from meteragent.domain.grid import iso_time, parse_duration, parse_time
-from simulators.trace import Trace, load, write
+from simulators.dataset import FACTORS, load
+from simulators.trace import Trace, write
 from simulators.wire import broker, connect, lost, publish
 
 __all__ = ["add_arguments", "connect", "lost", "payloads", "replay", "run"]
@@ -95,7 +96,7 @@ async def paced(trace: Trace, speed: float, loops: int = 1) -> AsyncIterator[byt
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators replay`."""
     add = parser.add_argument
-    add("trace", metavar="TRACE", help="a Parquet or CSV file with a column of times and one of watts")
+    add("trace", metavar="TRACE", help="a Parquet or CSV file, or a folder house_* of UK-DALE")
     add("--url", type=_refusing(_check_url), help=f"the broker (default {_MQTT['url']})")
     add("--topic", help=f"topic of each meter (default {_MQTT['topic']})")
     add(
@@ -117,7 +118,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write to this file, not to MQTT",
     )
     add("--time", metavar="COLUMN", help="the column of times (default: the first)")
-    add("--watts", metavar="COLUMN", help="the column of watts (default: the second)")
+    add("--watts", metavar="COLUMN", help="the column of power (default: the total, or the second)")
+    add("--unit", choices=FACTORS, help="its unit, if neither its name nor the data set states it")
     add(
         "--start",
         type=_refusing(_parse_start),
@@ -173,7 +175,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 def _load_trace(arguments: argparse.Namespace) -> Trace:
     """Load the trace that the arguments name and append its final reading; raise ValueError if that fails."""
-    trace = load(arguments.trace, arguments.time, arguments.watts)
+    trace = load(arguments.trace, watts=arguments.watts, unit=arguments.unit, time=arguments.time)
     trace = trace if arguments.limit is None else trace.limited(arguments.limit)
     trace = (trace if arguments.start is None else trace.starting(arguments.start)).ended()
     if _last_ms(trace, arguments.loop) > _END_MS:

@@ -84,11 +84,19 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
     have the same time, the first is kept. Times become whole milliseconds. Raises TraceError if the file
     cannot be read or is not a trace.
     """
-    path = Path(path)
+    return of_table(open_table(Path(path)), time, watts)
+
+
+def open_table(path: Path) -> pa.Table:
+    """Read all columns of a Parquet or CSV file; raises TraceError if that fails."""
     try:
-        table = csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
+        return csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise TraceError(f"{path} cannot be read as a Parquet or CSV file: {error}") from error
+
+
+def of_table(table: pa.Table, time: str | None = None, watts: str | None = None) -> Trace:
+    """Return the trace in two columns of a table, as `load` does."""
     names = [_column_name(table, name, index) for index, name in enumerate((time, watts))]
     rows = table.select(names).drop_null()
     times_ms, power = (

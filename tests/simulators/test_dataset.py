@@ -1,0 +1,178 @@
+"""Columns of public data sets and of any table are read in watts, and what is no power is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulators import __main__ as simulators
+from simulators.dataset import load, unit_in
+from simulators.trace import TraceError
+from simulators.trace import load as load_trace
+from tests.support.not_run import data_folder
+
+REFIT = """Time,Unix,Aggregate,Appliance1,Appliance2,Issues
+2013-09-17 22:08:11,1379455691,523,74,0,0
+2013-09-17 22:08:18,1379455698,526,75,0,0
+2013-09-17 22:08:26,1379455706,540,74,0,1
+"""
+METADATA = """elec_meters:
+  1:
+    data_location: house_3/channel_1.dat
+    device_model: EcoManagerWholeHouseTx
+  2:
+    data_location: house_3/channel_2.dat
+    device_model: EcoManagerTxPlug
+  12:
+    data_location: house_3/channel_12.dat
+    device_model: CurrentCostTx
+"""
+
+
+def file(folder: Path, header: str, rows: list[str]) -> Path:
+    """Write a CSV file with Unix seconds in its first column."""
+    path = folder / "load.csv"
+    path.write_text(
+        "\n".join([header, *(f"{1400000400 + 60 * i},{row}" for i, row in enumerate(rows))]) + "\n"
+    )
+    return path
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A house of UK-DALE, with a clamp on the mains, a plug, and a clamp on a circuit."""
+    folder = tmp_path / "house_3"
+    folder.mkdir()
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "building3.yaml").write_text(METADATA)
+    (folder / "labels.dat").write_text("1 aggregate\n2 kettle\n12 kettle\n")
+    (folder / "channel_1.dat").write_text("1361955600 400\n1361955606 410\n")
+    (folder / "channel_2.dat").write_text("1361955601 1\n1361955607 2100\n")
+    (folder / "channel_12.dat").write_text("1361955601 3\n1361955607 4\n")
+    (folder / "mains.dat").write_text("1361955600.10 388.51 402.2 241.3\n1361955601.10 390 403 241\n")
+    return folder
+
+
+def test_refit(tmp_path: Path) -> None:
+    """REFIT's own files give the total, or the appliance that is named; the clock is the column Unix."""
+    path = tmp_path / "CLEAN_House2.csv"
+    path.write_text(REFIT)
+    assert load(path).watts.tolist() == [523, 526, 540]
+    assert load(path, watts="Appliance1").times_ms.tolist() == [1379455691000, 1379455698000, 1379455706000]
+    for column in ("Issues", "Unix", "Kettle"):
+        with pytest.raises(TraceError, match=f"{column}; there are: Aggregate, Appliance1, Appliance2$"):
+            load(path, watts=column)
+    with pytest.raises(TraceError, match="Aggregate holds W, not kW"):
+        load(path, unit="kW")
+
+
+def test_uk_dale(house: Path) -> None:
+    """A house gives its mains in W (not in VA) and its plugs, by label or by file."""
+    assert load(house).watts.tolist() == [388.51, 390.0]
+    assert load(house).times_ms.tolist() == [1361955600100, 1361955601100]
+    assert load(house, watts="kettle").watts.tolist() == [1, 2100]
+    assert load(house / "channel_2.dat").watts.tolist() == [1, 2100]
+
+
+@pytest.mark.parametrize("channel", ["aggregate", "kettle_12"])
+def test_uk_dale_in_volt_amperes(house: Path, channel: str) -> None:
+    """What a clamp measured is apparent power: it is refused, even if watts are asked for."""
+    match = rf"channel {channel} holds VA .*there are: mains, aggregate, kettle, kettle_12$"
+    with pytest.raises(TraceError, match=match):
+        load(house, watts=channel)
+    with pytest.raises(TraceError, match=match):
+        load(house, watts=channel, unit="W")
+
+
+def test_uk_dale_without_metadata(house: Path) -> None:
+    """Without the metadata the unit of a plug must be stated; the total is in VA all the same."""
+    (house.parent / "metadata" / "building3.yaml").unlink()
+    with pytest.raises(TraceError, match=r"channel kettle: without metadata.* its unit is not known"):
+        load(house, watts="kettle")
+    assert load(house, watts="kettle", unit="W").watts.tolist() == [1, 2100]
+    with pytest.raises(TraceError, match="aggregate holds VA"):
+        load(house / "channel_1.dat", unit="W")
+    with pytest.raises(TraceError, match="no channel tv; there are: mains, aggregate, kettle"):
+        load(house, watts="tv")
+
+
+def test_no_house(tmp_path: Path) -> None:
+    """A folder without labels is refused."""
+    with pytest.raises(TraceError, match=r"no house of UK-DALE: .*labels\.dat"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("load_kW", "kW"),
+        ("Load [kW]", "kW"),
+        ("powerWatts", "W"),
+        ("watts", "W"),
+        ("energy (kWh)", "kWh"),
+        ("energy_Wh", "Wh"),
+        ("Kilo Watts", "kW"),
+        ("apparent_power", "VA"),
+        ("phase_a", "A"),
+        ("p_W", "W"),
+        ("a", None),
+        ("Aggregate", None),
+        ("value", None),
+    ],
+)
+def test_units_in_names(name: str, unit: str | None) -> None:
+    """A column's name states its unit in many ways, or not at all."""
+    assert unit_in(name) == unit
+
+
+def test_kilowatts(tmp_path: Path) -> None:
+    """Kilowatts become watts, if the name states them or the caller does."""
+    path = file(tmp_path, "t,load_kW,load", ["0.25,0.25", "1.5,1.5"])
+    assert load(path, watts="load_kW").watts.tolist() == [250.0, 1500.0]
+    assert load(path, watts="load", unit="kW").watts.tolist() == [250.0, 1500.0]
+    assert load(path, watts="load", unit="W").watts.tolist() == [0.25, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "options", "why"),
+    [
+        ("t,load", ["0.25", "1.5"], {}, "column load may hold W or kW: state its unit .*there are: t, load"),
+        ("t,load_kW", ["1", "2"], {"unit": "W"}, "column load_kW holds kW, not W; there are: t, load_kW"),
+        ("t,use_kWh", ["1", "2"], {}, "column use_kWh holds kWh, not watts"),
+        ("t,use_kWh", ["1", "2"], {"unit": "kW"}, "column use_kWh holds kWh, not watts"),
+        ("t,voltage", ["230", "231"], {}, "column voltage holds V, not watts"),
+        ("t,counter", [str(9000 + i // 3) for i in range(100)], {}, "never falls, as a register of energy"),
+        ("t,load", ["100", "200"], {"watts": "power"}, "no column power; there are: t, load"),
+        ("t,load", ["100", "200"], {"unit": "MW"}, "unit MW is none of W, kW"),
+        ("t,load", ["1400000400", "1400000460"], {}, "column load holds clock times"),
+    ],
+)
+def test_what_is_no_power(
+    header: str, rows: list[str], options: dict[str, str], why: str, tmp_path: Path
+) -> None:
+    """A column in another unit, a register, a clock, or one whose unit is not known is refused."""
+    with pytest.raises(TraceError, match=why):
+        load(file(tmp_path, header, rows), **options)
+
+
+def test_what_looks_odd_and_is_power(tmp_path: Path) -> None:
+    """A constant load, a short rise, and whole numbers of few watts are power."""
+    for rows in (["7"] * 200, [str(i) for i in range(99)], ["0", "1", "0"]):
+        assert load(file(tmp_path, "t,load", rows)).watts.tolist() == [int(row) for row in rows]
+
+
+def test_replay_sends_nothing_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`replay` ends with code 2 before it writes anything; a stated unit is converted."""
+    trace, out = file(tmp_path, "t,load", ["0.25", "1.5"]), tmp_path / "out.csv"
+    assert simulators.main(["replay", str(trace), "--out", str(out)]) == 2
+    assert "column load may hold W or kW: state its unit (--unit of replay)" in capsys.readouterr().err
+    assert not out.exists()
+    assert simulators.main(["replay", str(trace), "--unit", "kW", "--out", str(out)]) == 0
+    assert load_trace(out).watts.tolist() == [250.0, 1500.0]
+
+
+def test_real_homes() -> None:
+    """Both real homes are read as they stand, and their submeters by name."""
+    for path in sorted((data_folder() / "homes").glob("*.parquet")):
+        assert np.array_equal(load(path).watts, load_trace(path).watts)
+        assert load(path, watts="Kettle").watts.max() > 1000

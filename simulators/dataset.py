@@ -80,28 +80,28 @@ def unit_in(name: str) -> str | None:
     """
     words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
     units = [_UNIT_OF.get(word.lower()) for word in words if len(word) > 1 or len(words) > 1]
-    joined = _UNIT_OF.get("".join(words[-2:]).lower()) if len(words) > 1 else None
-    return joined or next((unit for unit in reversed(units) if unit), None)
+    compound = _UNIT_OF.get("".join(words[-2:]).lower()) if len(words) > 1 else None
+    return compound or next((unit for unit in reversed(units) if unit), None)
 
 
 def _power_unit(name: str, unit: str | None, trace: Trace, names: list[str]) -> str:
     """Return W or kW; raise TraceError if the column is something else, or if its unit is unknown."""
-    there = f"there are: {', '.join(names)}"
+    choices = f"there are: {', '.join(names)}"
     named = unit_in(name)
     if named is not None and named not in FACTORS:
-        raise TraceError(f"column {name} holds {named}, not watts; {there}")
+        raise TraceError(f"column {name} holds {named}, not watts; {choices}")
     if None not in (named, unit) and named != unit:
-        raise TraceError(f"column {name} holds {named}, not {unit}; {there}")
+        raise TraceError(f"column {name} holds {named}, not {unit}; {choices}")
     if named or unit:
         return named or unit or ""
     change = np.diff(trace.watts)
     if len(trace) >= _REGISTER_ROWS and change.min() >= 0 and change.max() > 0:
         raise TraceError(
-            f"column {name} never falls, as a register of energy does, and is not power; {there}"
+            f"column {name} never falls, as a register of energy does, and is not power; {choices}"
         )
     is_whole = bool((trace.watts == np.rint(trace.watts)).all())
     if float(np.abs(trace.watts).max()) <= _LARGEST_KW and not is_whole:
-        raise TraceError(f"column {name} may hold W or kW: state its unit (--unit of replay); {there}")
+        raise TraceError(f"column {name} may hold W or kW: state its unit (--unit of replay); {choices}")
     return "W"
 
 
@@ -133,14 +133,14 @@ def _ukdale(path: Path, name: str | None, unit: str | None) -> Trace:
         name = next((label for label, file in files.items() if file == path.name), path.stem)
     if name not in files:
         raise TraceError(f"{folder} has no channel {name}; there are: {', '.join(files) or 'none'}")
-    there = f"there are: {', '.join(files)}"
+    choices = f"there are: {', '.join(files)}"
     measured = _measured_unit(folder, files[name], name)
     if measured == "VA":
-        raise TraceError(f"channel {name} holds VA (apparent power), not watts; {there}")
+        raise TraceError(f"channel {name} holds VA (apparent power), not watts; {choices}")
     if measured is None and unit is None:
         raise TraceError(
             f"channel {name}: without metadata/building*.yaml beside {folder.name} its unit is not known: "
-            f"state it (--unit of replay); {there}"
+            f"state it (--unit of replay); {choices}"
         )
     _check_watts(f"channel {name}", unit)
     return of_table(_read_dat(folder / files[name]), "column0", "column1")

@@ -215,7 +215,8 @@ class Agent:
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
         """Return a stream's core settings; with the event clock, it does not listen for other agents."""
         others_per_day = settings.others_per_day(self._config, stream)
-        core = parts.core(stream, others_per_day, links, store.secret, store.claim_key)
+        validities = receivers.validities(stream, store)
+        core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)
         return replace(core, listens=self._environment.listen_s > 0 and stream.window.clock is Clock.WALL)
 
     def _outlet_maker(self, thread: StoreThread, clock: SteadyClock) -> OutletMaker:
@@ -242,8 +243,6 @@ class Agent:
         core = self._core(stream, links, store)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         snapshot = store.snapshot(name)
-        floor_ms = max(snapshot.floor_ms, receivers.first_ms(stream, store, clock.newest_ms))
-        snapshot = replace(snapshot, floor_ms=floor_ms)
         counts = self.counts.part()
         pipeline = self._environment.pipeline(core, snapshot, spending, self._environment.bits, counts)
         source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)

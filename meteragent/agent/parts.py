@@ -14,6 +14,7 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.identity import pseudonym
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import Kind
+from meteragent.domain.validity import Validity
 from meteragent.mqtt import Endpoint
 from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, ledger
@@ -52,6 +53,7 @@ def core(
     links: Links,
     secret: bytes,
     claim_key: bytes | None = None,
+    validities: tuple[Validity, ...] | None = None,
 ) -> Stream:
     """Return a stream's core settings; without `claim_key`, descriptors have no mark."""
     return Stream(
@@ -72,7 +74,7 @@ def core(
         format=stream.sink.format,
         price_topic=price_topic(stream),
         local_times=settings.has_local_times(stream.source),
-        shared=bool(stream.receivers),
+        validities=validities,
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from meteragent import config as settings
 from meteragent.agent import receipt
 from meteragent.config.broker import Broker
+from meteragent.domain.validity import Validity
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
 from meteragent.store.grants import Wanted
@@ -56,17 +57,12 @@ def runs(stream: settings.Stream, now_ms: int) -> bool:
     )
 
 
-def first_ms(stream: settings.Stream, store: Store, now_ms: int) -> int:
-    """Return the time before which no window of a stream opens, because nobody would get it."""
+def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | None:
+    """Return when those who are admitted get a stream; None if it is not shared."""
     if not stream.receivers:
-        return 0
-    active = [grant.since_ms for grant in grants.active(store.connection) if grant.stream == stream.name]
-    later = [
-        receiver.start
-        for receiver in stream.receivers
-        if receiver.start is not None and _reason(stream, receiver, now_ms) == "not started"
-    ]
-    return min([*active, *later], default=0)
+        return None
+    active = grants.active(store.connection)
+    return tuple(grant.validity for grant in active if grant.stream == stream.name)
 
 
 def next_ms(config: settings.Config, now_ms: int) -> int | None:

@@ -8,7 +8,7 @@ the transaction cannot be written, the process must end, because its memory is a
 
 A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
 opens and closes all slots that are due by then, so a reading meets the slots that were open when it arrived.
-Two heaps hold the next opening and closing of each meter; entries may be stale, so each is checked when due.
+`Deadlines` has the next opening and closing of each meter; it may be stale, so each is checked when due.
 
 Two clocks drive a wall-clock stream: `now` opens windows and slots, and `closing` closes slots. They differ
 only after a start, while readings that waited in the broker arrive and slots that fell due during the stop
@@ -22,7 +22,6 @@ Rules
    ids, never in the order of arrival (law 4).
 """
 
-import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -30,6 +29,7 @@ from operator import attrgetter
 
 from meteragent.core.charges import Charges, Spending
 from meteragent.core.claims import Claims
+from meteragent.core.deadlines import Deadlines
 from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.names import Names
 from meteragent.core.noise import Noise
@@ -66,6 +66,7 @@ class Pipeline:
         self._terms = stream.terms
         self._wall = stream.terms.clock is Clock.WALL
         self._intake = Intake(stream)
+        self._shared = stream.validities is not None
         self._registers = stream.terms.kind is Kind.REGISTER
         peaks = any(terms.space is Space.PEAK for terms in (stream.terms, *snapshot.terms.values()))
         self._settles = self._registers or peaks
@@ -79,9 +80,9 @@ class Pipeline:
         self._marks = dict(snapshot.marks)
         self._totals = Totals(snapshot.totals)
         self._timelines: dict[str, Timeline] = {}
-        self._opens: list[tuple[int, str]] = []
-        self._closes: list[tuple[int, str, str]] = []
-        for meter, state in snapshot.states.items():
+        self._deadlines = Deadlines()
+        for meter, stored_state in snapshot.states.items():
+            state = stream.without_unwanted(stored_state, snapshot.terms)
             first_ms = self._boundary(meter, state.next_ms)
             timeline = timeline_of(stream.terms).restore(stream.terms, first_ms, state, dict(snapshot.terms))
             self._timelines[meter] = timeline
@@ -124,14 +125,14 @@ class Pipeline:
         receives the accepted readings and the integrated spans.
         """
         self._observe(observer)
-        self._effects = Effects(Commit(self._stream.name, now_ms, shared=self._stream.shared))
+        self._effects = Effects(Commit(self._stream.name, now_ms, shared=self._shared))
         self._catching_up = closing_ms < now_ms
         changes = dict.fromkeys(self._redraw_restored())
         batch = self._prices.take(batch, now_ms, self._counts, self._effects)
         if batch:
             self._counts.add("received", len(batch))
         for arrived_ms, messages in groupby(batch, attrgetter("received_ms")):
-            if self._opens or self._closes:
+            if self._deadlines:
                 self._advance(min(arrived_ms, now_ms), closing_ms, now_ms, changes)
             for item in self._intake.take(messages, self._counts, self._effects.acknowledge):
                 self._give(item, arrived_ms, now_ms, changes)
@@ -151,8 +152,7 @@ class Pipeline:
 
     def deadline_ms(self, *, closing: bool) -> int | None:
         """Return the time of the next call of `feed`, or None; without `closing`, only openings count."""
-        heads = (*self._opens[:1], *(self._closes[:1] if closing else ()))
-        return min((head[0] for head in heads), default=None)
+        return self._deadlines.first_ms(closing=closing)
 
     def meters(self) -> Collection[str]:
         """Return the meters of the stream, as the source names them."""
@@ -164,8 +164,8 @@ class Pipeline:
 
     def upcoming(self, meter: str) -> Upcoming | None:
         """Return the next of a meter's slots to be released; None if no slot is scheduled."""
-        timeline, schedule = self._timelines.get(meter), self._stream.schedule
-        return upcoming(timeline, schedule, self._names[meter].delay_ms) if timeline else None
+        timeline = self._timelines.get(meter)
+        return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """Pass a reading to its meter, and note the meter if its state changes; count a refusal."""
@@ -239,7 +239,7 @@ class Pipeline:
             timeline = self._timelines[meter] = timeline_of(self._terms)(self._terms, first_ms)
             self._claims.ask(self._names[meter].topic)
         if self._wall:
-            heapq.heappush(self._opens, (first_ms, meter))
+            self._deadlines.add_opening(first_ms, meter)
         return timeline
 
     def _boundary(self, meter: str, time_ms: int) -> int:
@@ -266,24 +266,17 @@ class Pipeline:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
         if opens_ms is not None:
-            heapq.heappush(self._opens, (opens_ms, meter))
+            self._deadlines.add_opening(opens_ms, meter)
         if closes_ms is not None and closes_ms != scheduled_ms:
-            heapq.heappush(self._closes, (closes_ms, self._names[meter].public_id, meter))
+            self._deadlines.add_closing(closes_ms, self._names[meter].public_id, meter)
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
         """Open slots up to `open_ms` and close slots up to `close_ms` in all timelines, in time order."""
-        close_ms = min(open_ms, close_ms)
-        while True:
-            opens_ms = self._opens[0][0] if self._opens else open_ms + 1
-            closes_ms = self._closes[0][0] if self._closes else close_ms + 1
-            if closes_ms <= close_ms and closes_ms <= opens_ms:
-                _, _, meter = heapq.heappop(self._closes)
-                self._close_due(meter, closes_ms, now_ms)
-            elif opens_ms <= open_ms:
-                _, meter = heapq.heappop(self._opens)
+        for closes_ms, meter in self._deadlines.take(open_ms, close_ms):
+            if closes_ms is None:
                 self._open_due(meter, self._timelines[meter], now_ms)
             else:
-                return
+                self._close_due(meter, closes_ms, now_ms)
             changes[meter] = None
 
     def _open_due(self, meter: str, timeline: Timeline, now_ms: int) -> None:
@@ -298,7 +291,7 @@ class Pipeline:
             return  # stale: a band that began later has ended and closed earlier
         self._close_until(meter, timeline, closes_ms, now_ms)
         if (next_ms := timeline.next_close_ms()) is not None:
-            heapq.heappush(self._closes, (next_ms, self._names[meter].public_id, meter))
+            self._deadlines.add_closing(next_ms, self._names[meter].public_id, meter)
         self._drop_forgotten(meter, timeline)
 
     def _drop_forgotten(self, meter: str, timeline: Timeline) -> None:
@@ -332,6 +325,8 @@ class Pipeline:
         timeline.next_ms = self._marks[meter] = start_ms + terms.length_ms
         self._effects.commit.marks[meter] = timeline.next_ms
         timeline.idle_windows += 1
+        if not self._stream.is_wanted(start_ms, terms):
+            return
         if sink_topic in self._withheld_topics:
             self._counts.add("withheld")
             return
@@ -392,7 +387,7 @@ class Pipeline:
         leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:
             leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)
-        if self._stream.shared:
+        if self._shared:
             slot = ReleasedSlot(form.descriptor.id, window.start_ms, window.slot_end_ms(slot_index))
         self._effects.commit.outgoing.append(Outgoing(window.topic, payload, leave_ms, False, slot))
         self._counts.add("released")

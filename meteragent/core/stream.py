@@ -1,13 +1,15 @@
 """The core's view of a stream, and its answer to a feed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meteragent.decode import Decoder
 from meteragent.domain import identity
-from meteragent.domain.commit import Commit
+from meteragent.domain.commit import Commit, TimelineState
 from meteragent.domain.reading import Token
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
+from meteragent.domain.validity import Validity
 from meteragent.wire.record import Form
 
 
@@ -24,7 +26,8 @@ class Stream:
     format         the format of records
     price_topic    the topic of prices, if weights come from one
     local_times    whether the times of readings are correct only if read in the source's time zone
-    shared         whether receivers, each with a topic of its own, get what leaves (`store.grants`)
+    validities     those of the receivers who get what leaves, each on a topic of its own (`store.grants`);
+                   None: the stream is not shared
     """
 
     name: str
@@ -45,12 +48,29 @@ class Stream:
     format: Form = "json"
     price_topic: str | None = None
     local_times: bool = False
-    shared: bool = False
+    validities: tuple[Validity, ...] | None = None
 
     @property
     def terms(self) -> Terms:
         """The terms of an ordinary window, under which readings count."""
         return self.schedule.usual
+
+    def has_receiver(self, window_ms: int, slot_end_ms: int) -> bool:
+        """Return whether anybody gets a slot; the sink of a stream that is not shared gets every slot."""
+        if self.validities is None:
+            return True
+        return any(validity.has_slot(window_ms, slot_end_ms) for validity in self.validities)
+
+    def is_wanted(self, start_ms: int, terms: Terms) -> bool:
+        """Return whether anybody gets a slot of a window: the one that ends first, if any."""
+        return self.has_receiver(start_ms, start_ms + terms.first_slot[1])
+
+    def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
+        """Return a state without the open windows of which nobody gets a slot any more."""
+        if self.validities is None:
+            return state
+        windows = [item for item in state.windows if self.is_wanted(item.start_ms, terms[item.terms_id])]
+        return state._replace(windows=tuple(windows))
 
 
 @dataclass(slots=True)

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
+from meteragent.core.stream import Stream
 from meteragent.core.timeline import Timeline
-from meteragent.domain.schedule import Schedule
-from meteragent.domain.terms import Terms
 
 
 class Upcoming(NamedTuple):
@@ -19,8 +18,10 @@ class Upcoming(NamedTuple):
     leaves_ms: int
 
 
-def upcoming(timeline: Timeline, schedule: Schedule, delay_ms: int) -> Upcoming | None:
-    """Return the slot that closes next, which need not be open yet; None if no window is scheduled.
+def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
+    """Return the slot that closes next, which need not be open yet.
+
+    Returns None if no window is scheduled, or if no receiver gets the slot.
 
     `delay_ms` is the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget
     and on other agents, which are not known in advance.
@@ -29,16 +30,12 @@ def upcoming(timeline: Timeline, schedule: Schedule, delay_ms: int) -> Upcoming 
     if closing is not None:
         closes_ms, window, index = closing
         start_ms, end_ms = window.slot_start_ms(index), window.slot_end_ms(index)
-        return Upcoming(start_ms, end_ms, closes_ms + delay_ms)
-    if timeline.next_ms is None:
+        slot, window_ms = Upcoming(start_ms, end_ms, closes_ms + delay_ms), window.start_ms
+    elif timeline.next_ms is not None:
+        terms, window_ms = stream.schedule.terms(timeline.next_ms), timeline.next_ms
+        from_ms, to_ms = terms.first_slot
+        end_ms = window_ms + to_ms
+        slot = Upcoming(window_ms + from_ms, end_ms, end_ms + terms.lateness_ms + delay_ms)
+    else:
         return None
-    terms = schedule.terms(timeline.next_ms)
-    from_ms, to_ms = _first_slot(terms)
-    end_ms = timeline.next_ms + to_ms
-    return Upcoming(timeline.next_ms + from_ms, end_ms, end_ms + terms.lateness_ms + delay_ms)
-
-
-def _first_slot(terms: Terms) -> tuple[int, int]:
-    """Return the start and end of the window's slot that ends first, in ms after the window's start."""
-    slots = map(terms.stretches, range(terms.n))
-    return min(((stretches[0][0], stretches[-1][1]) for stretches in slots), key=lambda slot: slot[1])
+    return slot if stream.has_receiver(window_ms, slot.end_ms) else None

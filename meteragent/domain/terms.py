@@ -158,6 +158,12 @@ class Terms:
             return ((0, self.length_ms),)
         return stretches(self.bands, self.step_ms, slot_index)
 
+    @cached_property
+    def first_slot(self) -> tuple[int, int]:
+        """The start and end of the slot that ends first, in ms after the window's start."""
+        slots = map(self.stretches, range(self.n))
+        return min(((stretches[0][0], stretches[-1][1]) for stretches in slots), key=lambda slot: slot[1])
+
     def slot_ms(self, slot_index: int) -> int:
         """Return the time to which a slot's value refers: all of its stretches, or one part of a peak."""
         return self.bands[slot_index].duration_ms if self.bands else self.step_ms

@@ -9,7 +9,9 @@ grant's topic and the same payload (`append`). So noise is drawn once, and an un
 hold up the others.
 
 A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
-the grant. Both are public times, so who gets what follows from the configuration and the clock alone (law 4).
+the grant (`Validity`). Both are public times, so who gets what follows from the configuration and the clock
+alone (law 4). The core opens no window of which nobody gets a slot. A window of which somebody gets a slot is
+charged as a whole: its slots after the last grant's end are drawn and closed like others, and go to nobody.
 
 `settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
 while no message is sent. In one transaction it revokes what is no longer configured, and admits what is new.
@@ -28,6 +30,7 @@ from typing import NamedTuple
 
 from meteragent.domain import identity
 from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.validity import Validity
 from meteragent.store import Store, outbox
 from meteragent.store.outbox import WaitingRow
 
@@ -70,12 +73,16 @@ class Grant(NamedTuple):
         public_id, *below = topic.split("/", 1)
         return "/".join([identity.render(self.topic, public_id), *below])
 
+    @property
+    def validity(self) -> Validity:
+        """The time for which the receiver gets the stream."""
+        return Validity(self.since_ms, self.until_ms)
+
     def may_have(self, row: Outgoing, clock_ms: int) -> bool:
         """Return whether the receiver may have a message: a record by its slot, another by the clock."""
         if row.slot is None:
             return self.until_ms is None or clock_ms < self.until_ms
-        ends_by = self.until_ms is None or row.slot.end_ms <= self.until_ms
-        return row.slot.window_ms >= self.since_ms and ends_by
+        return self.validity.has_slot(row.slot.window_ms, row.slot.end_ms)
 
 
 class Sent(NamedTuple):

@@ -1,0 +1,51 @@
+"""The next opening and closing of each meter of a stream, in the order of time (wall clock only)."""
+
+import heapq
+from collections.abc import Iterator
+
+
+class Deadlines:
+    """The times at which slots are due to open and to close: two heaps, whose entries may be stale.
+
+    At the same time closings come before openings, and closings in the order of the public ids (law 4).
+    """
+
+    __slots__ = ("_closings", "_openings")
+
+    def __init__(self) -> None:
+        self._openings: list[tuple[int, str]] = []
+        self._closings: list[tuple[int, str, str]] = []
+
+    def __bool__(self) -> bool:
+        """Return whether anything is due to open or to close, ever."""
+        return bool(self._openings or self._closings)
+
+    def add_opening(self, time_ms: int, meter: str) -> None:
+        """Add a time at which a slot of a meter opens."""
+        heapq.heappush(self._openings, (time_ms, meter))
+
+    def add_closing(self, time_ms: int, public_id: str, meter: str) -> None:
+        """Add a time at which a slot of a meter closes."""
+        heapq.heappush(self._closings, (time_ms, public_id, meter))
+
+    def first_ms(self, *, closing: bool) -> int | None:
+        """Return the first of all times, or None; without `closing`, only openings count."""
+        heads = (*self._openings[:1], *(self._closings[:1] if closing else ()))
+        return min((head[0] for head in heads), default=None)
+
+    def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
+        """Remove and yield, in order, what is due; more may be added meanwhile.
+
+        Openings are due by `open_ms`, and closings by `close_ms`, but never before an earlier opening. Yields
+        the time of a closing, or None for an opening, and the meter.
+        """
+        close_ms = min(open_ms, close_ms)
+        while True:
+            opens_ms = self._openings[0][0] if self._openings else open_ms + 1
+            closes_ms = self._closings[0][0] if self._closings else close_ms + 1
+            if closes_ms <= close_ms and closes_ms <= opens_ms:
+                yield closes_ms, heapq.heappop(self._closings)[2]
+            elif opens_ms <= open_ms:
+                yield None, heapq.heappop(self._openings)[1]
+            else:
+                return

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiomqtt import Client
 
-from meteragent.domain.grid import parse_time
+from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.hurried import make_clock
 from tests.integration.service import Service, service, until
@@ -164,6 +164,44 @@ async def test_each_receiver_gets_each_slot_once_and_nothing_after_its_revocatio
             assert_kept(before, slots(app, APP), slots(utility, UTILITY))
             [spent] = {row["stream"] for row in json.loads(agent.command("ledger", "--json").stdout)["spent"]}
             assert spent == "main-appliance"
+
+
+async def test_no_window_is_charged_that_no_receiver_gets(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """Neither after the last end, until the receiver is revoked, nor before the first start; through kill -9.
+
+    The `catch_up` keeps the receiver for an hour after its end: these would be three windows.
+    """
+    rng = random.Random(26)
+    with mosquitto() as home:
+        clock = make_clock(tmp_path, START_MS, hour_s=2)
+        only = f'window.catch_up = "1h"\n{text(home, home)}'.replace(
+            'name = "utility"', 'name = "utility"\npaused = true'
+        )
+        async with Receiver(home, "utility") as utility, Receiver(home, "app") as app:
+            with service(tmp_path, only, program=HURRIED) as agent:
+                rewrite(agent, only)
+                feeding = asyncio.create_task(sending(home))
+                agent.start()
+                await until(lambda: slots(app, APP))
+                await agent.kill()
+                end_ms = clock() // SLOT_MS * SLOT_MS + 3 * SLOT_MS
+                start_ms = end_ms + 3 * SLOT_MS + 300_000
+                later = f"{only}end = {iso_time(end_ms)}\n"
+                rewrite(agent, later.replace("paused = true", f"start = {iso_time(start_ms)}"))
+                agent.start()
+                await kill_often(agent, rng, 4)
+                await until(lambda: len(slots(utility, UTILITY)) >= 2)
+                await agent.stop()
+                feeding.cancel()
+            await app.flush(home.url)
+            await utility.flush(home.url)
+            assert min(slots(utility, UTILITY)) > iso_time(start_ms)
+            assert max(slots(app, APP)) < iso_time(end_ms)
+            [charged] = json.loads(agent.command("ledger", "--json").stdout)["spent"]
+            before_the_end = (end_ms - parse_time(min(slots(app, APP)))) // SLOT_MS
+            assert len(slots(app, APP)) <= before_the_end
+            at_most = before_the_end + len(slots(utility, UTILITY)) + 1  # one is open
+            assert len(slots(app, APP)) + len(slots(utility, UTILITY)) <= charged["windows"] <= at_most
 
 
 async def test_a_receiver_with_an_end_gets_its_last_slot_and_is_revoked(

@@ -18,6 +18,7 @@ MODULES = {
     "collect": ("psycopg",),
     "collect-nats": ("nats",),
     "collect-kafka": ("confluent_kafka",),
+    "collect-parquet": ("pyarrow",),
     "archive": ("pyarrow", "cryptography", "tqdm"),
     "crowd": ("cryptography",),
     "spark": ("pyspark",),

@@ -1,4 +1,4 @@
-"""The command `collect`: receive private records and keep each once in PostgreSQL."""
+"""The command `collect`: receive private records and keep each once in PostgreSQL or in Parquet files."""
 
 import argparse
 import asyncio
@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         print(_summary(settings, options.config))
         return 0
-    extras = ["collect", *_EXTRAS.get(settings.source.kind, ())]
+    sink = "collect" if settings.dataset is None else "collect-parquet"
+    extras = [sink, *_EXTRAS.get(settings.source.kind, ())]
     if any(common.lacks(extra, "collect") for extra in extras):
         return common.EXIT_CRASH
     service = importlib.import_module("meteragent.collect.service")  # needs the extra
@@ -49,6 +51,15 @@ def _migrate(service: Any, settings: configuration.Settings) -> int:
     return 0
 
 
+def _place(settings: configuration.Settings) -> Iterator[str]:
+    """Yield where records are kept."""
+    if settings.dataset is not None:
+        yield f"folder: {settings.dataset.folder}"
+    sink = settings.dataset or settings.database
+    if sink is not None:
+        yield f"partitions: {sink.partition}"
+
+
 def _summary(settings: configuration.Settings, path: Path) -> str:
     """Return what a configuration would collect."""
     meters = settings.meters()
@@ -58,6 +69,6 @@ def _summary(settings: configuration.Settings, path: Path) -> str:
         *(f"stream {stream.name}: {stream.topic}" for stream in settings.stream),
         "meters: all" if meters is None else f"meters: {len(meters)} on the list",
         f"source: {settings.source.kind} at {', '.join(hosts)} under the name {settings.source.client_id!r}",
-        f"partitions: {settings.database.partition}",
+        *_place(settings),
     ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -24,7 +24,7 @@ from meteragent.domain.errors import ConfigError
 from meteragent.domain.lines import Path as KeyPath
 from meteragent.domain.lines import line_of, lines, path_of
 from meteragent.domain.refusal import expectation, key_text, not_toml, raise_all, text_of_file, value_text
-from meteragent.domain.units import DAY_MS
+from meteragent.domain.units import DAY_MS, MINUTE_MS
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -53,6 +53,17 @@ class Database(_Section):
     """The length of a partition of `record`: month, day, or none. It cannot change once there are tables."""
 
 
+class Dataset(_Section):
+    """A folder of Parquet files, in which records are kept instead of a database."""
+
+    folder: Path
+    """The folder, on a file system of this machine."""
+    partition: Literal["month", "day", "hour"] = "day"
+    """What a file holds: a month, a day or an hour of a stream. It cannot change once there are files."""
+    delay: Span = 5 * MINUTE_MS
+    """How long a record may wait before it is in a file. It is durable before."""
+
+
 class Accept(_Section):
     """Which records are accepted."""
 
@@ -71,8 +82,10 @@ class Settings(_Section):
     """Where records arrive."""
     stream: tuple[Stream, ...] = Field(min_length=1)
     """The streams to collect."""
-    database: Database
-    """Where records are kept."""
+    database: Database | None = None
+    """The database in which records are kept."""
+    dataset: Dataset | None = None
+    """The folder in which records are kept, instead of a database."""
     accept: Accept = Accept()
     """Which records are accepted."""
 
@@ -83,7 +96,7 @@ class Settings(_Section):
 
     def password(self) -> str | None:
         """Return the database's password; raises ConfigError if its file cannot be read."""
-        path = self.database.password_file
+        path = None if self.database is None else self.database.password_file
         return None if path is None else read_secret("database.password_file", path).decode(errors="replace")
 
     def meters(self) -> frozenset[str] | None:
@@ -99,13 +112,14 @@ _TABLES: dict[str, type[BaseModel]] = {
     "source": Source,
     "stream": Stream,
     "database": Database,
+    "dataset": Dataset,
     "accept": Accept,
 }
 _EXPECTED = {
     ("stream",): "a [[stream]] table with a topic",
     ("stream", "topic"): "where records arrive, such as 'private/{meter}/power'",
-    ("database",): "a table with the url of a PostgreSQL database",
     ("database", "url"): "a database, such as 'postgresql://collect@127.0.0.1/utility'",
+    ("dataset", "folder"): "a folder, such as '/var/lib/meteragent/records'",
 }
 
 
@@ -126,7 +140,7 @@ def parse(text: str) -> Settings:
     except (ValueError, RecursionError) as error:
         raise not_toml(error, text) from None
     key_lines = lines(text)
-    errors = list(_repaired(document))
+    errors = [*_repaired(document), *_sinks(document)]
     settings: Settings | None = None
     try:
         settings = Settings.model_validate(document)
@@ -156,6 +170,14 @@ def _repaired(document: dict[str, Any]) -> Iterator[ConfigError]:
                 yield from _renamed(table, model, path)
 
 
+def _sinks(document: dict[str, Any]) -> Iterator[ConfigError]:
+    """Yield a refusal unless records have exactly one place."""
+    names = [name for name in ("database", "dataset") if name in document]
+    if len(names) != 1:
+        expected = "[database] with the url of a PostgreSQL database, or [dataset] with a folder: one of them"
+        yield ConfigError(names[0] if names else "database", "both" if names else "nothing", expected)
+
+
 def _renamed(table: dict[str, Any], model: type[BaseModel], path: KeyPath) -> Iterator[ConfigError]:
     names = list(model.model_fields)
     for key in [key for key in table if key not in names]:
@@ -181,7 +203,8 @@ def _wrong(settings: Settings) -> Iterator[ConfigError]:
     """Yield refusals of values that are well-formed but unusable."""
     wrong = list(broker.wrong(settings.source, [stream.topic for stream in settings.stream]))
     yield from wrong
-    if not settings.database.url.startswith(_POSTGRES) or _has_password(settings.database.url):
+    database = settings.database
+    if database is not None and (not database.url.startswith(_POSTGRES) or _has_password(database.url)):
         expected = "postgresql://user@host/name, and the password in database.password_file"
         yield ConfigError("database.url", "an address of another form", expected)
     for index, stream in enumerate(settings.stream):

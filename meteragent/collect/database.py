@@ -21,7 +21,6 @@ message and its code.
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from fractions import Fraction
 from importlib import resources
 from typing import Any, Final, Self
 
@@ -31,20 +30,16 @@ from psycopg import sql
 from meteragent import __version__
 from meteragent.collect import partition
 from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
-from meteragent.collect.sink import Content, Outcome, apart
+from meteragent.collect.sink import Content, Outcome, apart, numbers_of
 from meteragent.consume.message import Descriptor
 from meteragent.domain.errors import DatabaseError, LinkError
 from meteragent.domain.grid import iso_time
-from meteragent.domain.shape import Space
-from meteragent.domain.units import MICRO, UNIT_FACTOR
 
 VERSION_MIN: Final = 15_00_00
 _LOCK: Final = 0x6D657465
 """The key of the advisory lock under which tables and partitions are created."""
 _SCHEMA: Final = "meteragent"
 _CONNECT_S: Final = 10
-_JOULES_PER_WH: Final = 3600
-_WITHOUT_ENERGY = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 _AWAY = ("08", "25", "40", "53", "55", "57", "58")
 """Classes of SQLSTATE after which the same transaction may succeed later: connection, read-only server,
 serialization, resources, locks, shutdown, system."""
@@ -306,19 +301,8 @@ def migrations() -> list[tuple[str, str]]:
 
 def _described(descriptor: Descriptor) -> tuple[object, ...]:
     """Return the row of a descriptor, with the numbers that the views need."""
-    joules: Fraction | None = None
-    if descriptor.space not in _WITHOUT_ENERGY:
-        joules = Fraction(UNIT_FACTOR[descriptor.unit] * (_JOULES_PER_WH if descriptor.is_energy else 1))
-    return (
-        descriptor.id,
-        shared_facts(descriptor),
-        str(descriptor.space),
-        descriptor.unit,
-        int(descriptor.mechanism.quantum * MICRO),
-        repr(float(descriptor.variance)),
-        None if joules is None else int(joules),
-        descriptor.is_energy,
-    )
+    numbers = numbers_of(descriptor)
+    return descriptor.id, shared_facts(descriptor), *numbers._replace(variance=repr(numbers.variance))
 
 
 @contextmanager

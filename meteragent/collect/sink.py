@@ -1,6 +1,7 @@
 """Where the effects of messages are kept: the protocol of a sink, and the sink that a configuration names."""
 
 import importlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -9,6 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from meteragent.collect.configuration import Settings
 from meteragent.collect.core import Batch, Row, Waiting
 from meteragent.consume.message import Descriptor
+from meteragent.domain.shape import Space
+from meteragent.domain.units import MICRO, UNIT_FACTOR
+
+_JOULES_PER_WH = 3600
+_WITHOUT_ENERGY = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 
 
 class Content(NamedTuple):
@@ -25,6 +31,30 @@ class Outcome(NamedTuple):
     written: int
     repeated: int
     refused: Counter[tuple[str, str]]
+
+
+class Numbers(NamedTuple):
+    """What the tables have of a descriptor, beside its facts, so that SQL can compute with its records.
+
+    `joules` is the energy of one unit: joules (energies), or joules a second (powers); None if no energy
+    follows from values.
+    """
+
+    space: str
+    unit: str
+    quantum_u: int
+    variance: Any
+    joules: int | None
+    is_energy: bool
+
+
+def numbers_of(descriptor: Descriptor) -> Numbers:
+    """Return the numbers of a descriptor; the variance is a float."""
+    joules = None
+    if descriptor.space not in _WITHOUT_ENERGY:
+        joules = UNIT_FACTOR[descriptor.unit] * (_JOULES_PER_WH if descriptor.is_energy else 1)
+    quantum_u, variance = int(descriptor.mechanism.quantum * MICRO), float(descriptor.variance)
+    return Numbers(str(descriptor.space), descriptor.unit, quantum_u, variance, joules, descriptor.is_energy)
 
 
 class Sink(Protocol):
@@ -53,34 +83,36 @@ class Sink(Protocol):
 
 
 def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
-    """Return the sink that a configuration names, to be entered."""
-    name = settings.source.client_id
-    module: Any = importlib.import_module("meteragent.collect.database")  # needs an extra
-    keys = settings.database
-    sink: AbstractAsyncContextManager[Sink] = module.Database.connect(
-        keys.url, settings.password(), name, keys.partition
-    )
+    """Return the sink that a configuration names, to be entered; it needs its extra."""
+    name, keys = settings.source.client_id, settings.dataset
+    sink: AbstractAsyncContextManager[Sink]
+    if keys is not None:
+        files: Any = importlib.import_module("meteragent.collect.parquet")
+        sink = files.ParquetSink.connect(keys.folder, name, keys.partition, keys.delay / 1000)
+        return sink
+    tables: Any = importlib.import_module("meteragent.collect.database")
+    database = settings.database
+    assert database is not None  # noqa: S101 -- the configuration has exactly one sink
+    sink = tables.Database.connect(database.url, settings.password(), name, database.partition)
     return sink
 
 
-def apart(rows: Sequence[Row], streams: set[str]) -> Iterator[Row]:
-    """Yield the rows of a batch, except those in these streams that overlap an earlier row of their meter."""
-    ends: dict[tuple[str, str], list[Row]] = {}
+def apart(rows: Iterable[Row], streams: set[str]) -> Iterator[Row]:
+    """Yield rows in order, except those in these streams that overlap an earlier row of their meter.
+
+    Equal slots are one slot, and the bands of a window do not overlap.
+    """
+    slots: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
     for row in rows:
-        if row.stream not in streams:
-            yield row
-            continue
-        meter_rows = ends.setdefault((row.stream, row.meter), [])
-        if not any(_overlap(row, other_row) for other_row in meter_rows):
-            meter_rows.append(row)
-            yield row
-
-
-def _overlap(row: Row, other_row: Row) -> bool:
-    """Return whether two slots overlap; equal slots are one slot; the bands of a window do not overlap."""
-    is_same = (row.time_ms, row.until_ms, bool(row.band)) == (
-        other_row.time_ms,
-        other_row.until_ms,
-        bool(other_row.band),
-    )
-    return not is_same and row.time_ms < other_row.until_ms and other_row.time_ms < row.until_ms
+        if row.stream in streams:
+            accepted = slots.setdefault((row.stream, row.meter), [])
+            slot = row.time_ms, row.until_ms, bool(row.band)
+            place = bisect_left(accepted, (row.time_ms,))
+            before, after = accepted[max(place - 1, 0) : place], accepted[place : place + 1]
+            if slot not in after:
+                if any(end_ms > row.time_ms for _, end_ms, _ in before):
+                    continue
+                if any(start_ms < row.until_ms for start_ms, _, _ in after):
+                    continue
+                accepted.insert(place, slot)
+        yield row

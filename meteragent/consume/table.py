@@ -1,12 +1,17 @@
-"""The records in the tables of `meteragent collect`, as `collect` and `Slots` return them from messages.
+"""The records that `meteragent collect` has kept, as `collect` and `Slots` return them from messages.
 
 Intervals in SQL are a normal approximation; those of `consume` are exact, and these functions read the rows
-from which both are computed. They take a connection of psycopg 3 to the database, and need nothing else.
+from which both are computed. They take a connection of psycopg 3 to the database, or the folder of a dataset,
+which needs pyarrow.
 """
 
 import json
 from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -16,6 +21,7 @@ from meteragent.consume.slots import Slots
 from meteragent.domain.grid import iso_time
 from meteragent.domain.units import MICRO
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FACTS = """
 SELECT d.facts::text FROM meteragent.descriptor d JOIN meteragent.terms USING (d) WHERE stream = %s ORDER BY d
 """
@@ -29,7 +35,7 @@ ORDER BY meter, t, band
 
 
 def read_table(
-    connection: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
+    source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
 ) -> dict[str, Series]:
     """Read the series of each of these meters, or of all: the slots that start from `start_ms` to `end_ms`.
 
@@ -38,13 +44,12 @@ def read_table(
     Raises:
         RecordError: a row does not agree with its descriptor, or rows overlap.
     """
-    descriptors = _descriptors(connection, stream)
+    descriptors = _descriptors(source, stream)
     records: dict[str, list[Record]] = {}
-    for meter, time_ms, until_ms, band, quanta, d, draws in _rows(
-        connection, stream, start_ms, end_ms, meters
-    ):
+    rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
+    for meter, time_ms, until_ms, band, value, d, draws in rows:
         terms = descriptors[d]
-        value, deviation = quanta * terms.mechanism.quantum, float(terms.facts["sd"])
+        deviation = float(terms.facts["sd"])
         record = Record(
             meter, time_ms, until_ms - time_ms, value, terms.unit, deviation, d, band or None, draws
         )
@@ -53,15 +58,15 @@ def read_table(
 
 
 def read_slots(
-    connection: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
+    source: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None = None
 ) -> Slots:
     """Read the slots of these meters, or of all, that start from `start_ms` to `end_ms`, for `by_feeder`.
 
     Raises:
         ValueError: there are none, or as in `Slots`.
     """
-    descriptors = _descriptors(connection, stream)
-    rows = _rows(connection, stream, start_ms, end_ms, meters)
+    descriptors = _descriptors(source, stream)
+    rows = _rows(source, stream, start_ms, end_ms, meters, descriptors)
     ids = sorted({row[5] for row in rows})  # floating-point sums over several terms depend on this order
     names = tuple(dict.fromkeys(row[0] for row in rows))
     terms_of, meter_of = ({name: i for i, name in enumerate(words)} for words in (ids, names))
@@ -73,23 +78,64 @@ def read_slots(
         [window_ms[row[5], row[1]] for row in rows],
         [row[1] for row in rows],
         [row[2] for row in rows],
-        [int(row[4] * descriptors[row[5]].mechanism.quantum * MICRO) for row in rows],
+        [int(row[4] * MICRO) for row in rows],
     )
     arrays = (np.array(column, np.int64) for column in columns)
     return Slots(names, tuple(descriptors[d] for d in ids), *arrays)
 
 
-def _descriptors(connection: Any, stream: str) -> dict[str, Descriptor]:
+def _descriptors(source: Any, stream: str) -> dict[str, Descriptor]:
     of_no_meter = {"meter": "", "valid_from": "1970-01-01T00:00:00Z"}
-    facts = [json.loads(text) for (text,) in connection.execute(_FACTS, (stream,)).fetchall()]
-    parsed_descriptors = [Descriptor.parse(fields | of_no_meter) for fields in facts]
+    if isinstance(source, Path):
+        texts = _of_dataset(source / "descriptor.parquet", [("stream", "=", stream)], ["facts"])
+    else:
+        texts = source.execute(_FACTS, (stream,)).fetchall()
+    parsed_descriptors = [Descriptor.parse(json.loads(text) | of_no_meter) for (text,) in texts]
     return {descriptor.id: descriptor for descriptor in parsed_descriptors}
 
 
 def _rows(
-    connection: Any, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None
-) -> list[tuple[str, int, int, str, int, str, int]]:
+    source: Any,
+    stream: str,
+    start_ms: int,
+    end_ms: int,
+    meters: Collection[str] | None,
+    descriptors: dict[str, Descriptor],
+) -> list[tuple[str, int, int, str, Fraction, str, int]]:
+    """Return meter, start, end, band, exact value, descriptor and draws of each row, in order."""
+    if isinstance(source, Path):
+        return _dataset_rows(source, stream, start_ms, end_ms, meters)
     names = None if meters is None else list(meters)
     parameters = stream, iso_time(start_ms), iso_time(end_ms), names, names
-    rows: list[tuple[str, int, int, str, int, str, int]] = connection.execute(_ROWS, parameters).fetchall()
-    return rows
+    rows = source.execute(_ROWS, parameters).fetchall()
+    quanta = {d: terms.mechanism.quantum for d, terms in descriptors.items()}
+    return [(*row[:4], row[4] * quanta[row[5]], *row[5:]) for row in rows]
+
+
+def _dataset_rows(
+    folder: Path, stream: str, start_ms: int, end_ms: int, meters: Collection[str] | None
+) -> list[tuple[str, int, int, str, Fraction, str, int]]:
+    start, end = (_EPOCH + timedelta(milliseconds=time_ms) for time_ms in (start_ms, end_ms))
+    filters: list[Any] = [("t", ">=", start), ("t", "<", end)]
+    filters += [] if meters is None else [("meter", "in", set(meters))]
+    path = folder / "record" / f"stream={quote(stream, safe='')}"
+    rows = _of_dataset(path, filters, ["meter", "t", "until", "band", "value", "d", "draws"])
+    ordered_rows = sorted(rows, key=lambda row: (row[0], row[1], row[3]))
+    return [
+        (meter, _ms(t), _ms(until), band, Fraction(value), d, draws)
+        for meter, t, until, band, value, d, draws in ordered_rows
+    ]
+
+
+def _of_dataset(path: Path, filters: list[Any], columns: list[str]) -> list[tuple[Any, ...]]:
+    """Return rows of Parquet files; a path that does not exist has none."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 -- only datasets need it
+
+    if not path.exists():
+        return []
+    table = pq.read_table(path, columns=columns, filters=filters)
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _ms(time: datetime) -> int:
+    return round((time - _EPOCH) / timedelta(milliseconds=1))

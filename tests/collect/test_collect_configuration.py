@@ -27,6 +27,7 @@ def test_defaults() -> None:
     """A topic and a database suffice; the first stream is called main, and partitions are months."""
     settings = parse('[[stream]]\ntopic = "p/{meter}"\n[database]\nurl = "postgresql:///x"')
     assert settings.stream[0].name == "main"
+    assert settings.database is not None
     assert settings.database.partition == "month"
     assert settings.topics[0].filters == ("p/+", "p/+/privacy/#")
     assert settings.accept.oldest == 400 * DAY_MS
@@ -46,6 +47,13 @@ def test_defaults() -> None:
         ("postgresql://", "mysql://", 9, "database.url: found an address of another form"),
         ("collect@", "collect:secret@", 9, "the password in database.password_file"),
         ("90d", "90 days", 11, "accept.oldest: found '90 days'"),
+        (
+            "[accept]",
+            '[dataset]\nfolder = "x"\n[accept]',
+            8,
+            "database: found both; expected [database]",
+        ),
+        ("[database]", "[dataset]", 9, "dataset.url: found an unknown key; expected one of folder"),
         ("[database]", '[database]\npartition = "mnth"', 9, "did you mean 'month'?"),
         ('oldest = "90d"', 'meters_file = "nowhere"', 11, "accept.meters_file"),
     ],
@@ -57,6 +65,14 @@ def test_each_error_has_its_line_and_key(old: str, new: str, line: int, text: st
     assert text in str(caught.value)
     assert f"line {line}: " in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_records_need_a_place() -> None:
+    """A file with neither a database nor a dataset is refused, beside its other errors."""
+    with pytest.raises(ConfigError) as caught:
+        parse('[[stream]]\ntpoic = "p/{meter}"\n')
+    assert [error.key for error in caught.value.errors] == ["stream[0].tpoic", "database"]
+    assert "[dataset] with a folder: one of them" in str(caught.value)
 
 
 def test_all_errors_at_once() -> None:

@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from simulators.long_run import EXIT_STOPPED, LongRun, OtherLog, Part, Stopped, stoppable
 from simulators.option import positive
-from tests.integration.collecting import DURABLE, VICTIMS, Chain, Victim, by_mqtt, by_nats, kill
+from tests.integration.collecting import DURABLE, VICTIMS, Chain, Kept, Victim, by_mqtt, by_nats, kill
+from tests.integration.collecting_files import kill_with_files
 from tests.support.broker import Broker, mosquitto_program
 from tests.support.collecting import empty_database
 from tests.support.nats import Nats, nats_program
@@ -55,18 +56,20 @@ class Kind(NamedTuple):
     """A kind of rounds."""
 
     source: str
-    victim: Victim
+    victim: Victim | Literal["collect with files"]
 
 
-async def part(kind: Kind, rounds: int, seed: int) -> Part:
-    """Run rounds of one kind with a new broker and empty tables; return their counts."""
+async def result_of(kind: Kind, rounds: int, seed: int) -> Kept:
+    """Run rounds of one kind with a new broker and empty tables."""
     programs = server_programs()
     assert programs is not None
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         chain = stack.enter_context(SOURCES[kind.source](folder))
+        if kind.victim == "collect with files":
+            return await kill_with_files(chain=chain, folder=folder, rounds=rounds, size=BURST, seed=seed)
         postgres = stack.enter_context(Postgres(programs))
-        result = await kill(
+        return await kill(
             kind.victim,
             chain=chain,
             postgres=postgres,
@@ -76,6 +79,11 @@ async def part(kind: Kind, rounds: int, seed: int) -> Part:
             size=BURST,
             seed=seed,
         )
+
+
+async def part(kind: Kind, rounds: int, seed: int) -> Part:
+    """Run rounds of one kind; return their counts."""
+    result = await result_of(kind, rounds, seed)
     counts = Counter(result.table)
     line: Part = {"records": len(result.sent), "lives": result.lives, "refused": result.refused}
     line |= {
@@ -130,7 +138,9 @@ def main() -> int:
     parser.add_argument("--source", choices=SOURCES, action="append", help="default: all")
     parser.add_argument("--log", type=Path, metavar="FILE", help="log of the completed parts")
     options = parser.parse_args()
-    kinds = [Kind(source, victim) for source in options.source or SOURCES for victim in VICTIMS]
+    sources = options.source or SOURCES
+    kinds = [Kind(source, victim) for source in sources for victim in VICTIMS]
+    kinds += [Kind(source, "collect with files") for source in sources if source == "mqtt"]
     for name, program in (
         ("mosquitto", mosquitto_program()),
         ("nats-server", nats_program()),

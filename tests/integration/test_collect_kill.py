@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import MakeBroker
 from tests.integration.collecting import DURABLE, VICTIMS, Victim, by_mqtt, by_nats, kill
+from tests.integration.collecting_files import kill_with_files
 from tests.support.nats import Nats
 from tests.support.postgres import Postgres
 
@@ -45,5 +46,13 @@ async def test_the_table_equals_what_left_through_nats(
         rounds=5,
         size=250,
     )
+    kept.assert_equal()
+    assert kept.lives > 0
+
+
+async def test_the_files_equal_what_left(mosquitto: MakeBroker, tmp_path: Path) -> None:
+    """With a Parquet dataset, whenever `collect` is killed, each interval is in the files once."""
+    with mosquitto(persistence=True, settings=DURABLE) as broker:
+        kept = await kill_with_files(chain=by_mqtt(broker), folder=tmp_path, rounds=5, size=250)
     kept.assert_equal()
     assert kept.lives > 0

@@ -1,0 +1,330 @@
+"""A Parquet dataset as a sink: records are staged in SQLite and moved into files of a month, day or hour.
+
+    FOLDER/record/stream=NAME/day=2026-11-20/records.parquet      the records, once each: open this folder
+    FOLDER/descriptor.parquet                                     the terms of each stream
+    FOLDER/collect.db                                             what is staged, waits, or was refused
+
+Theory of operation
+-------------------
+A batch is committed to `collect.db` in one transaction; its rows are then durable, and its messages may be
+acknowledged. After `delay`, `flush` takes the staged rows part by part: it merges them with the part's file,
+writes a new file, flushes it to disk, renames it into place, and only then deletes the staged rows. A merge
+keeps the first value of a key, so whatever is killed in between, the next flush finds the rows in the file
+and changes nothing.
+
+Rows are compared when they are moved, in the order of their arrival: with the files, and with each other. A
+refusal for `twice` or `overlap` is therefore counted after `delay` at the latest.
+
+One process has a dataset: it holds a lock on the folder. The folder must be on a file system of this machine.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from meteragent import __version__
+from meteragent.collect import record_file
+from meteragent.collect.core import Batch, Row, Waiting, decoded_facts, shared_facts
+from meteragent.collect.record_file import Length, Part, Terms
+from meteragent.collect.sink import Content, Outcome, apart, numbers_of
+from meteragent.consume.message import Descriptor
+from meteragent.domain.errors import DatabaseError
+from meteragent.domain.grid import iso_time
+from meteragent.domain.units import HOUR_MS
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE descriptor (d TEXT PRIMARY KEY, facts TEXT NOT NULL) STRICT;
+CREATE TABLE terms (
+    stream TEXT, d TEXT, longest_ms INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, d)
+) STRICT;
+CREATE TABLE mixed (stream TEXT PRIMARY KEY) STRICT;
+CREATE TABLE staged (
+    stream TEXT, t INTEGER, meter TEXT, band TEXT, until INTEGER, quanta INTEGER, d TEXT, draws INTEGER,
+    place INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL DEFAULT 1,
+    UNIQUE (stream, t, meter, band, until, quanta, d, draws)
+) STRICT;
+CREATE TABLE waiting (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, d TEXT NOT NULL, stream TEXT NOT NULL, meter TEXT NOT NULL,
+    topic TEXT NOT NULL, payload BLOB NOT NULL, UNIQUE (d, topic, payload)
+) STRICT;
+CREATE TABLE refused (
+    stream TEXT, reason TEXT, count INTEGER NOT NULL, latest TEXT NOT NULL, PRIMARY KEY (stream, reason)
+) STRICT;
+CREATE TABLE collector (
+    name TEXT PRIMARY KEY, version TEXT NOT NULL, latest TEXT, messages INTEGER NOT NULL DEFAULT 0,
+    written INTEGER NOT NULL DEFAULT 0, repeated INTEGER NOT NULL DEFAULT 0
+) STRICT;
+"""
+_REFUSE = """
+INSERT INTO refused (stream, reason, count, latest) VALUES (?, ?, ?, ?)
+ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count, latest = excluded.latest
+"""
+_COUNT = """
+UPDATE collector SET latest = ?, messages = messages + ?, written = written + ?, repeated = repeated + ?
+WHERE name = ?
+"""
+_STAGE = """
+INSERT INTO staged (stream, meter, t, band, until, quanta, d, draws) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET deliveries = deliveries + 1
+"""
+_STAGED = """
+SELECT stream, meter, t, band, until, quanta, d, draws, deliveries FROM staged
+WHERE stream = ? AND t >= ? AND t < ? ORDER BY place
+"""
+_OF_STREAM = """
+SELECT stream, meter, t, band, until, quanta, d, draws FROM staged WHERE stream = ? ORDER BY place
+"""
+_DESCRIPTOR_SCHEMA = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("d", pa.string()),
+        ("facts", pa.string()),
+        ("space", pa.string()),
+        ("unit", pa.string()),
+        ("quantum_u", pa.int64()),
+        ("variance", pa.float64()),
+        ("joules", pa.int64()),
+        ("is_energy", pa.bool_()),
+    ]
+)
+
+
+class Staging:
+    """The files of a dataset, without asyncio; each method is one step, and is all or nothing."""
+
+    def __init__(self, folder: Path, name: str, length: Length) -> None:
+        """Lock a folder and open its staging area, both of which are created if they are not there."""
+        self._folder, self._name, self._length = folder, name, length
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record").mkdir(exist_ok=True)
+        self._lock = os.open(folder, os.O_RDONLY)
+        try:
+            _lock(self._lock, folder)
+            self._database = sqlite3.connect(
+                folder / "collect.db", isolation_level=None, check_same_thread=False
+            )
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._described: int | None = None
+        """The number of terms in `descriptor.parquet`, None if it may be incomplete."""
+        self._outcome = _nothing()
+        """The outcome of flushes since the last batch."""
+        self._latest = ""
+        self.staged = 0
+        """The number of rows that are not in files yet."""
+
+    def close(self) -> None:
+        """Close the staging area, and release the lock."""
+        self._database.close()
+        os.close(self._lock)
+
+    def migrate(self) -> int:
+        """Create the tables, if there are none; return the number of changes; raises DatabaseError."""
+        self._database.execute("PRAGMA journal_mode = WAL").fetchone()
+        self._database.execute("PRAGMA synchronous = FULL")
+        [(version,)] = self._rows("PRAGMA user_version")
+        if version > _VERSION:
+            raise DatabaseError(f"{self._folder}: written by a later version: install that version")
+        if version < _VERSION:
+            with self._transaction():
+                for statement in filter(str.strip, _TABLES.split(";\n")):
+                    self._database.execute(statement)
+                self._database.execute("INSERT INTO setting VALUES ('partition', ?)", (self._length,))
+                self._database.execute(f"PRAGMA user_version = {_VERSION}")
+            record_file.sync(self._folder)
+            record_file.sync(self._folder.parent)
+        [(length,)] = self._rows("SELECT value FROM setting WHERE name = 'partition'")
+        if length != self._length:
+            raise DatabaseError(
+                f"the dataset was made with dataset.partition = '{length}': set that; it cannot change"
+            )
+        return _VERSION - int(version)
+
+    def begin(self, *, is_first: bool) -> Content:
+        """Return what the core needs; at first, begin the collector's counts."""
+        if is_first:
+            with self._transaction():
+                self._database.execute(
+                    "INSERT OR REPLACE INTO collector (name, version) VALUES (?, ?)",
+                    (self._name, __version__),
+                )
+        [(self.staged,)] = self._rows("SELECT count(*) FROM staged")
+        waiting = self._rows("SELECT stream, meter, count(*) FROM waiting GROUP BY stream, meter")
+        return Content(
+            list(self._descriptors().values()),
+            [(stream, d) for stream, d in self._rows("SELECT stream, d FROM terms")],
+            {(stream, meter): count for stream, meter, count in waiting},
+        )
+
+    def waiting(self, ids: Iterable[str]) -> list[Waiting]:
+        """Return the records that wait for descriptors, in order of arrival."""
+        query = "SELECT d, stream, meter, topic, payload, place FROM waiting WHERE d = ?"
+        rows = [Waiting(*row) for d in ids for row in self._rows(query, d)]
+        return sorted(rows, key=lambda record: record.place)
+
+    def write(self, batch: Batch, messages: int, now_ms: int, overlapping: Sequence[str]) -> Outcome:
+        """Commit a batch; return its refusals, and the outcome of the flushes since the last one."""
+        self._latest = iso_time(now_ms)
+        with self._transaction():
+            for stream in overlapping:
+                self._database.execute("INSERT OR IGNORE INTO mixed VALUES (?)", (stream,))
+            self._write_facts(batch)
+            self._stage(batch.rows)
+            self._count(Outcome(0, 0, batch.refused), messages)
+        self.staged += len(batch.rows)
+        flushed, self._outcome = self._outcome, _nothing()
+        return flushed._replace(refused=flushed.refused + batch.refused)
+
+    def flush(self) -> None:
+        """Move all staged rows into files."""
+        parts = self._staged_parts()
+        if not parts:
+            return
+        descriptors = self._descriptors()
+        self._write_descriptors(descriptors)
+        terms = {
+            d: Terms(descriptor.unit, numbers_of(descriptor).quantum_u, float(descriptor.variance))
+            for d, descriptor in descriptors.items()
+        }
+        over = self._overlapping(parts, terms)
+        for part in parts:
+            self._move(part, terms, over)
+        self.staged = 0
+
+    def _move(self, part: Part, terms: dict[str, Terms], over: set[Row]) -> None:
+        """Merge the staged rows of a part with its file, and then delete them; `over` are refused."""
+        place = part.stream, part.start_ms, part.end_ms
+        staged = [(Row(*values), count) for *values, count in self._rows(_STAGED, *place)]
+        rows = [(row, count) for row, count in staged if row not in over]
+        path = self._folder / "record" / part.path
+        table = record_file.table_of([row for row, _ in rows], terms)
+        counts = np.array([count for _, count in rows], np.int64)
+        merged = record_file.merge(record_file.read(path), table, counts)
+        if merged.new:
+            record_file.write(path, self._folder, merged.table)
+        refused = Counter({(part.stream, "twice"): merged.different})
+        refused[part.stream, "overlap"] = sum(count for row, count in staged if row in over)
+        outcome = Outcome(merged.new, merged.repeated, +refused)
+        with self._transaction():
+            self._database.execute("DELETE FROM staged WHERE stream = ? AND t >= ? AND t < ?", place)
+            self._count(outcome, 0)
+        earlier = self._outcome
+        self._outcome = Outcome(
+            earlier.written + outcome.written,
+            earlier.repeated + outcome.repeated,
+            earlier.refused + outcome.refused,
+        )
+
+    def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms]) -> set[Row]:
+        """Return the staged rows that overlap a slot in files, or an earlier row that does not."""
+        mixed = {stream for (stream,) in self._rows("SELECT stream FROM mixed")}
+        over: set[Row] = set()
+        for part in parts:
+            if part.stream in mixed:
+                place = part.stream, part.start_ms, part.end_ms
+                rows = [Row(*values) for *values, _ in self._rows(_STAGED, *place)]
+                is_over = record_file.overlapping(self._around(part, rows), record_file.table_of(rows, terms))
+                over.update(row for row, is_refused in zip(rows, is_over.tolist(), strict=True) if is_refused)
+        for stream in mixed & {part.stream for part in parts}:
+            rows = [Row(*values) for values in self._rows(_OF_STREAM, stream)]
+            rows = [row for row in rows if row not in over]
+            over |= set(rows) - set(apart(rows, mixed))
+        return over
+
+    def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:
+        """Return the content of those files whose slots may overlap these rows of a part."""
+        [(longest_ms,)] = self._rows("SELECT max(longest_ms) FROM terms WHERE stream = ?", part.stream)
+        start_ms = min(row.time_ms for row in rows) - longest_ms
+        end_ms = max(row.until_ms for row in rows)
+        parts = record_file.parts_between(part.stream, start_ms, end_ms, self._length)
+        return pa.concat_tables(record_file.read(self._folder / "record" / near.path) for near in parts)
+
+    def _staged_parts(self) -> list[Part]:
+        """Return the parts of the staged rows, in order."""
+        query = f"SELECT DISTINCT stream, t - t % {HOUR_MS} FROM staged"  # noqa: S608 -- a constant
+        return sorted(
+            {record_file.part_of(stream, hour_ms, self._length) for stream, hour_ms in self._rows(query)}
+        )
+
+    def _write_facts(self, batch: Batch) -> None:
+        """Write everything in a batch except its rows and refusals."""
+        execute = self._database.executemany
+        facts = [(descriptor.id, shared_facts(descriptor)) for descriptor in batch.descriptors.values()]
+        execute("INSERT OR IGNORE INTO descriptor VALUES (?, ?)", facts)
+        execute("INSERT OR IGNORE INTO terms (stream, d) VALUES (?, ?)", sorted(batch.terms))
+        query = "INSERT OR IGNORE INTO waiting (d, stream, meter, topic, payload) VALUES (?, ?, ?, ?, ?)"
+        execute(query, [record[:5] for record in batch.waiting])
+        execute("DELETE FROM waiting WHERE place = ?", [(place,) for place in batch.released])
+
+    def _stage(self, rows: Sequence[Row]) -> None:
+        """Stage rows; equal rows are staged once, with the number of their deliveries."""
+        self._database.executemany(_STAGE, rows)
+        longest: dict[tuple[str, str], int] = {}
+        for row in rows:
+            key = row.stream, row.d
+            longest[key] = max(longest.get(key, 0), row.until_ms - row.time_ms)
+        query = "UPDATE terms SET longest_ms = max(longest_ms, ?) WHERE stream = ? AND d = ?"
+        self._database.executemany(query, [(length_ms, *key) for key, length_ms in longest.items()])
+
+    def _count(self, outcome: Outcome, messages: int) -> None:
+        counts = [(*key, count, self._latest) for key, count in sorted(outcome.refused.items())]
+        self._database.executemany(_REFUSE, counts)
+        self._database.execute(
+            _COUNT, (self._latest or None, messages, outcome.written, outcome.repeated, self._name)
+        )
+
+    def _descriptors(self) -> dict[str, Descriptor]:
+        texts = self._rows("SELECT facts FROM descriptor")
+        descriptors = [decoded_facts(text) for (text,) in texts]
+        return {descriptor.id: descriptor for descriptor in descriptors}
+
+    def _write_descriptors(self, descriptors: dict[str, Descriptor]) -> None:
+        """Write the descriptors of all streams, if there are new ones."""
+        pairs = self._rows("SELECT stream, d FROM terms ORDER BY stream, d")
+        if len(pairs) == self._described:
+            return
+        rows = [(stream, d, shared_facts(descriptors[d]), *numbers_of(descriptors[d])) for stream, d in pairs]
+        table = pa.Table.from_pylist(
+            [dict(zip(_DESCRIPTOR_SCHEMA.names, row, strict=True)) for row in rows], schema=_DESCRIPTOR_SCHEMA
+        )
+        path = self._folder / "descriptor.parquet"
+        record_file.replace(path, self._folder, lambda file: pq.write_table(table, file))
+        self._described = len(pairs)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._database.execute(query, values).fetchall()
+
+
+def _lock(number: int, folder: Path) -> None:
+    """Lock a folder; raises DatabaseError if another process has the lock."""
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DatabaseError(f"{folder}: another `meteragent collect` writes this dataset") from None
+
+
+def _nothing() -> Outcome:
+    return Outcome(0, 0, Counter())

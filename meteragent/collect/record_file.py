@@ -1,0 +1,240 @@
+"""Files of records: one Parquet file for each stream and each month, day or hour, in order of meter and time.
+
+    FOLDER/record/stream=main/day=2026-11-20/records.parquet
+
+`merge` adds rows to the content of a file. The first value of a key stays, so a merge that is repeated after
+a crash changes nothing. `replace` puts the result in place with one rename, so a reader sees the former
+content or the new one.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from meteragent.collect.core import Row
+from meteragent.domain.errors import DatabaseError
+from meteragent.domain.units import HOUR_MS
+
+Length = Literal["month", "day", "hour"]
+Integers = NDArray[np.int64]
+
+NAME: Final = "records.parquet"
+TIME: Final = pa.timestamp("ms", "UTC")
+SCHEMA: Final = pa.schema(
+    [
+        ("meter", pa.string()),
+        ("t", TIME),
+        ("until", TIME),
+        ("band", pa.string()),
+        ("value", pa.decimal128(19, 6)),
+        ("unit", pa.string()),
+        ("variance", pa.float64()),
+        ("d", pa.string()),
+        ("draws", pa.int32()),
+    ]
+)
+"""The columns of records; `variance` is that of the noise of the value."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FORMATS: dict[Length, str] = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
+_KEY = ("meter", "t", "band")
+_ROW_GROUP = 1 << 20
+
+
+class Terms(NamedTuple):
+    """What a record file has of a descriptor."""
+
+    unit: str
+    quantum_u: int
+    variance: float
+
+
+class Part(NamedTuple):
+    """A stream's month, day or hour: `name` is its folder, from `start_ms` to `end_ms`."""
+
+    stream: str
+    name: str
+    start_ms: int
+    end_ms: int
+
+    @property
+    def path(self) -> Path:
+        """The place of its file in the folder of records."""
+        return Path(f"stream={quote(self.stream, safe='')}", self.name, NAME)
+
+
+def part_of(stream: str, time_ms: int, length: Length) -> Part:
+    """Return the part of a stream that contains a time."""
+    hour = _EPOCH + timedelta(milliseconds=time_ms - time_ms % HOUR_MS)
+    start = hour if length == "hour" else hour.replace(hour=0)
+    end = start + (timedelta(hours=1) if length == "hour" else timedelta(days=1))
+    if length == "month":
+        start = start.replace(day=1)
+        end = (start + timedelta(days=31)).replace(day=1)
+    name = f"{length}={start:{_FORMATS[length]}}"
+    return Part(stream, name, *(round((time - _EPOCH) / timedelta(milliseconds=1)) for time in (start, end)))
+
+
+def parts_between(stream: str, start_ms: int, end_ms: int, length: Length) -> Iterator[Part]:
+    """Yield the parts of a stream from one time to another."""
+    while start_ms < end_ms:
+        part = part_of(stream, start_ms, length)
+        yield part
+        start_ms = part.end_ms
+
+
+def table_of(rows: Sequence[Row], terms: dict[str, Terms]) -> pa.Table:
+    """Return rows as a table of SCHEMA; values are exact."""
+    ids = [row.d for row in rows]
+    value_u = np.array([row.quanta * terms[row.d].quantum_u for row in rows], np.int64)
+    words = np.column_stack([value_u, value_u >> 63])  # 128 bits, the lower 64 first
+    columns = [
+        pa.array([row.meter for row in rows], pa.string()),
+        pa.array(np.array([row.time_ms for row in rows], np.int64)).cast(TIME),
+        pa.array(np.array([row.until_ms for row in rows], np.int64)).cast(TIME),
+        pa.array([row.band for row in rows], pa.string()),
+        pa.Array.from_buffers(pa.decimal128(19, 6), len(rows), [None, pa.py_buffer(words.tobytes())]),
+        pa.array([terms[d].unit for d in ids], pa.string()),
+        pa.array([terms[d].variance for d in ids], pa.float64()),
+        pa.array(ids, pa.string()),
+        pa.array([row.draws for row in rows], pa.int32()),
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The content of a file after a merge, and how many deliveries were new, equal or different."""
+
+    table: pa.Table
+    new: int
+    repeated: int
+    different: int
+
+
+def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
+    """Add rows to the content of a file; of the rows with one key, the first stays.
+
+    Each row was delivered a number of times. The keys of the content differ.
+    """
+    union = pa.concat_tables([content, rows])
+    order_of_arrival = np.concatenate([np.zeros(content.num_rows, np.int64), np.arange(1, rows.num_rows + 1)])
+    keys = [(name, "ascending") for name in (*_KEY, "arrival")]
+    order = pc.sort_indices(
+        union.select(_KEY).append_column("arrival", pa.array(order_of_arrival)), sort_keys=keys
+    )
+    union, row = union.take(order), order.to_numpy()
+    count = np.concatenate([np.zeros(content.num_rows, np.int64), deliveries])[row]
+    index = np.arange(row.size)
+    is_first = ~_equals(union.select(_KEY), np.maximum(index - 1, 0))
+    is_first[:1] = True
+    is_equal = _equals(union, np.maximum.accumulate(np.where(is_first, index, 0)))
+    new = int((is_first & (row >= content.num_rows)).sum())
+    repeated = int(count[is_equal].sum()) - new
+    table = union if is_first.all() else union.filter(pa.array(is_first))
+    return Merged(table, new, repeated, int(count[~is_equal].sum()))
+
+
+def _equals(table: pa.Table, other_row: Integers) -> NDArray[np.bool_]:
+    """Return for each row whether it equals another row, whose index is given."""
+    equal = np.ones(table.num_rows, np.bool_)
+    for column in table.columns:
+        same = pc.equal(column, column.take(pa.array(other_row))).combine_chunks()
+        equal &= same.to_numpy(zero_copy_only=False)
+    return equal
+
+
+def overlapping(content: pa.Table, rows: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows overlap a slot of their meter in the content of files.
+
+    An equal slot does not overlap, nor do the bands of one window. Slots in the content do not overlap.
+    """
+    if not content.num_rows or not rows.num_rows:
+        return np.zeros(rows.num_rows, np.bool_)
+    names = pa.concat_tables([content.select(["meter"]), rows.select(["meter"])])["meter"]
+    codes = names.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    (start, end, is_band), (row_start, row_end, row_is_band) = _slots(content), _slots(rows)
+    origin = min(int(start.min()), int(row_start.min()))
+    width = int(max(start.max(), row_start.max()) - origin + 1).bit_length()
+    place = (codes << width) | (np.concatenate([start, row_start]) - origin)
+    order = np.argsort(place[: start.size], kind="stable")
+    slot, row = place[: start.size][order], place[start.size :]
+    start, end, is_band = start[order], end[order], is_band[order]
+    first, after = np.searchsorted(slot, row, "left"), np.searchsorted(slot, row, "right")
+
+    def at(index: Integers, code: Integers) -> NDArray[np.bool_]:
+        """Return whether the slot at an index is a meter's."""
+        inside = (index >= 0) & (index < slot.size)
+        return np.asarray(inside & (slot[index.clip(0, slot.size - 1)] >> width == code))
+
+    code = row >> width
+    is_equal = after > first
+    same = first.clip(0, slot.size - 1)
+    differs = is_equal & ((end[same] != row_end) | (is_band[same] != row_is_band))
+    runs_into = at(after, code) & (start[after.clip(0, slot.size - 1)] < row_end)
+    begins_inside = at(first - 1, code) & (end[(first - 1).clip(0)] > row_start)
+    return np.asarray(differs | runs_into | begins_inside)
+
+
+def _slots(table: pa.Table) -> tuple[Integers, Integers, NDArray[np.bool_]]:
+    """Return the start and the end of each slot, and whether it is a band."""
+    start, end = (table[name].cast(pa.int64()).to_numpy() for name in ("t", "until"))
+    is_band = pc.not_equal(table["band"], "").combine_chunks().to_numpy(zero_copy_only=False)
+    return start, end, np.asarray(is_band)
+
+
+def read(path: Path) -> pa.Table:
+    """Read a file; an absent file has no rows.
+
+    Raises:
+        DatabaseError: it is not a file of records.
+        OSError: it cannot be read.
+    """
+    if not path.exists():
+        return SCHEMA.empty_table()
+    try:
+        return pq.ParquetFile(path).read().cast(SCHEMA)
+    except (pa.ArrowException, ValueError):
+        pass
+    raise DatabaseError(f"{path}: not a file of records: restore it, or move it away")
+
+
+def replace(path: Path, root: Path, fill: Callable[[Any], object]) -> None:
+    """Replace a file below `root` by what `fill` writes; it is on disk on return, as are new folders.
+
+    The unfinished file is in `root`, outside the folder that readers open.
+    """
+    part = root / ".part"
+    with part.open("wb") as file:
+        fill(file)
+        file.flush()
+        os.fsync(file.fileno())
+    new_folders = [folder for folder in path.parents if root in folder.parents and not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part.replace(path)
+    for folder in [path.parent, *(folder.parent for folder in new_folders)]:
+        sync(folder)
+
+
+def write(path: Path, root: Path, table: pa.Table) -> None:
+    """Replace a file by a table."""
+    replace(path, root, lambda file: pq.write_table(table, file, row_group_size=_ROW_GROUP))
+
+
+def sync(folder: Path) -> None:
+    """Flush a folder's entries to disk."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

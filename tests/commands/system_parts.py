@@ -18,6 +18,7 @@ from pathlib import Path
 PREFIX = Path(sys.prefix)
 SECONDS_MAX = 300
 PACKAGES = {
+    "dockerd": ("docker.io",),
     "postgres": ("postgresql-15", "postgresql-17", "postgresql"),
     "systemd-analyze": ("systemd",),
     "java": ("openjdk-17-jre-headless", "openjdk-21-jre-headless"),

@@ -14,7 +14,10 @@ from tests.commands.systems.debian import Failed
         ("docs/install.md", "## Debian package", 2),
         ("docs/install.md", "## Virtual environment", 3),
         ("docs/install.md", "## One user, without root", 3),
+        ("docs/install.md", "## Docker", 2),
         ("docs/install.md", "## Podman", 2),
+        ("docs/install.md", "## Compose", 2),
+        ("docs/install.md", "## Packages by hash", 1),
         ("docs/operate.md", "## Update and roll back", 2),
         ("docs/operate.md", "## Back up and restore", 2),
         (fleets.PAGE, "## With systemd", 1),
@@ -36,11 +39,15 @@ def test_a_comment_in_a_block_is_no_heading() -> None:
 
 
 def test_installations_leave_one_step_to_a_person() -> None:
-    """The configuration is edited before the service starts."""
-    for heading, number in (("## Debian package", 0), ("## Virtual environment", 1)):
+    """The configuration is edited before the agent starts."""
+    for heading, number, start in (
+        ("## Debian package", 0, "enable --now"),
+        ("## Virtual environment", 1, "enable --now"),
+        ("## Docker", 0, "docker run"),
+    ):
         before, after = pages.EDITOR.split(pages.blocks("docs/install.md", heading)[number])
-        assert "enable --now" in after
-        assert "enable --now" not in before
+        assert start in after
+        assert start not in before
 
 
 @pytest.mark.parametrize("slots", [[0, 10, 60, 65], [0, 5, 10, 60, 70], [0, 5, 50, 60, 65]])

@@ -70,6 +70,7 @@ def test_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_parts, "run", lambda *command: (100 * ("openjdk-17" in command[-1]), ""))
     assert system_parts.package("java") == "openjdk-21-jre-headless"
     assert system_parts.package("mosquitto") == "mosquitto"
+    assert system_parts.package("dockerd") == "docker.io"
 
 
 def test_relink(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from tests.commands.systems import pages
 from tests.commands.systems.debian import Failed
 from tests.commands.systems.engine import Engine
 from tests.commands.systems.images import ADDON, SERVICES, STAND_IN
@@ -17,11 +19,19 @@ from tests.support.not_run import ROOT
 PROGRAM: Final = "/opt/meteragent/bin/meteragent"
 CONFIG_PATH: Final = "/etc/meteragent/meteragent.toml"
 USER: Final = "65532"
-SHUT: Final = (
-    *("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--ulimit=core=0"),
-    *("--memory=256m", "--memory-swap=256m", "--stop-timeout=30"),
-)
-"""How the agent's image is to be run, as its Dockerfile says."""
+OF_THE_TRIAL: Final = {"-d", "--name", "--network", "--restart", "-v"}
+"""The options of the page's `docker run` that a trial has of its own."""
+
+
+def printed() -> list[tuple[str, ...]]:
+    """Return the options of `docker run` in docs/install.md, each with its value if it has one."""
+    line = pages.command("docs/install.md", "## Docker", "docker run")
+    options = re.findall(r"(?<= )(--?[a-z-]+)(?: ([^- ][^ ]*))?", line.rpartition(" ")[0])
+    return [tuple(filter(None, option)) for option in options]
+
+
+SHUT: Final = tuple(word for option in printed() if option[0] not in OF_THE_TRIAL for word in option)
+"""How the agent's image is to be run, as docs/install.md says."""
 
 READING: Final = {
     "topic": "meters/{meter}/power",

@@ -23,6 +23,13 @@ def blocks(page: str, heading: str) -> list[str]:
     return [textwrap.dedent(block[2]) for block in matches]
 
 
+def command(page: str, heading: str, start: str) -> str:
+    """Return the one command below a heading that begins with some words, in one line."""
+    lines = "".join(blocks(page, heading)).replace("\\\n", " ").splitlines()
+    (match,) = (" ".join(line.split()) for line in lines if line.startswith(start))
+    return match
+
+
 def blank(block: re.Match[str]) -> str:
     """Return a block's length in blanks, because comments in it look like headings."""
     return " " * len(block[0])

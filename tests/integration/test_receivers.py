@@ -12,7 +12,7 @@ from aiomqtt import Client
 from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.hurried import make_clock
-from tests.integration.service import Service, service, until
+from tests.integration.service import TELL_ALL, Service, service, subscribed, until
 from tests.integration.wire import Receiver
 from tests.support.broker import Broker
 
@@ -207,23 +207,28 @@ async def test_no_window_is_charged_that_no_receiver_gets(mosquitto: MakeBroker,
 async def test_a_receiver_with_an_end_gets_its_last_slot_and_is_revoked(
     mosquitto: MakeBroker, tmp_path: Path
 ) -> None:
-    """It gets the slots between its start and its end, and is revoked; the other receiver goes on."""
-    start, end = "2027-03-01T01:05:00Z", "2027-03-01T02:30:00Z"
-    with mosquitto() as home, mosquitto() as outside:
-        make_clock(tmp_path, START_MS, hour_s=2)
+    """It gets the slots between its start and its end, and is revoked; the other receiver goes on.
+
+    The agent looks once a second, every 12 minutes of its clock, so `start` follows a slot closely.
+    """
+    start, end = "2027-03-01T00:31:00Z", "2027-03-01T02:00:00Z"
+    with mosquitto(settings=TELL_ALL) as home, mosquitto() as outside:
+        clock = make_clock(tmp_path, START_MS, hour_s=5, stands=True)
         content = "window.catch_up = '15min'\n" + text(home, outside, f"start = {start}\nend = {end}")
         async with Receiver(home, "utility") as utility, Receiver(outside, "app") as app:
             with service(tmp_path, content, program=HURRIED) as agent:
                 rewrite(agent, content)
-                feeding = asyncio.create_task(sending(home))
                 agent.start()
-                await until(lambda: slots(utility, UTILITY).keys() >= {"2027-03-01T03:30:00Z"})
+                await subscribed(home)
+                clock.start()
+                feeding = asyncio.create_task(sending(home))
+                await until(lambda: slots(utility, UTILITY).keys() >= {"2027-03-01T02:30:00Z"})
                 await agent.stop()
                 feeding.cancel()
             await app.flush(outside.url)
-            assert list(slots(app, APP)) == ["2027-03-01T01:30:00Z", "2027-03-01T02:00:00Z"]
+            assert list(slots(app, APP)) == ["2027-03-01T01:00:00Z", "2027-03-01T01:30:00Z"]
             assert slots(app, APP).items() <= slots(utility, UTILITY).items()
             assert await retained(outside, APP) == {}
             said = receipt(tmp_path)
-            assert f"2 of 2027-03-01T01:30:00Z to {end}" in said
+            assert f"2 of 2027-03-01T01:00:00Z to {end}" in said
             assert "deleted" not in said

@@ -113,6 +113,8 @@ class Keys:
             finally:
                 take_task.cancel()
                 await asyncio.wait({take_task})
+                if not take_task.cancelled():
+                    take_task.result()  # raises the store's error
 
         return serve_and_take
 

@@ -256,9 +256,7 @@ class Sink(Broker):
     retain: bool = Field(False, strict=True)
     """Have the broker retain the newest record of each meter, for receivers that subscribe later."""
     spread: Duration = 0
-    """The longest delay of a record, which is fixed for each meter and prevents bursts at the end of a
-    slot.
-    """
+    """The longest delay of a record, fixed for each meter, which prevents bursts at the end of a slot."""
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
     """The largest number of records that are sent but not yet acknowledged."""
 

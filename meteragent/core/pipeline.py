@@ -321,11 +321,10 @@ class Pipeline:
         timeline.idle_windows += 1
         if not self._stream.is_wanted(start_ms, terms):
             return
-        if sink_topic in self._withheld_topics:
-            self._counts.add("withheld")
-            return
-        if (crowd := self._stream.crowd) is not None and not crowd.may_open(public_id, start_ms):
-            self._counts.add("no_keys")
+        crowd = self._stream.crowd
+        is_withheld = sink_topic in self._withheld_topics
+        if is_withheld or (crowd is not None and not crowd.may_open(public_id, start_ms)):
+            self._counts.add("withheld" if is_withheld else "no_keys")
             return
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("over_budget")

@@ -4,7 +4,7 @@ With P the pad, u the dither, S the energy so far and L one quantum in accumulat
 
     A = (u + S - P L) mod 2^64 L,     released: floor(A / L) = (m - P) mod 2^64,     m = floor((u + S) / L)
 
-There is no noise: the operators add it to the sum of all homes. P is sealed when the window opens, and
+No noise is added here: the operators add it to the sum of all homes. P is sealed when the window opens, and
 dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
 
 The store keeps A itself, as for bands: a register that is not read between a restart and the end of the slot

@@ -121,5 +121,5 @@ def label(stream: Stream) -> Problems:
         yield ConfigError("source.meter", repr(name), expected)
 
 
-CHECKS = (deadline, limits, lattice, label)
-"""The checks of a stream that has the terms of its group."""
+CHECKS = (limits, lattice, label, deadline)
+"""The checks of a stream that has the terms of its group; the last one refuses the key that all others read."""

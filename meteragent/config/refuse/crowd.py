@@ -122,4 +122,4 @@ def label(stream: Stream) -> Problems:
 
 
 CHECKS = (limits, lattice, label, deadline)
-"""The checks of a stream that has the terms of its group; the last one refuses the key that all others read."""
+"""The checks of a stream with the terms of its group; the last one refuses the key that all others read."""

@@ -28,7 +28,7 @@ from tests.support.crowd import Street, fixed_entropy, group_text, make_group
 
 pytestmark = pytest.mark.integration
 
-KILLS = 4
+KILLS = 5
 HOURS = KILLS + 2
 HOUR_MS, HOUR_S = 3_600_000, 3600
 BEGIN_MS = parse_time("2033-05-16T20:10:00Z")

@@ -21,7 +21,7 @@ from simulators.replay import connect
 from tests.conftest import MakeBroker
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, Curve, Reading
-from tests.integration.service import TELL_ALL, service, stream, subscribed, until
+from tests.integration.service import TELL_ALL, service, stream, subscribed, told, until
 from tests.integration.wire import Publication, feed, publication
 from tests.support.broker import Broker
 from tests.support.crowd import Street, fixed_entropy, group_text, make_group
@@ -43,6 +43,7 @@ CHANGES = {
     "deadline_s": str(6 * HOUR_S),
 }
 """A quantum so fine that a total without its noise is exact; a deadline that a slow start keeps."""
+KEYS_SUBSCRIBED = r"Sending SUBACK to meteragent-\w+-sink"
 LATTICE = 3_600_000
 """One quantum in the accumulator's units, uW ms."""
 
@@ -110,12 +111,13 @@ async def live(broker: Broker, folder: Path, world: Street) -> list[Arrival]:
             await client.publish(topic, payload, qos=1, retain=True)
     with service(folder, "", program=("tests.integration.hurried",)) as agent:
         agent.path.write_text(agent.path.read_text() + configuration(broker.url, folder))
-        clock = make_clock(folder, BEGIN_MS)
+        clock = make_clock(folder, BEGIN_MS, stands=True)
         noting = asyncio.create_task(note(broker.url, clock, arrivals, ready))
         await ready.wait()
         agent.start()
         await subscribed(broker, 1)
-        assert clock() < FIRST_MS - HOUR_MS // 4
+        await until(lambda: told(broker, KEYS_SUBSCRIBED) >= 2)
+        clock.start()
         publishing = asyncio.create_task(publish(broker.url, clock))
         for life in range(KILLS):
             if life % 2:

@@ -8,7 +8,6 @@ import pytest
 import tests.support.hypothesis_profiles  # noqa: F401 -- it sets them
 from tests.support.broker import Broker, Certificates, mosquitto_program
 from tests.support.collecting import empty_database
-from tests.support.nats import Nats, nats_program
 from tests.support.not_run import not_run
 from tests.support.postgres import Postgres, server_programs
 
@@ -49,17 +48,6 @@ def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
     """A running broker of this test's own, which remembers nothing."""
     with mosquitto() as running:
         yield running
-
-
-@pytest.fixture
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
-    """A running NATS server with the users and streams of docs/collect.md."""
-    program = nats_program()
-    if program is None:
-        not_run("nats-server", "nats-server is not on the path, nor in /usr/sbin, nor in METERAGENT_NATS")
-    with Nats(program, tmp_path_factory.mktemp("nats")) as server:
-        server.make_streams()
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -222,7 +222,7 @@ COMMANDS = {
         _PROFILE_TEST.meanings,
     ),
     "collect": Command(
-        "Receive private records from many agents, and keep each once in PostgreSQL.",
+        "Receive private records over MQTT, NATS or Kafka, and keep each once in PostgreSQL.",
         "collect collect.toml --check\ncollect collect.toml",
         options.collect,
         (0, 1, 2, 78),

@@ -24,8 +24,8 @@ Rules
     5. A refusal may be counted more than once: after a crash, a broker may deliver the message again.
 
 `topic` says which stream and meter a topic names, `core` what a message means, `configuration` has the keys
-of the file (`broker` those of its table `[source]`), `source` the protocol of what delivers messages, `mqtt`
-and `nats` the brokers' side, `subject` topics as NATS writes them, `sink` the protocol of what keeps
+of the file (`broker` those of its table `[source]`), `source` the protocol of what delivers messages, `mqtt`,
+`nats` and `kafka` the brokers' side, `subject` topics as NATS writes them, `sink` the protocol of what keeps
 messages, `database` the tables' side, and `service` the loop. The tables and views are in `migrations`.
 `parquet` is the other sink: `dataset` stages rows and moves them into the files of `record_file`.
 `consume.read_table` reads either for exact intervals.

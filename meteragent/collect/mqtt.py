@@ -26,6 +26,8 @@ _LOGIN_HINT: Final = "check source.username and source.password_file, and the br
 class MqttSource:
     """A persistent session at a broker."""
 
+    is_shared = False
+
     def __init__(self, endpoint: Endpoint, client_id: str, filters: Sequence[str], entropy: Entropy) -> None:
         self._endpoint, self._client_id, self._filters = endpoint, client_id, tuple(filters)
         self._entropy = entropy

@@ -58,6 +58,8 @@ class _Place(NamedTuple):
 class NatsSource:
     """Durable consumers of JetStream."""
 
+    is_shared = False
+
     def __init__(
         self, servers: Sequence[Endpoint], client_id: str, filters: Sequence[str], entropy: Entropy
     ) -> None:

@@ -23,6 +23,8 @@ BATCH: Final = 5_000
 """The largest number of messages in a transaction."""
 REPORT_S: Final = 3600.0
 """How often the totals are logged."""
+LOOK_S: Final = 10.0
+"""How often a core looks for what other collectors of a shared source have written."""
 
 _log = logging.getLogger("meteragent")
 
@@ -77,9 +79,19 @@ class Service:
         return core
 
     async def _write(self, core: Core, tables: Sink) -> NoReturn:
-        """Write batch after batch; raises LinkError when the sink is unavailable."""
+        """Write batch after batch; raises LinkError when the sink is unavailable.
+
+        Where collectors share a source, another of them may have written the descriptor of a record that
+        waits here: the core is made anew from the tables from time to time.
+        """
+        clock_s = asyncio.get_running_loop().time
+        looked_s = clock_s()
         while True:
             self._messages = self._messages or await self._source.batch(BATCH)
+            if self._source.is_shared and clock_s() - looked_s >= LOOK_S:
+                core, looked_s = await self._begin(tables, is_first=False), clock_s()
+            if not self._messages:
+                continue
             now_ms = self._now_ms()
             batch = core.take(self._messages, now_ms)
             if batch.descriptors:

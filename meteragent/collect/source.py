@@ -11,14 +11,22 @@ from meteragent.mqtt.reconnect import Entropy
 
 
 class Source(Protocol):
-    """Messages of a broker, which delivers each again until it is acknowledged."""
+    """Messages of a broker, which delivers each again until it is acknowledged.
+
+    A source is shared if other collectors take part of the messages of one meter.
+    """
+
+    is_shared: bool
 
     async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
         ...
 
     async def batch(self, size: int) -> list[Message]:
-        """Wait for messages, and return at most `size` of them, each with its MQTT topic."""
+        """Wait for messages, and return at most `size` of them, each with its MQTT topic.
+
+        A shared source returns none if it has waited for long.
+        """
         ...
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -35,5 +43,9 @@ def make(settings: Settings, filters: Sequence[str], entropy: Entropy) -> Source
     if keys.kind == "NATS":
         module = importlib.import_module("meteragent.collect.nats")
         source: Source = module.NatsSource(keys.servers(), keys.client_id, filters, entropy)
-        return source
-    return MqttSource(keys.servers()[0], keys.client_id, filters, entropy)
+    elif keys.kind == "Kafka":
+        module = importlib.import_module("meteragent.collect.kafka")
+        source = module.KafkaSource(keys.servers(), keys.client_id, keys.kafka_topics, keys.sasl)
+    else:
+        source = MqttSource(keys.servers()[0], keys.client_id, filters, entropy)
+    return source

@@ -19,6 +19,7 @@ from simulators.replay import connect, lost
 from tests.integration.service import LIMIT_S, PAUSE_S, until
 from tests.support.broker import Broker, Server
 from tests.support.collecting import TEMPLATE, TableRow, record_messages, refusals, rows, terms_message
+from tests.support.kafka import TOPICS, Kafka
 from tests.support.messages import HALF_HOUR_MS, NOON_MS
 from tests.support.nats import Nats
 from tests.support.not_run import ROOT
@@ -169,6 +170,18 @@ def by_nats(server: Nats, folder: Path) -> Chain:
     secret.write_text("password\n")
     source = f'url = "{server.url}"\nusername = "collect"\npassword_file = "{secret}"'
     return Chain(source, partial(send, server.mqtt_url), server, IMPATIENT)
+
+
+def by_kafka(cluster: Kafka) -> Chain:
+    """Return the chain with Kafka's topics, to which a bridge would write; the mock is not killed."""
+    topics = ", ".join(f'"{topic}"' for topic in TOPICS)
+    source = f'url = "kafka://{cluster.servers}"\nkafka_topics = [{topics}]'
+
+    async def send_to_kafka(messages: Sequence[Message]) -> None:
+        """Write in a thread, because the library blocks."""
+        await asyncio.to_thread(cluster.send, messages)
+
+    return Chain(source, send_to_kafka, None, IMPATIENT)
 
 
 class Kept(NamedTuple):

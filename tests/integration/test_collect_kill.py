@@ -1,13 +1,12 @@
-"""`collect` under kill -9: of itself, of PostgreSQL, of mosquitto and of nats-server; all of them real."""
+"""`collect` under kill -9: of itself, of PostgreSQL and of mosquitto; all of them real."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import MakeBroker
-from tests.integration.collecting import DURABLE, VICTIMS, Victim, by_mqtt, by_nats, kill
+from tests.integration.collecting import DURABLE, VICTIMS, Victim, by_mqtt, kill
 from tests.integration.collecting_files import kill_with_files
-from tests.support.nats import Nats
 from tests.support.postgres import Postgres
 
 pytestmark = pytest.mark.integration
@@ -28,24 +27,6 @@ async def test_the_table_equals_what_left(
             rounds=5,
             size=250,
         )
-    kept.assert_equal()
-    assert kept.lives > 0
-
-
-@pytest.mark.parametrize("victim", VICTIMS)
-async def test_the_table_equals_what_left_through_nats(
-    victim: Victim, nats: Nats, postgres: Postgres, table_url: str, tmp_path: Path
-) -> None:
-    """The same with a real nats-server: its MQTT gateway, a stream, and durable consumers."""
-    kept = await kill(
-        victim,
-        chain=by_nats(nats, tmp_path),
-        postgres=postgres,
-        table_url=table_url,
-        folder=tmp_path,
-        rounds=5,
-        size=250,
-    )
     kept.assert_equal()
     assert kept.lives > 0
 

@@ -1,0 +1,154 @@
+"""Kafka: a member of a consumer group, whose offsets follow the commits of the database.
+
+librdkafka (confluent-kafka) commits the offsets that it is told of, once a second, when partitions are
+revoked and at the end; it is told of a message only after the commit that holds the message's effect. After
+a crash or when partitions move to another member, messages whose offset was not committed come again, and
+change nothing. The library blocks, so that all its calls are made in one thread.
+
+The topic of MQTT is the header `mqtt_topic` of a Kafka record, or else its key; the value is the payload.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from meteragent.collect.core import PAYLOAD_MAX, Message
+from meteragent.domain.errors import LinkError
+from meteragent.mqtt import Endpoint
+
+SESSION_MS: Final = 45_000
+"""After how long without a sign of life a member's partitions go to others."""
+COMMIT_MS: Final = 1_000
+"""How often offsets are committed."""
+LINGER_S: Final = 0.1
+"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+IDLE_S: Final = 10.0
+"""How long a batch waits for its first message."""
+REPEAT_S: Final = 60.0
+"""How long the same complaint of the library is not logged again."""
+HEADER: Final = "mqtt_topic"
+_PROTOCOLS = {
+    (False, False): "plaintext",
+    (False, True): "sasl_plaintext",
+    (True, False): "ssl",
+    (True, True): "sasl_ssl",
+}
+"""Kafka's name of a connection, by TLS and login."""
+
+_log = logging.getLogger("meteragent.collect.kafka")
+_Result = TypeVar("_Result")
+
+
+class KafkaSource:
+    """A member of a consumer group."""
+
+    is_shared = True
+
+    def __init__(self, servers: Sequence[Endpoint], group: str, topics: Sequence[str], sasl: str) -> None:
+        self._name = ", ".join(f"{server.host}:{server.port}" for server in servers)
+        self._settings, self._topics = settings(servers, group, sasl), list(topics)
+        self._thread = ThreadPoolExecutor(1, "kafka")
+        self._consumer: Consumer | None = None
+        self._start = asyncio.Event()
+        self._complaints: dict[str, float] = {}
+
+    async def run(self) -> NoReturn:
+        """Stay in the group until cancelled, and leave it then."""
+        try:
+            consumer = await self._call(Consumer, self._settings | {"error_cb": self._complain})
+        except KafkaException as error:
+            raise LinkError(f"source {self._name}: {error.args[0].str()}") from None
+        try:
+            await self._call(partial(consumer.subscribe, self._topics, on_assign=self._on_assign))
+            self._consumer = consumer
+            self._start.set()
+            never: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+            await never
+        finally:
+            self._consumer = None
+            await asyncio.shield(self._call(consumer.close))
+            self._thread.shutdown(wait=False)
+
+    async def batch(self, size: int) -> list[Message]:
+        """Wait for messages, and return at most `size` of them; none after IDLE_S."""
+        await self._start.wait()
+        end_s = asyncio.get_running_loop().time() + IDLE_S
+        while self._consumer is not None and asyncio.get_running_loop().time() < end_s:
+            arrivals = await self._call(self._consumer.consume, size, LINGER_S)
+            for message in arrivals:
+                if (error := message.error()) is not None:
+                    self._complain(error)
+            if messages := [_message(message) for message in arrivals if message.error() is None]:
+                return messages
+        return []
+
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Let the offsets after these messages be committed, of partitions that are still this member's."""
+        latest: dict[tuple[str | None, int | None], KafkaMessage] = {}
+        for message in messages:
+            latest[message.token.topic(), message.token.partition()] = message.token
+        if self._consumer is not None:
+            await self._call(_store, self._consumer, list(latest.values()))
+
+    async def _call(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        _log.info("source %s: connected with Kafka: %d partitions", self._name, len(partitions))
+
+    def _complain(self, error: KafkaError) -> None:
+        """Log an error, from which the library recovers by itself."""
+        text, now_s = error.str(), time.monotonic()
+        if now_s - self._complaints.get(error.name(), -REPEAT_S) >= REPEAT_S:
+            self._complaints[error.name()] = now_s
+            _log.warning("source %s: %s", self._name, text)
+
+
+def settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, Any]:
+    """Return librdkafka's settings."""
+    server = servers[0]
+    has_login = server.username is not None
+    values = {
+        "bootstrap.servers": ",".join(f"{server.host}:{server.port}" for server in servers),
+        "group.id": group,
+        "client.id": "meteragent-collect",
+        "auto.offset.reset": "earliest",
+        "enable.auto.offset.store": False,
+        "auto.commit.interval.ms": COMMIT_MS,
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": min(3_000, SESSION_MS // 3),
+        "queued.max.messages.kbytes": 32 * 1024,
+        "log_level": 2,  # errors come to `error_cb`
+        "security.protocol": _PROTOCOLS[server.tls, has_login],
+        "sasl.mechanism": sasl if has_login else None,
+        "sasl.username": server.username,
+        "sasl.password": server.password,
+        "ssl.ca.location": server.ca_file,
+        "ssl.certificate.location": server.cert_file,
+        "ssl.key.location": server.key_file or server.cert_file,
+    }
+    return {key: str(value) for key, value in values.items() if value is not None}
+
+
+def _store(consumer: Consumer, messages: Sequence[KafkaMessage]) -> None:
+    """Let the offset after each message be committed; another member has partitions that were revoked."""
+    for message in messages:
+        with suppress(KafkaException):
+            consumer.store_offsets(message=message)
+
+
+def _message(arrival: KafkaMessage) -> Message:
+    headers = dict(arrival.headers() or ())
+    topic = headers.get(HEADER) or arrival.key() or b"?"
+    name = topic if isinstance(topic, str) else topic.decode(errors="replace")
+    # One byte more than is allowed suffices for the core to refuse the message.
+    payload = (arrival.value() or b"")[: PAYLOAD_MAX + 1]
+    return Message(name, payload, arrival)

@@ -172,8 +172,7 @@ def test_what_is_copied_is_sent_to_the_builder() -> None:
     assert all([*ROOT.glob(name)] for name in copied)
     second = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
     assert any(fnmatch.fnmatch("__pycache__", rule) for rule in second)
-    readme = PROJECT["readme"]
-    assert {readme, *PROJECT["license-files"], "meteragent", "simulators"} <= copied
+    assert {"README.md", "hatch_build.py", *PROJECT["license-files"], "meteragent", "simulators"} <= copied
 
 
 def test_the_add_on_s_image_starts_its_own_program() -> None:

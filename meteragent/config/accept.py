@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
-from importlib import import_module
 from math import ceil
 
 from meteragent import extras
@@ -69,15 +68,9 @@ def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]
 
 
 def missing_extras(config: Config) -> list[ConfigError]:
-    """Return a refusal if the page or a crowd cannot be served because its extra is not installed."""
+    """Return a refusal if the page cannot be served because its extra is not installed."""
     module = None if config.page is None else extras.missing("page")
-    refusals = [] if module is None else [page_needs(module)]
-    if any(stream.group is not None for stream in config.stream):
-        try:
-            import_module("meteragent.crowd.home")
-        except ImportError as error:
-            refusals.append(ConfigError("sink.crowd", str(error), extras.hint("crowd")))
-    return refusals
+    return [] if module is None else [page_needs(module)]
 
 
 def page_needs(module: str) -> ConfigError:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+import hatch_build
 import meteragent
 import simulators
 from tests.support.configurations import written
@@ -31,6 +32,10 @@ PROJECTS = {
 }
 DOCUMENTS = {".md", ".png"}
 """Suffixes of files in `simulators` that are read in the repository only."""
+
+ADDRESS = "https://example.org/meteragent"
+FEW = 10
+"""More lines than a text that was lost on its way."""
 
 Installer = Callable[..., Path]
 
@@ -135,9 +140,55 @@ def test_both_have_one_version_and_one_license(built: dict[str, Built]) -> None:
     assert licenses == {(ROOT / "LICENSE").read_bytes()}
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_an_index_shows_what_leads_somewhere(built: dict[str, Built], name: str) -> None:
+    """The text of each distribution is Markdown without relative links, and both describe themselves."""
+    for file in built[name].wheels.values():
+        with zipfile.ZipFile(file) as archive:
+            (member,) = (path for path in archive.namelist() if path.endswith(".dist-info/METADATA"))
+            head, _, text = archive.read(member).decode().partition("\n\n")
+        assert not re.findall(r"\]\((?!https://|#)", text)
+        assert len(text.splitlines()) > FEW
+        fields = {"Author", "Keywords", "Summary", "License-Expression", "Requires-Python"}
+        assert fields <= {line.partition(":")[0] for line in head.splitlines()}
+        assert "Description-Content-Type: text/markdown" in head
+
+
+def test_an_address_makes_links_of_an_index_absolute() -> None:
+    """Each leads to a file of the version's tag, pictures to their bytes; other links are as they were."""
+    text = (ROOT / "README.md").read_text()
+    shown = hatch_build.readme(text, ADDRESS, "v0")
+    links = re.findall(rf"(!?)\[[^\]]*\]\({ADDRESS}/(blob|raw)/v0/([^)#]+)", shown)
+    assert len(links) == len(re.findall(r"\]\((?!https:|#)", text))
+    for picture, kind, path in links:
+        assert (ROOT / path).is_file()
+        assert kind == ("raw" if picture else "blob")
+    assert re.sub(rf"{ADDRESS}/(blob|raw)/v0/", "", shown) == text
+    for address in hatch_build.addresses(ADDRESS, "v0").values():
+        path = address.removeprefix(ADDRESS).removeprefix("/blob/v0/")
+        assert (ROOT / path).exists()
+
+
+def test_without_an_address_a_link_names_its_file() -> None:
+    """No link remains, each file is named once, and a picture goes with its lines."""
+    text = "a\n\n![the page](docs/page.png)\n\n[b](c.md#d), [`e`](e), [f](https://g.org), [h](#i)"
+    assert hatch_build.readme(text, "", "v0") == "a\n\nb (`c.md#d`), `e`, [f](https://g.org), [h](#i)"
+
+
 def is_license(name: str) -> bool:
     """Tell whether a wheel's member is the text of the license."""
     return name.endswith(".dist-info/licenses/LICENSE")
+
+
+def test_the_changelog_has_this_version() -> None:
+    """Its newest version is that of the package, with a date, below a section for what comes next."""
+    heads = re.findall(r"(?m)^## \[(.+)\](?: - (\d{4}-\d{2}-\d{2}))?$", (ROOT / "CHANGELOG.md").read_text())
+    assert heads[0] == ("Unreleased", "")
+    version, date = heads[1]
+    assert version == meteragent.__version__
+    assert date
+    package = (ROOT / "deploy" / "debian" / "changelog").read_text()
+    assert package.startswith(f"meteragent ({version}-")
 
 
 def test_an_extra_is_of_others() -> None:

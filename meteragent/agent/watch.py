@@ -185,7 +185,7 @@ class Watch:
         """Answer connections to the socket, until cancelled."""
         path = socket_path(self._thread.store.path)
         path.unlink(missing_ok=True)  # a crashed run may have left it, and the store's lock is ours now
-        with _bind_socket(path) as server_socket:
+        with bind_socket(path) as server_socket:
             path.chmod(0o600)
             server = await asyncio.start_unix_server(self._answer, sock=server_socket)
             try:
@@ -218,7 +218,7 @@ class Watch:
         return _now_s() - min((stream.heartbeat_s for stream in self.streams), default=_now_s())
 
 
-def _bind_socket(path: Path) -> socket.socket:
+def bind_socket(path: Path) -> socket.socket:
     """Return a socket bound to a path of any length.
 
     A socket address has at most 108 bytes, so it refers to the folder by file descriptor. Raises StoreError.

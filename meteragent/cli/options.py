@@ -31,6 +31,16 @@ def _json(group: Any) -> None:
     group.add_argument("--json", action="store_true", help="print the same facts as JSON")
 
 
+def _log_level(parser: argparse.ArgumentParser) -> None:
+    """Add the option --log-level of a service."""
+    parser.add_argument_group("log").add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="the lowest level that is logged; default: %(default)s",
+    )
+
+
 def run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `run`."""
     _config(parser)
@@ -266,12 +276,35 @@ def collect(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("instead of collecting").add_mutually_exclusive_group()
     group.add_argument("--check", action="store_true", help="check the configuration and its files")
     group.add_argument("--migrate", action="store_true", help="make or update the tables, as their owner")
-    parser.add_argument_group("log").add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="the lowest level that is logged; default: %(default)s",
+    _log_level(parser)
+
+
+def crowd_operator(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `crowd leader` and `crowd helper`."""
+    _config(parser)
+    parser.add_argument_group("instead of running").add_argument(
+        "--check", action="store_true", help="check the configuration and its files"
     )
+    _log_level(parser)
+
+
+def crowd_health(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `crowd health`."""
+    _config(parser)
+    form = parser.add_argument_group("output").add_mutually_exclusive_group()
+    _json(form)
+    form.add_argument("--metrics", action="store_true", help="print the figures for Prometheus")
+
+
+def crowd_ledger(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `crowd ledger`."""
+    _config(parser)
+    _json(parser.add_argument_group("output"))
+
+
+def crowd_key(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument FILE of `crowd key new` and `crowd key show`."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="the identity's file")
 
 
 def sanitise(parser: argparse.ArgumentParser) -> None:

@@ -94,6 +94,80 @@ def _declare_profile(parser: argparse.ArgumentParser) -> None:
     _PROFILE_TEST.declare(_subparser(actions, "test", _PROFILE_TEST))
 
 
+def _declare_crowd(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of `crowd`, and those of `crowd key`."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action", title="actions")
+    for name, action in _CROWD_ACTIONS.items():
+        action.declare(_subparser(actions, name, action))
+
+
+def _declare_crowd_key(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of `crowd key`."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="key_action", title="actions")
+    for name, action in _CROWD_KEY_ACTIONS.items():
+        action.declare(_subparser(actions, name, action))
+
+
+_CROWD_KEY_ACTIONS = {
+    "new": Command(
+        "Create an operator's identity, and show its public key for the group's file.",
+        "crowd key new leader.key",
+        options.crowd_key,
+        (0, 1, 2),
+        {},
+    ),
+    "show": Command(
+        "Show the public key of an identity, but never the secret.",
+        "crowd key show leader.key",
+        options.crowd_key,
+        (0, 1, 2, 78),
+        {78: "the file holds no identity, or others can read it"},
+    ),
+}
+
+_OPERATOR_MEANINGS = {
+    0: "stopped by SIGTERM or Ctrl-C",
+    1: "crashed, or the store is in use, restored, moved or lost",
+}
+
+_CROWD_ACTIONS = {
+    "leader": Command(
+        "Receive the reports of a group's homes, and publish one total for each slot, with noise.",
+        "crowd leader leader.toml --check\ncrowd leader leader.toml",
+        options.crowd_operator,
+        (0, 1, 2, 78),
+        _OPERATOR_MEANINGS,
+    ),
+    "helper": Command(
+        "Answer the leader's request for each slot once, with noise.",
+        "crowd helper helper.toml --check\ncrowd helper helper.toml",
+        options.crowd_operator,
+        (0, 1, 2, 78),
+        _OPERATOR_MEANINGS,
+    ),
+    "health": Command(
+        "Show the state of a running operator: each problem with its remedy.",
+        "crowd health leader.toml\ncrowd health leader.toml --metrics",
+        options.crowd_health,
+        (0, 1, 2, 78),
+        {0: "all is well", 1: "there is a problem, or no operator answers"},
+    ),
+    "ledger": Command(
+        "Show what became of each slot: the answer or total with its number of homes, or the reason.",
+        "crowd ledger leader.toml",
+        options.crowd_ledger,
+        (0, 1, 2, 78),
+        {1: "failed: there is no store yet, or it cannot be read"},
+    ),
+    "key": Command(
+        "Create or show an operator's identity.",
+        "crowd key new leader.key\ncrowd key show leader.key",
+        _declare_crowd_key,
+        (0, 1, 2, 78),
+        {78: "the file holds no identity, or others can read it"},
+    ),
+}
+
 _PROFILE_TEST = Command(
     "Show what a profile reads and drops in recorded payloads, and what it refuses and why.",
     "profile test profiles/my-meter.toml payloads.txt",
@@ -227,6 +301,13 @@ COMMANDS = {
         options.collect,
         (0, 1, 2, 78),
         {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refuses: the message says why"},
+    ),
+    "crowd": Command(
+        "Run an operator of a group of homes: totals of a street with the noise of two.",
+        "crowd key new leader.key\ncrowd leader leader.toml",
+        _declare_crowd,
+        (0, 1, 2, 78),
+        _OPERATOR_MEANINGS,
     ),
     "sanitise": Command(
         "Release a Parquet archive, each window once, on this machine or on Spark.",

@@ -20,6 +20,11 @@ class Helper(Machine):
     """The helper of one group."""
 
     role = "helper"
+    topics = ("request",)
+
+    def take(self, topic: str, payload: bytes, now_s: int) -> Effects:  # noqa: ARG002  there is one topic
+        """Take a chunk of a request."""
+        return self.take_request(payload, now_s)
 
     def take_request(self, payload: bytes, now_s: int) -> Effects:
         """Accept a chunk of a request; answer when it completes its slot's batch."""
@@ -138,3 +143,11 @@ class Helper(Machine):
 
     def _refusal(self, batch: Batch, reason: str) -> bytes:
         return Refusal(batch.slot_s, batch.digest, reason).encode(self.group.id, self.identity.sign)
+
+
+def outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
+    """Return what a row of `answer` says: `answer` with the number of homes, or the reason of a refusal."""
+    if message.message_type(answer) == message.REFUSAL:
+        return Refusal.decode(group_id, answer).message.reason, 0
+    reply = Answer.decode(group_id, answer).message
+    return "answer", reply.homes - len(reply.rejected)

@@ -4,6 +4,7 @@ Tables of rows: `mark` and `secret` (machine), `report` by slot and label, `requ
 `closed` by slot (the record of the total, or the reason why there is none).
 """
 
+import json
 from collections.abc import Iterable
 
 from meteragent.crowd import message
@@ -22,6 +23,12 @@ class Leader(Machine):
     """The leader of one group."""
 
     role = "leader"
+    topics = ("report/+", "answer")
+
+    def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
+        """Take a report or an answer, by its topic."""
+        _, _, label = topic.partition("/")
+        return self.take_report(label, payload, now_s) if label else self.take_answer(payload, now_s)
 
     def take_report(self, label: str, payload: bytes, now_s: int) -> Effects:
         """Accept a report that arrived on a label's topic; the first for a label and slot counts."""
@@ -208,3 +215,10 @@ class Leader(Machine):
         for table in ("report", "request"):
             self._delete(effects, table, slot_s)
         self._put(effects, Key("closed", slot_s), record or _REFUSED + reason.encode("ascii"))
+
+
+def outcome(closed: bytes) -> tuple[str, int]:
+    """Return what a row of `closed` says: `total` with the number of homes, or the reason of a refusal."""
+    if closed.startswith(_REFUSED):
+        return closed.removeprefix(_REFUSED).decode("ascii"), 0
+    return "total", json.loads(closed)["homes"]

@@ -66,6 +66,8 @@ class Machine:
     """
 
     role: ClassVar[str]
+    topics: ClassVar[tuple[str, ...]]
+    """The filters of the topics below `crowd/NAME/` on which its messages arrive."""
 
     def __init__(self, group: Group, identity: Identity, rows: Mapping[Key, bytes]) -> None:
         if identity.public != group.identities[self.role]:
@@ -85,6 +87,34 @@ class Machine:
             for at, names in places.items()
             for name, value in names.items()
         }
+
+    def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
+        """Take a message that arrived on a topic below `crowd/NAME/`."""
+        raise NotImplementedError
+
+    def tick(self, now_s: int) -> Effects:
+        """Return the effects of time."""
+        raise NotImplementedError
+
+    def resume(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  the leader's needs the time
+        """Return the messages that may not have arrived before a restart."""
+        return []
+
+    def requests(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  likewise
+        """Return the requests that have no answer yet."""
+        return []
+
+    def oldest_request(self) -> int | None:
+        """Return the first slot whose request has no answer."""
+        return min(self._tables["request"], default=None)
+
+    def are_keys_due(self, now_s: int) -> bool:
+        """Return whether `prepare` would create or destroy a secret."""
+        today, secrets = day_of(now_s), self._tables["secret"]
+        if any(self._is_finished(day, now_s) for day in secrets):
+            return True
+        days = range(max(today, self._highest("destroyed") + 1), today + DAYS_AHEAD + 1)
+        return any(day not in secrets and not self._is_finished(day, now_s) for day in days)
 
     def prepare(self, now_s: int, entropy: Callable[[int], bytes]) -> Effects:
         """Create missing secrets for today and later, destroy those of finished days, publish the keys."""

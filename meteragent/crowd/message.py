@@ -25,6 +25,9 @@ REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expir
 FINAL_REASONS = ("too_few", "malformed")
 """The reasons that are a helper's one answer."""
 
+_CHUNK_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
+"""The size of a chunk, with room for its topic in an MQTT packet of 4 MiB."""
+
 M = TypeVar("M")
 Sign = Callable[[bytes], bytes]
 """A function that returns the signature of a body."""
@@ -231,7 +234,7 @@ def reports_digest(group_id: bytes, slot_s: int, reports: Sequence[bytes]) -> by
     return _digest(b"reports", group_id, slot_s, len(reports), hashes)
 
 
-def split(entries: Sequence[Entry], bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[Entry, ...]]:
+def split(entries: Sequence[Entry], bytes_max: int = _CHUNK_BYTES_MAX) -> list[tuple[Entry, ...]]:
     """Divide entries into chunks whose messages have at most `bytes_max` bytes."""
     room = bytes_max - _CHUNK_BYTES
     chunks: list[list[Entry]] = [[]]

@@ -22,7 +22,7 @@ DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
 ASK = f"""
 import asyncio, os
 from pathlib import Path
-from meteragent.agent.watch import _bind_socket, ask
+from meteragent.agent.watch import bind_socket, ask
 from meteragent.cli.secrecy import forbid_dumps
 if os.geteuid() == 0:
     os.setgroups([])
@@ -30,7 +30,7 @@ if os.geteuid() == 0:
     os.setuid({NOBODY})
 forbid_dumps()
 print(os.stat("/proc/self/fd").st_uid)
-with _bind_socket(Path("db.health")) as listening:
+with bind_socket(Path("db.health")) as listening:
     async def answer(_, writer):
         writer.write(b"well")
         writer.close()
@@ -47,7 +47,7 @@ def test_a_machine_without_proc_is_told_what_is_missing(
     """The socket is bound through /proc, so the refusal names it and the socket."""
     monkeypatch.setattr(watch, "_DESCRIPTORS", tmp_path / "proc")
     with pytest.raises(StoreError, match=r"db\.health: .* /proc is not mounted"):
-        watch._bind_socket(tmp_path / "db.health")
+        watch.bind_socket(tmp_path / "db.health")
 
 
 def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

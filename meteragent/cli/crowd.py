@@ -1,0 +1,98 @@
+"""The command `crowd`: run an operator of a group of homes, show its state, make its identity."""
+
+import argparse
+import asyncio
+import importlib
+import json
+import logging
+import os
+import sys
+from typing import Any
+
+from meteragent.agent.notify import Notify
+from meteragent.cli import common
+from meteragent.cli.run import log_to_stderr, until_signalled
+from meteragent.cli.secrecy import forbid_dumps
+from meteragent.domain.grid import iso_time
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the action; return the exit code."""
+    if common.lacks("crowd", "crowd"):
+        return common.EXIT_CRASH
+    try:
+        importlib.import_module("meteragent.crowd.seal")
+    except ImportError as error:
+        print(f"meteragent: {error}", file=sys.stderr)
+        return common.EXIT_CRASH
+    return _ACTIONS[options.action](options)
+
+
+def _operate(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT, or only check the configuration; return the exit code."""
+    operation = _module("configuration").load(options.config, options.action)
+    if options.check:
+        print(f"{options.config}: accepted")
+        print(f"{options.action} of the group {operation.group.name}, id {operation.group.id.hex()}")
+        print(f"broker: {operation.endpoint.host}, store: {operation.store}")
+        return 0
+    log_to_stderr(logging.getLevelNamesMapping()[options.log_level.upper()])
+    forbid_dumps()
+    notify = Notify.of(os.environ, os.getpid())
+    service = _module("service").Service(operation, os.urandom, _module("clock").Clock(), notify)
+    asyncio.run(until_signalled(service.run()))
+    return 0
+
+
+def _health(options: argparse.Namespace) -> int:
+    """Print the operator's state; return 1 if there is a problem or no operator answers."""
+    watch, vitals = importlib.import_module("meteragent.agent.watch"), _module("vitals")
+    path = _settings(options).store.path
+    answer = watch.ask(path)
+    if answer is None:
+        text = f"no operator answers for the store {path.absolute()}: it runs as another user, or not at all"
+        print(f"meteragent: {text}", file=sys.stderr)
+        return common.EXIT_CRASH
+    state = vitals.from_json(answer)
+    if options.metrics:
+        print(vitals.as_metrics(state), end="")
+    else:
+        print(answer if options.json else vitals.as_text(state))
+    return common.EXIT_CRASH if state.problems else 0
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    """Print a line for each slot that was finished."""
+    for line in _module("store").ledger(_settings(options).store.path):
+        slot, at = iso_time(line.slot_s * 1000), iso_time(line.at_s * 1000)
+        if options.json:
+            print(json.dumps({"slot": slot, "finished": at, "result": line.result, "homes": line.homes}))
+        else:
+            print(f"{slot}  {line.result:<12} {line.homes:>9,} homes, finished {at}")
+    return 0
+
+
+def _key(options: argparse.Namespace) -> int:
+    """Create or show an identity."""
+    identity = _module("identity")
+    try:
+        key = identity.create(options.file) if options.key_action == "new" else identity.load(options.file)
+    except OSError as error:
+        print(f"meteragent: {options.file}: {(error.strerror or 'cannot be used').lower()}", file=sys.stderr)
+        return common.EXIT_CRASH
+    print(f'identity = "{key.public.hex()}"')
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Any:
+    """Return the configuration without the files that it names, which another user may own."""
+    configuration = _module("configuration")
+    return configuration.parse(configuration.text_of_file(options.config))
+
+
+def _module(name: str) -> Any:
+    """Return a module of the operators, which need the extra."""
+    return importlib.import_module(f"meteragent.operators.{name}")
+
+
+_ACTIONS = {"leader": _operate, "helper": _operate, "health": _health, "ledger": _ledger, "key": _key}

@@ -1,0 +1,26 @@
+"""The two operators of a crowd as services: `meteragent crowd leader` and `meteragent crowd helper`.
+
+Theory of operation
+-------------------
+`meteragent.crowd` decides what an operator does; this room gives it messages, time, a disk and randomness.
+One round of the service takes messages in the order of their arrival, asks the machine for its effects,
+commits them in one transaction, and only then lets messages leave. A machine built from the committed rows
+continues where the last one stopped, so a crash at any point repeats bytes or continues.
+
+    configuration  the file of an operator
+    identity       its Ed25519 key on disk
+    store          its rows and its ledger, in SQLite; a restored copy is refused
+    desk           one round: messages and time in, a step to commit out; no I/O and no clock
+    departures     messages that wait for their instant and for the broker's answer
+    link           the connection to the broker
+    vitals         what `crowd health` prints
+    service        the loop
+
+Rules of time (crowd.md 8):
+1. The time of a message is that of its arrival, taken before it waits for other work.
+2. A message leaves at its instant or, if the work took longer, at the next multiple of a minute.
+3. Requests and answers are acknowledged as they arrive: the leader sends its request again until it is
+   answered, so nothing is lost. Reports are acknowledged after the commit that holds them, and while a draw
+   may run, not before the instant at which its total leaves.
+4. Requests and answers that waited for too long are dropped and counted, never worked off late.
+"""

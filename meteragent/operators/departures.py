@@ -1,0 +1,95 @@
+"""Messages that wait for their instant, then for the broker's answer.
+
+A message stays here until the broker has accepted it. What was not accepted when a connection ended is sent
+again on the next one, and so are the latest retained messages, in case the broker has lost them. After a
+crash, `Desk.begin` makes the same messages again.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from meteragent.crowd.machine import Outgoing
+
+MINUTE_S = 60
+REFUSED_S = 300
+"""How long a message waits that the broker has refused."""
+
+
+class Name(NamedTuple):
+    """What makes two messages one: a retained message replaces the one before on its topic."""
+
+    topic: str
+    payload: bytes
+
+
+class Departures:
+    """The messages that have not left."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Name, Outgoing] = {}
+        self._retained: dict[str, Outgoing] = {}
+        self._in_flight: dict[int, tuple[Name, Outgoing]] = {}
+        self.refused_topics: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages that the broker has not answered."""
+        return len(self._in_flight)
+
+    def add(self, messages: Iterable[Outgoing], now_s: int) -> int:
+        """Add messages whose effects are committed; return how many are late.
+
+        What is late leaves at the next multiple of a minute, so that it does not show how late it is.
+        """
+        late = 0
+        for message in messages:
+            if message.due_s < now_s:
+                late += 1
+                message = message._replace(due_s=-(-now_s // MINUTE_S) * MINUTE_S)  # noqa: PLW2901
+            if message.retain:
+                self._retained[message.topic] = message
+            name = Name(message.topic, b"" if message.retain else message.payload)
+            waiting = self._waiting.get(name)
+            # A repeated message leaves when the first would have left: it is one message.
+            if waiting is None or message.retain or message.due_s < waiting.due_s:
+                self._waiting[name] = message
+        return late
+
+    def connected(self, now_s: int) -> None:
+        """Begin a connection: everything unanswered is sent again, and the retained messages too."""
+        for name, message in self._in_flight.values():
+            self._waiting.setdefault(name, message)
+        self._in_flight.clear()
+        for topic, message in self._retained.items():
+            self._waiting.setdefault(Name(topic, b""), message._replace(due_s=max(message.due_s, now_s)))
+
+    def due(self, now_s: int) -> list[Outgoing]:
+        """Return the messages whose instant has come."""
+        return [message for message in self._waiting.values() if message.due_s <= now_s]
+
+    def next_s(self) -> int | None:
+        """Return the instant of the first message."""
+        return min((message.due_s for message in self._waiting.values()), default=None)
+
+    def sent(self, message: Outgoing, packet_id: int) -> None:
+        """Record that a message is under way."""
+        name = Name(message.topic, b"" if message.retain else message.payload)
+        if self._waiting.get(name) == message:
+            del self._waiting[name]
+        self._in_flight[packet_id] = name, message
+
+    def delivered(self, packet_id: int) -> None:
+        """Record that the broker has accepted a message."""
+        if packet_id in self._in_flight:
+            _, message = self._in_flight.pop(packet_id)
+            self.refused_topics.discard(message.topic)
+
+    def refused(self, packet_id: int, now_s: int) -> None:
+        """Record that the broker has refused a message, which is tried again later."""
+        if packet_id in self._in_flight:
+            name, message = self._in_flight.pop(packet_id)
+            self.refused_topics.add(message.topic)
+            self._waiting.setdefault(name, message._replace(due_s=now_s + REFUSED_S))

@@ -1,0 +1,134 @@
+"""One round of an operator without I/O and without a clock: messages and time in, a step to commit out."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from meteragent.crowd import helper, leader
+from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
+from meteragent.crowd.total import TotalFormat
+
+RESEND_S = 300
+"""How often the leader sends a request again that has no answer."""
+PATIENCE_S = 20
+"""How long a request or an answer may wait for other work; it is dropped after that. The margin of the time
+at which an answer leaves is at least 60 s (crowd.md 8, Time)."""
+REPORT = "report"
+
+
+class Arrival(NamedTuple):
+    """A message as it arrived: its topic below `crowd/NAME/`, and what the link needs to acknowledge it."""
+
+    topic: str
+    payload: bytes
+    at_s: int
+    token: Any = None
+
+    @property
+    def kind(self) -> str:
+        """The first segment of the topic: report, request or answer."""
+        return self.topic.partition("/")[0]
+
+
+class LedgerLine(NamedTuple):
+    """What became of a slot: `answer` or `total` with the number of homes, or the reason of a refusal."""
+
+    slot_s: int
+    at_s: int
+    result: str
+    homes: int
+
+
+@dataclass(slots=True)
+class Step:
+    """The effects of a round: commit `rows` and `lines` first, then send `messages`.
+
+    counts   what was taken, by kind, and what was refused or dropped, by reason
+    quiet_s  until when reports must stay unacknowledged, because a draw may have delayed this round
+    """
+
+    rows: dict[Key, bytes | None] = field(default_factory=dict)
+    lines: list[LedgerLine] = field(default_factory=list)
+    messages: list[Outgoing] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    quiet_s: int = 0
+
+
+class Desk:
+    """The rounds of one operator."""
+
+    def __init__(self, machine: Machine, entropy: Callable[[int], bytes]) -> None:
+        self.machine = machine
+        self._entropy = entropy
+        self._resend_s = 0
+
+    def begin(self, now_s: int) -> Step:
+        """Return the first step after a start: keys, the descriptor, and what may not have arrived."""
+        step = Step()
+        self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
+        if self.machine.role == "leader":
+            descriptor = TotalFormat(self.machine.group).descriptor()
+            step.messages.append(Outgoing("total/privacy", descriptor, retain=True, due_s=due_s(now_s, 0)))
+        step.messages += self.machine.resume(now_s)
+        self._resend_s = now_s + RESEND_S
+        return step
+
+    def take(self, arrivals: Sequence[Arrival], now_s: int) -> Step:
+        """Take messages in the order of their arrival."""
+        step = Step()
+        for arrival in arrivals:
+            is_report = arrival.kind == REPORT
+            if not is_report and now_s - arrival.at_s > PATIENCE_S:
+                step.counts["dropped"] += 1
+                continue
+            step.counts[f"{arrival.kind}s"] += 1
+            effects = self.machine.take(arrival.topic, arrival.payload, arrival.at_s)
+            self._apply(step, effects, arrival.at_s)
+            if not is_report:
+                step.quiet_s = max(step.quiet_s, _quiet_s(effects, arrival.at_s))
+        return step
+
+    def tick(self, now_s: int) -> Step:
+        """Return what time brings: batches to fix, slots that expire, keys, and requests to send again."""
+        step = Step()
+        if not now_s < self._resend_s <= now_s + RESEND_S:  # it is due, or the clock was set back
+            self._resend_s = now_s + RESEND_S
+            step.messages += self.machine.requests(now_s)
+        self._apply(step, self.machine.tick(now_s), now_s)
+        if self.machine.are_keys_due(now_s):
+            self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
+        return step
+
+    def unanswered_s(self, now_s: int) -> int:
+        """Return how long the oldest open request has been without an answer, since its deadline."""
+        slot_s = self.machine.oldest_request()
+        return 0 if slot_s is None else max(0, now_s - self.machine.group.closes_s(slot_s))
+
+    def _apply(self, step: Step, effects: Effects, at_s: int) -> None:
+        step.rows |= effects.rows
+        step.messages += effects.messages
+        step.refusals.update(effects.refusals)
+        for key, value in effects.rows.items():
+            if value is not None and key.table in ("closed", "answer"):
+                line = self._line(key, value, at_s)
+                step.lines.append(line)
+                step.counts[f"slots_{line.result}"] += 1
+
+    def _line(self, key: Key, value: bytes, at_s: int) -> LedgerLine:
+        """Return the line of a slot that has been closed or answered."""
+        if key.table == "closed":
+            return LedgerLine(key.at, at_s, *leader.outcome(value))
+        return LedgerLine(key.at, at_s, *helper.outcome(self.machine.group.id, value))
+
+
+def _quiet_s(effects: Effects, at_s: int) -> int:
+    """Return the instant before which nothing may show how long a message's work took; 0: no draw was made.
+
+    The leader draws where it closes a slot. (The helper has no reports to acknowledge.)
+    """
+    if not any(key.table == "closed" for key in effects.rows):
+        return 0
+    homes = sum(key.table == REPORT for key in effects.rows)
+    return max([due_s(at_s, homes), *(outgoing.due_s for outgoing in effects.messages)])

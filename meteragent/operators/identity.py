@@ -1,0 +1,40 @@
+"""The file of an operator's identity: its Ed25519 key, made once by `meteragent crowd key new`."""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from meteragent.crowd.seal import SECRET_BYTES, Identity
+from meteragent.domain.errors import KeyMissing
+
+_HEAD = "meteragent crowd identity 1"
+_FILE = re.compile(rf"{_HEAD}\n([0-9a-f]{{64}})\n", re.ASCII)
+_CURE = "make one with `meteragent crowd key new FILE`"
+
+
+def create(path: Path) -> Identity:
+    """Create an identity and its file, which only the owner can read; raises OSError if the file exists."""
+    secret = os.urandom(SECRET_BYTES)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{_HEAD}\n{secret.hex()}\n")
+        file.flush()
+        os.fsync(descriptor)
+    return Identity(secret)
+
+
+def load(path: Path) -> Identity:
+    """Return the identity in a file; raises KeyMissing if it holds none, or if every user can read it."""
+    try:
+        with path.open("rb") as file:
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(200)
+    except OSError as error:
+        reason = (error.strerror or "cannot be read").lower()
+        raise KeyMissing(f"{path}: {reason}; {_CURE}") from None
+    match = _FILE.fullmatch(data.decode("latin-1"))
+    if match is None:
+        raise KeyMissing(f"{path}: not an identity of a crowd's operator; {_CURE}")
+    if mode & stat.S_IROTH:
+        raise KeyMissing(f"{path}: every user can read it; set its mode to 600")
+    return Identity(bytes.fromhex(match[1]))

@@ -1,0 +1,156 @@
+"""The connection to the broker: messages in with the time of their arrival, messages out at their instants.
+
+Requests and answers are acknowledged at once, and wait in a queue of their own that is limited in bytes.
+Reports stay unacknowledged until they are committed; when about REPORTS_MAX wait, reading pauses and the
+broker keeps the rest. Reports of an earlier connection stay in the queue: the broker delivers them again, and
+the machine recognises a repetition.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from meteragent.crowd.machine import Outgoing
+from meteragent.mqtt import Endpoint, Session, Token, keep_connected
+from meteragent.mqtt.reconnect import Entropy
+from meteragent.operators.clock import Clock
+from meteragent.operators.departures import Departures
+from meteragent.operators.desk import REPORT, Arrival
+
+REPORTS_MAX: Final = 20_000
+REQUEST_BYTES_MAX: Final = 256 << 20
+"""The size of the requests and answers that may wait; a request of 2^20 homes has about 80 MB."""
+SESSION_EXPIRY_S: Final = 7 * 86_400
+LINGER_S: Final = 0.02
+"""How long a batch waits for more messages, so that a burst is not committed one by one."""
+_LOGIN_HINT: Final = "check broker.username and broker.password_file, and the broker's users"
+
+
+class Link:
+    """An operator's connection to the broker, which keeps what arrives while the operator is away."""
+
+    def __init__(
+        self, endpoint: Endpoint, base: str, client_id: str, filters: Sequence[str], entropy: Entropy
+    ) -> None:
+        self._endpoint, self._base, self._client_id = endpoint, base, client_id
+        self._filters, self._entropy = tuple(filters), entropy
+        self.counts = Counter[str]()
+        self.departures = Departures()
+        self.is_up = False
+        self._clock = Clock()
+        self._reports: deque[Arrival] = deque()
+        self._others: deque[Arrival] = deque()
+        self._other_bytes = 0
+        self._arrival, self._wake = asyncio.Event(), asyncio.Event()
+        self._session: Session | None = None
+
+    async def run(self, clock: Clock) -> NoReturn:
+        """Stay connected until cancelled."""
+        self._clock = clock
+        await keep_connected(
+            self._endpoint,
+            self._client_id,
+            self._serve,
+            entropy=self._entropy,
+            on_message=self._on_message,
+            on_delivered=self._on_delivered,
+            on_refused=self._on_refused,
+            on_failed=self._on_failed,
+            count=self._count,
+            session_expiry_s=SESSION_EXPIRY_S,
+            role="broker",
+            login_hint=_LOGIN_HINT,
+        )
+
+    async def batch(self, size: int, wait_s: float) -> list[Arrival]:
+        """Wait for messages, for at most `wait_s`; return at most `size` of them, requests first."""
+        if not (self._others or self._reports):
+            self._arrival.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._arrival.wait()
+                    await asyncio.sleep(LINGER_S)
+        arrivals = list(self._others)
+        self._others.clear()
+        self._other_bytes = 0
+        arrivals += [self._reports.popleft() for _ in range(min(size, len(self._reports)))]
+        if self._session is not None and len(self._reports) <= REPORTS_MAX // 2:
+            self._session.pause(reading=True)
+        return arrivals
+
+    def oldest_s(self, now_s: int) -> int:
+        """Return when the first message arrived that still waits; `now_s` if there is none."""
+        waiting = (queue[0].at_s for queue in (self._others, self._reports) if queue)
+        return min(waiting, default=now_s)
+
+    def acknowledge(self, tokens: Sequence[Token]) -> None:
+        """Acknowledge reports whose effects are committed."""
+        if self._session is not None:
+            self._session.acknowledge(tokens)
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        """Let committed messages leave at their instants."""
+        self.counts["late"] += self.departures.add(messages, self._clock.now_s())
+        self._wake.set()
+
+    async def _serve(self, session: Session) -> None:
+        """Subscribe, then send what is due."""
+        self._session, self.is_up = session, True
+        self.departures.connected(self._clock.now_s())
+        for topic_filter in self._filters:
+            await session.subscribe(self._base + topic_filter)
+        while True:
+            self._wake.clear()
+            for message in self.departures.due(self._clock.now_s()):
+                if self.departures.in_flight >= session.inflight:
+                    break
+                topic = self._base + message.topic
+                packet_id = session.publish(topic, message.payload, retain=message.retain)
+                self.departures.sent(message, packet_id)
+                self.counts["sent"] += 1
+            await self._pause(session)
+
+    async def _pause(self, session: Session) -> None:
+        """Wait for a new message, an answer of the broker, or the next instant."""
+        next_s = self.departures.next_s()
+        has_room = self.departures.in_flight < session.inflight
+        wait_s = None
+        if next_s is not None and has_room:
+            wait_s = self._clock.pause_s(next_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
+
+    def _on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
+        arrival = Arrival(topic.removeprefix(self._base), payload, self._clock.now_s(), token)
+        if arrival.kind == REPORT:
+            self._reports.append(arrival)
+            if len(self._reports) >= REPORTS_MAX and self._session is not None:
+                self._session.pause(reading=False)
+        else:
+            if token is not None and self._session is not None:
+                self._session.acknowledge([token])
+            if self._other_bytes + len(payload) > REQUEST_BYTES_MAX:
+                self.counts["dropped"] += 1
+                return
+            self._other_bytes += len(payload)
+            self._others.append(arrival)
+        self._arrival.set()
+
+    def _on_delivered(self, packet_id: int, _reason: int) -> None:
+        self.departures.delivered(packet_id)
+        self._wake.set()
+
+    def _on_refused(self, packet_id: int, _reason: int) -> None:
+        self.counts["publish_refused"] += 1
+        self.departures.refused(packet_id, self._clock.now_s())
+        self._wake.set()
+
+    def _on_failed(self, _reason: Exception) -> None:
+        self.is_up = False
+
+    def _count(self, event: str) -> None:
+        if event == "oversized":
+            self.counts["oversized"] += 1

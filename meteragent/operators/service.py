@@ -1,0 +1,205 @@
+"""The loop of an operator: messages from the link, a step of the desk, a commit, then acknowledgements.
+
+The desk and the store belong to one thread of their own, so that the connection, the health socket and the
+instants of messages do not wait for a draw. Any failure of the store or the machine ends the process: the
+machine would be ahead of the store. A start builds it again from the rows.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NoReturn
+
+from meteragent import __version__
+from meteragent.agent.notify import Notify
+from meteragent.agent.watch import bind_socket, socket_path
+from meteragent.crowd.helper import Helper
+from meteragent.crowd.leader import Leader
+from meteragent.crowd.machine import Machine
+from meteragent.mqtt.reconnect import Entropy
+from meteragent.operators import vitals
+from meteragent.operators.clock import Clock
+from meteragent.operators.configuration import Operation
+from meteragent.operators.desk import Arrival, Desk, Step
+from meteragent.operators.link import Link
+from meteragent.operators.store import Store
+from meteragent.operators.vitals import Vitals
+
+BATCH: Final = 5_000
+"""The largest number of reports in a transaction."""
+TICK_S: Final = 10
+"""How often the machine is asked what time brings."""
+SLOTS_KEPT: Final = 48
+_ASK_S: Final = 5.0
+"""The longest time that an answer of the health socket may take, in seconds."""
+
+_MACHINES: dict[str, type[Machine]] = {"leader": Leader, "helper": Helper}
+
+_log = logging.getLogger("meteragent")
+
+
+class Service:
+    """One operator of one group."""
+
+    def __init__(self, operation: Operation, entropy: Entropy, clock: Clock, notify: Notify) -> None:
+        self._operation, self._entropy = operation, entropy
+        self._clock, self._notify = clock, notify
+        machine, name = _MACHINES[operation.role], operation.group.name
+        client_id = f"meteragent-crowd-{operation.role}-{name}"
+        self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy)
+        self._counts, self._refusals = Counter[str](), Counter[str]()
+        self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
+        self._held = deque[tuple[int, list[Any]]]()
+        self._quiet_s = self._unanswered_s = 0
+        self._loaded_s: int | None = None
+        self._started_s = self._tick_s = self._round_s = clock.now_s()
+
+    async def run(self) -> NoReturn:
+        """Serve until cancelled; raises StoreError if the store cannot be used."""
+        operation = self._operation
+        with (
+            Store.open(operation.store, operation.role, operation.group.id) as store,
+            ThreadPoolExecutor(1, "operator") as thread,
+        ):
+            machine = _MACHINES[operation.role](operation.group, operation.identity, store.rows())
+            worker = _Worker(thread, Desk(machine, self._entropy), store)
+            async with asyncio.TaskGroup() as tasks:
+                self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
+                tasks.create_task(self._link.run(self._clock))
+                tasks.create_task(self._answer())
+                tasks.create_task(self._keep_alive())
+                _log.info("%s of the group %s, id %s", operation.role, operation.group.name, _id(operation))
+                await self._work(worker)
+        raise AssertionError
+
+    async def _work(self, worker: "_Worker") -> NoReturn:
+        """Work round after round."""
+        while True:
+            wait_s = self._clock.pause_s(min([self._tick_s + TICK_S, *self._next_release()]))
+            arrivals = await self._link.batch(BATCH, wait_s)
+            if arrivals:
+                self._finish(await worker.call(worker.take, arrivals, self._clock.now_s()), arrivals)
+            now_s = self._clock.now_s()
+            if not self._tick_s <= now_s < self._tick_s + TICK_S:
+                self._tick_s = now_s
+                # Reports that arrived before a deadline, and still wait, count.
+                self._finish(await worker.call(worker.tick, self._link.oldest_s(now_s)), [])
+                self._unanswered_s = await worker.call(worker.unanswered_s, now_s)
+            self._release(now_s)
+            self._round_s = now_s
+
+    def _finish(self, step: Step, arrivals: list[Arrival]) -> None:
+        """Let the messages of a committed step leave, and acknowledge its reports."""
+        now_s = self._clock.now_s()
+        self._counts.update(step.counts)
+        self._refusals.update(step.refusals)
+        for line in step.lines:
+            self._slots.append((line.slot_s, line.result, line.homes))
+            _log.info("slot %d: %s, %d homes", line.slot_s, line.result, line.homes)
+        late = self._link.counts["late"]
+        self._link.send(step.messages)
+        if step.counts["dropped"] or self._link.counts["late"] > late:
+            self._loaded_s = now_s
+        self._quiet_s = max(self._quiet_s, step.quiet_s)
+        self._held.append(
+            (self._quiet_s, [arrival.token for arrival in arrivals if arrival.token is not None])
+        )
+        self._release(now_s)
+
+    def _release(self, now_s: int) -> None:
+        """Acknowledge the reports that no draw may show any more."""
+        while self._held and self._held[0][0] <= now_s:
+            self._link.acknowledge(self._held.popleft()[1])
+
+    def _next_release(self) -> list[int]:
+        return [self._held[0][0]] if self._held else []
+
+    async def _keep_alive(self) -> NoReturn:
+        """Tell systemd that rounds make progress, and what is wrong."""
+        self._notify.send("READY=1")
+        watchdog_s = self._notify.watchdog_s
+        pause_s = 10.0 if watchdog_s is None else min(10.0, watchdog_s / 4)
+        while True:
+            texts = [problem.text for problem in self.vitals().problems]
+            lines = [f"STATUS={'; '.join(texts) or 'all is well'}"]
+            if watchdog_s is None or self._clock.now_s() - self._round_s < watchdog_s / 2:
+                lines.append("WATCHDOG=1")
+            self._notify.send(*lines)
+            await asyncio.sleep(pause_s)
+
+    def vitals(self) -> Vitals:
+        """Return the vitals."""
+        now_s, link, operation = self._clock.now_s(), self._link, self._operation
+        return Vitals(
+            version=__version__,
+            role=operation.role,
+            group=operation.group.name,
+            group_id=operation.group.id.hex(),
+            running_s=now_s - self._started_s,
+            is_connected=link.is_up,
+            waiting=len(link.departures),
+            unanswered_s=self._unanswered_s,
+            loaded_s=None if self._loaded_s is None else now_s - self._loaded_s,
+            refused_topics=tuple(sorted(link.departures.refused_topics)),
+            counts=dict(self._counts + link.counts),
+            refusals=dict(self._refusals),
+            slots=tuple(self._slots),
+        )
+
+    async def _answer(self) -> NoReturn:
+        """Answer connections to the health socket with the vitals."""
+        path = socket_path(self._operation.store)
+        path.unlink(missing_ok=True)  # a crashed run may have left it, and the store's lock is ours now
+        with bind_socket(path) as server_socket:
+            path.chmod(0o600)
+            server = await asyncio.start_unix_server(self._reply, sock=server_socket)
+            try:
+                await server.serve_forever()
+            finally:
+                path.unlink(missing_ok=True)
+        raise AssertionError
+
+    async def _reply(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_ASK_S):
+                writer.write(vitals.as_json(self.vitals()).encode())
+                await writer.drain()
+        writer.close()
+
+
+class _Worker:
+    """The desk and the store, in a thread of their own."""
+
+    def __init__(self, thread: ThreadPoolExecutor, desk: Desk, store: Store) -> None:
+        self._thread, self._desk, self._store = thread, desk, store
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in the thread. A cancelled call is finished, but nothing of it leaves."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def begin(self, now_s: int) -> Step:
+        """Take and commit the first step."""
+        return self._commit(self._desk.begin(now_s))
+
+    def take(self, arrivals: list[Arrival], now_s: int) -> Step:
+        """Take messages and commit their effects."""
+        return self._commit(self._desk.take(arrivals, now_s))
+
+    def tick(self, now_s: int) -> Step:
+        """Commit what time brings."""
+        return self._commit(self._desk.tick(now_s))
+
+    def unanswered_s(self, now_s: int) -> int:
+        """Return how long the oldest open request has waited."""
+        return self._desk.unanswered_s(now_s)
+
+    def _commit(self, step: Step) -> Step:
+        self._store.commit(step.rows, step.lines)
+        return step
+
+
+def _id(operation: Operation) -> str:
+    return operation.group.id.hex()

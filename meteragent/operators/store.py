@@ -1,0 +1,235 @@
+"""An operator's store: the rows of its machine, and the ledger of what it answered, in one SQLite file.
+
+Rules:
+1. A step is committed in one transaction and fsynced before anything of it leaves.
+2. A copy is refused. As for the agent's store, `<path>.gen` names the newest generation of the store and the
+   number of its commits (`meteragent.store.generation`). A commit of anything but reports is counted in it
+   before a message leaves, so a copy from before any fixed batch, answer, total or key is found.
+3. A day's secret that is deleted is erased from the file and from its log. The secrets have a table of their
+   own, which fits into one page, so that SQLite never moves a secret to another page.
+4. The ledger has one line for each slot, ever: a second one is an error, whatever the machine says.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from meteragent.crowd.machine import Key
+from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
+from meteragent.operators.desk import LedgerLine
+from meteragent.store import file, generation, wal
+from meteragent.store.acceptance import accept, count_releases
+from meteragent.store.examine import meta
+from meteragent.store.generation import Generation
+
+_APPLICATION_ID, _VERSION = 0x6D616372, 1
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE secret (day INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE row (kind TEXT, at INTEGER, name TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, at, name))
+    WITHOUT ROWID;
+CREATE TABLE ledger (slot_s INTEGER PRIMARY KEY, at_s INTEGER NOT NULL, result TEXT NOT NULL,
+    homes INTEGER NOT NULL);
+INSERT INTO meta VALUES ('generation', ''), ('previous', ''), ('releases', 0);
+"""
+ANEW = (
+    "if it is the newest copy and was only moved, or is lost for good, remove it and the files beside it"
+    " (.gen, .lock, -wal, -shm) and start again: the operator begins anew with other keys, and slots whose"
+    " reports are sealed to the old keys get no total"
+)
+
+
+class Store:
+    """An open store; `close`, or the end of a `with` block, closes it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, newest: Generation | None) -> None:
+        self.path = path
+        self._connection, self._generation = connection, newest
+        self._file = generation.Writer(path)
+        self._resources = ExitStack()
+        self._has_failed, self._is_erasure_due = False, True
+
+    @classmethod
+    def open(cls, path: Path, role: str, group_id: bytes) -> Self:
+        """Lock, check and return the store at `path`; create it if there is none.
+
+        Raises:
+            StoreInUse: another process has it open.
+            StoreRestored: it is a copy, or was moved.
+            StoreLost: it is corrupt, or missing although it has existed.
+            StoreError: it is of another program, role or group, or the device fails.
+        """
+        path = path.resolve()
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: its folder does not exist")
+        with file.device(path), ExitStack() as undo:
+            undo.callback(os.close, file.lock(path))
+            if not path.exists() and generation.read(path) is not None:
+                raise StoreLost(f"{path}: missing, although it has existed; {ANEW}")
+            undo.callback(os.close, file.hold(path))
+            connection = file.connect(path)
+            undo.callback(wal.close, connection, path)
+            is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if is_new:
+                _create(connection)
+            newest = _checked(connection, path)
+            store = cls(path, connection, newest)
+            undo.callback(store._file.close)
+            store._claim(role, group_id)
+            if newest is None:
+                store._rotate()  # after the second rotation, a missing generation file is refused
+            store._rotate()
+            store._resources = undo.pop_all()
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; copies that were made earlier are refused from now on."""
+        try:
+            if not self._has_failed:
+                self._rotate()
+        finally:
+            self._resources.close()
+
+    def rows(self) -> dict[Key, bytes]:
+        """Return the rows of the machine."""
+        with file.device(self.path):
+            secrets = self._connection.execute("SELECT day, value FROM secret")
+            rows = {Key("secret", day): bytes(value) for day, value in secrets}
+            query = "SELECT kind, at, name, value FROM row"
+            for kind, at, name, value in self._connection.execute(query):
+                rows[Key(kind, at, name)] = bytes(value)
+        return rows
+
+    def commit(self, rows: Mapping[Key, bytes | None], lines: Iterable[LedgerLine] = ()) -> None:
+        """Commit the rows of a step and its lines of the ledger; on return they are on disk.
+
+        After an error the store refuses all writes: the machine is ahead of it. Raises StoreError.
+        """
+        if not rows:
+            return
+        is_counted = any(key.table != "report" for key in rows)
+        self._transact(rows, list(lines), is_counted=is_counted)
+        self._is_erasure_due |= any(key.table == "secret" for key in rows)
+        if self._is_erasure_due:
+            with file.device(self.path):
+                self._is_erasure_due = not wal.erase(self._connection, self.path)
+
+    def _transact(
+        self, rows: Mapping[Key, bytes | None], lines: list[LedgerLine], *, is_counted: bool
+    ) -> None:
+        if self._has_failed:
+            raise StoreError(f"{self.path}: an earlier transaction failed")
+        tx = self._connection
+        with file.device(self.path):
+            try:
+                tx.execute("BEGIN IMMEDIATE")
+                self._check_generation()
+                _write(tx, rows)
+                tx.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", lines)
+                if is_counted:
+                    tx.execute("UPDATE meta SET value = value + 1 WHERE key = 'releases'")
+                tx.execute("COMMIT")
+                wal.confirm(tx, self.path)
+                if is_counted and self._generation is not None:
+                    self._generation = self._generation._replace(releases=count_releases(tx))
+                    self._file.put(self._generation)
+            except BaseException:
+                self._has_failed = True
+                with suppress(sqlite3.Error):  # the first error is the one to report
+                    tx.execute("ROLLBACK")
+                raise
+
+    def _claim(self, role: str, group_id: bytes) -> None:
+        """Bind the store to a role and group; raises StoreError if it is bound to another."""
+        owner = f"{role} {group_id.hex()}"
+        row = self._connection.execute("SELECT value FROM meta WHERE key = 'owner'").fetchone()
+        if row is None:
+            self._connection.execute("INSERT INTO meta VALUES ('owner', ?)", (owner,))
+        elif row[0] != owner:
+            raise StoreError(
+                f"{self.path}: the store of the {row[0].split()[0]} of another group, or of the other role;"
+                " set another store.path"
+            )
+
+    def _rotate(self) -> None:
+        """Begin a new generation: commit it with the name of the previous one, then write its file."""
+        previous = self._generation or Generation.begin("")
+        name = os.urandom(16).hex()
+        with file.device(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            values = [("previous", previous.name), ("generation", name)]
+            self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+            self._connection.execute("COMMIT")
+            self._is_erasure_due = not wal.erase(self._connection, self.path)
+            releases = max(previous.releases or 0, count_releases(self._connection))
+            self._generation = Generation(name, previous.claim_key, releases)
+            self._file.put(self._generation)
+
+    def _check_generation(self) -> None:
+        if self._generation and meta(self._connection, "generation") != self._generation.name:
+            raise StoreInUse(f"{self.path}: another operator has opened it, although this one holds its lock")
+
+
+def ledger(path: Path) -> list[LedgerLine]:
+    """Return the ledger of the store at `path`, oldest slot first; raises StoreError."""
+    with file.device(path):
+        if not path.exists():
+            raise StoreError(f"{path}: there is no store yet")
+        connection = file.open_file(path.resolve(), "ro")
+        try:
+            lines = connection.execute("SELECT slot_s, at_s, result, homes FROM ledger ORDER BY slot_s")
+            return [LedgerLine(*line) for line in lines]
+        finally:
+            connection.close()
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Create the tables of a new store."""
+    connection.executescript(
+        f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
+        f" PRAGMA user_version = {_VERSION}; COMMIT;"
+    )
+
+
+def _checked(connection: sqlite3.Connection, path: Path) -> Generation | None:
+    """Return the generation of an existing store; raises StoreError if it must not be used."""
+    [(application_id,)] = connection.execute("PRAGMA application_id")
+    [(version,)] = connection.execute("PRAGMA user_version")
+    if (application_id, version) != (_APPLICATION_ID, _VERSION):
+        raise StoreError(f"{path}: not the store of a crowd's operator, or of a newer version")
+    [(verdict,)] = connection.execute(file.QUICK_CHECK)
+    if verdict != "ok":
+        raise StoreLost(f"{path}: corrupt; {ANEW}")
+    try:
+        return accept(connection, path)
+    except StoreRestored:
+        raise StoreRestored(f"{path}: a copy from a backup or snapshot, or moved; {ANEW}") from None
+
+
+def _write(tx: sqlite3.Connection, rows: Mapping[Key, bytes | None]) -> None:
+    deleted = [key for key, value in rows.items() if value is None]
+    tx.executemany(
+        "DELETE FROM secret WHERE day = ?", [(key.at,) for key in deleted if key.table == "secret"]
+    )
+    tx.executemany("DELETE FROM row WHERE kind = ? AND at = ? AND name = ?", deleted)
+    secrets = [(key.at, value) for key, value in rows.items() if value is not None and key.table == "secret"]
+    tx.executemany("INSERT OR REPLACE INTO secret VALUES (?, ?)", secrets)
+    tx.executemany("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?)", _values(rows))
+
+
+def _values(rows: Mapping[Key, bytes | None]) -> Iterator[tuple[str, int, str, bytes]]:
+    for key, value in rows.items():
+        if value is not None and key.table != "secret":
+            yield (*key, value)

@@ -1,0 +1,156 @@
+"""The state of a running operator: as JSON for its socket, as text for people, and for Prometheus.
+
+It holds counts and times, never a share, a pad or a key. Which homes reported is not in it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+
+from meteragent.domain.grid import duration_text, iso_time
+
+UNANSWERED_S = 900
+"""How long a request may stay without an answer before this is a problem: three times it was sent."""
+OVERLOAD_S = 3600
+"""How long a dropped or late message counts as a problem."""
+
+COUNTERS = {
+    "reports": "reports taken, also those that are refused",
+    "requests": "chunks of requests taken, also those that are refused",
+    "answers": "answers taken, also those that are refused",
+    "sent": "messages sent, with repetitions",
+    "dropped": "requests and answers dropped, because the work before them took too long",
+    "late": "messages that left after their instant, because the work took too long",
+    "oversized": "messages skipped, because they are larger than 4 MiB",
+    "publish_refused": "publications that the broker refused",
+}
+_RESULTS = ("answer", "total")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a person should look at, and what to do."""
+
+    code: str
+    text: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The state of an operator.
+
+    waiting      messages that have not left
+    unanswered_s how long the leader's oldest request has been without an answer
+    loaded_s     how long ago a message was dropped or late; None: not since the start
+    refused_topics  topics to which the broker lets this user publish nothing
+    slots        the last slots that were finished: start, result, number of homes
+    """
+
+    version: str
+    role: str
+    group: str
+    group_id: str
+    running_s: float
+    is_connected: bool
+    waiting: int
+    unanswered_s: int
+    loaded_s: float | None
+    refused_topics: tuple[str, ...]
+    counts: Mapping[str, int]
+    refusals: Mapping[str, int]
+    slots: tuple[tuple[int, str, int], ...]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems that need attention; empty if all is well."""
+        return tuple(self._problems())
+
+    def _problems(self) -> Iterator[Problem]:
+        if not self.is_connected:
+            cure = "check that the broker runs, and broker.url, the user and the password; see the log"
+            yield Problem("broker_down", "no connection to the broker", cure)
+        if self.refused_topics:
+            topics = ", ".join(self.refused_topics)
+            cure = f"allow this user to publish to crowd/{self.group}/ and these names"
+            yield Problem("topic_refused", f"the broker refuses {topics}", cure)
+        if self.unanswered_s > UNANSWERED_S:
+            since = duration_text(self.unanswered_s * 1000, 2)
+            cure = "ask the helper whether it runs and is connected, and whether its clock is right"
+            yield Problem("unanswered", f"the helper has not answered a request for {since}", cure)
+        if self.loaded_s is not None and self.loaded_s < OVERLOAD_S:
+            cure = "look for other load on this machine, or use a faster one"
+            yield Problem("overloaded", "this machine was too slow for its messages within the hour", cure)
+        if self.slots and self.slots[-1][1] not in _RESULTS:
+            slot_s, result, _ = self.slots[-1]
+            text = f"the last slot, {iso_time(slot_s * 1000)}, has no total: {result}"
+            yield Problem("no_total", text, "docs/crowd-operators.md explains each reason")
+
+
+def as_json(vitals: Vitals) -> str:
+    """Return the vitals as JSON."""
+    problems = vitals.problems
+    return json.dumps(
+        asdict(vitals) | {"healthy": not problems, "problems": [asdict(item) for item in problems]}
+    )
+
+
+def from_json(text: str) -> Vitals:
+    """Parse the vitals from JSON; this is the inverse of `as_json`."""
+    document = json.loads(text)
+    facts = {name.name: document[name.name] for name in fields(Vitals)}
+    facts["refused_topics"] = tuple(facts["refused_topics"])
+    facts["slots"] = tuple((slot_s, result, homes) for slot_s, result, homes in facts["slots"])
+    return Vitals(**facts)
+
+
+def as_text(vitals: Vitals) -> str:
+    """Return the vitals as text for a terminal."""
+    running = duration_text(round(vitals.running_s) * 1000, 2)
+    lines = [f"meteragent {vitals.version}, {vitals.role} of {vitals.group}, running for {running}"]
+    for problem in vitals.problems:
+        lines += [f"Problem: {problem.text}", f"  What to do: {problem.cure} ({problem.code})"]
+    if not vitals.problems:
+        lines.append("All is well.")
+    for slot_s, result, homes in vitals.slots[-3:]:
+        count = f", {homes:,} homes" if homes else ""
+        lines.append(f"Slot {iso_time(slot_s * 1000)}: {result}{count}")
+    lines += [f"  {name:<16} {vitals.counts[name]:>10,}" for name in COUNTERS if vitals.counts.get(name)]
+    lines += [f"  {f'refused: {name}':<24} {count:>10,}" for name, count in sorted(vitals.refusals.items())]
+    return "\n".join(lines)
+
+
+def as_metrics(vitals: Vitals) -> str:
+    """Return the vitals in the text format of Prometheus, version 0.0.4."""
+    owner = f'group="{vitals.group}",role="{vitals.role}"'
+    rows: list[tuple[str, str, str, list[tuple[str, float]]]] = [
+        ("healthy", "gauge", "1: there is no problem", [("", not vitals.problems)]),
+        ("problem", "gauge", "1: a problem", [(f',code="{item.code}"', 1) for item in vitals.problems]),
+        ("connected", "gauge", "1: there is a connection to the broker", [("", vitals.is_connected)]),
+        ("waiting_messages", "gauge", "messages that have not left", [("", vitals.waiting)]),
+        (
+            "unanswered_seconds",
+            "gauge",
+            "how long the oldest request has no answer",
+            [("", vitals.unanswered_s)],
+        ),
+        ("running_seconds", "gauge", "since the start", [("", vitals.running_s)]),
+    ]
+    rows += [
+        (f"{name}_total", "counter", text, [("", vitals.counts.get(name, 0))])
+        for name, text in COUNTERS.items()
+    ]
+    refusals = [(f',reason="{name}"', float(count)) for name, count in sorted(vitals.refusals.items())]
+    rows.append(("refusals_total", "counter", "refused messages and slots, by reason", refusals))
+    finished = [
+        (f',result="{name.removeprefix("slots_")}"', float(count))
+        for name, count in sorted(vitals.counts.items())
+        if name.startswith("slots_")
+    ]
+    rows.append(("slots_total", "counter", "slots that were finished since the start", finished))
+    lines = []
+    for name, kind, text, values in rows:
+        metric = f"meteragent_crowd_{name}"
+        lines += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}"]
+        lines += [f"{metric}{{{owner}{labels}}} {value:.10g}" for labels, value in values]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,49 @@
+"""An operator of a crowd whose clock runs faster: ``crowd_operator.py ROLE CONFIG SPEED BEGIN``.
+
+It is the program of `meteragent crowd ROLE CONFIG` but for its clock. BEGIN is the time at which both clocks
+agree.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from meteragent.agent.notify import Notify
+from meteragent.cli.run import log_to_stderr, until_signalled
+from meteragent.operators import configuration
+from meteragent.operators.clock import Clock
+from meteragent.operators.service import Service
+
+
+class FastClock(Clock):
+    """A clock that runs `speed` times as fast since `begin`."""
+
+    def __init__(self, speed: float, begin: float) -> None:
+        self._speed, self._begin = speed, begin
+
+    def time(self) -> float:
+        """Return the time as a number with a fraction."""
+        return self._begin + (time.time() - self._begin) * self._speed
+
+    def now_s(self) -> int:
+        """Return the time, in seconds since 1970."""
+        return int(self.time())
+
+    def pause_s(self, instant_s: int) -> float:
+        """Return how long to wait for an instant, in seconds of the system's clock."""
+        return max(instant_s - self.time(), 0.0) / self._speed
+
+
+def main(role: str, config: str, speed: str, begin: str) -> None:
+    """Serve until SIGTERM."""
+    log_to_stderr(logging.INFO)
+    operation = configuration.load(Path(config), role)
+    service = Service(operation, os.urandom, FastClock(float(speed), float(begin)), Notify())
+    asyncio.run(until_signalled(service.run()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,264 @@
+"""A street whose leader, helper and broker are killed: homes, operators at a fast clock, and a collector.
+
+Each home uses a number of quanta of its own, a power of two, and the noise is far below one of them. So the
+value of a total shows which homes it counts.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from aiomqtt import Client, MqttError
+
+from meteragent.crowd import group as groups
+from meteragent.crowd import home
+from meteragent.crowd.codec import Malformed
+from meteragent.crowd.message import KeyList
+from meteragent.domain.grid import parse_time
+from meteragent.operators import identity
+from meteragent.operators.desk import LedgerLine
+from meteragent.operators.store import ledger
+from meteragent.privacy.sampling import SystemBits
+from meteragent.store.file import open_file
+from simulators.replay import connect
+from tests.integration.crowd_operator import FastClock
+from tests.integration.service import LIMIT_S, PAUSE_S, until
+from tests.support.broker import Broker
+from tests.support.not_run import ROOT
+
+Victim = Literal["leader", "helper", "broker"]
+VICTIMS: tuple[Victim, ...] = ("leader", "helper", "broker")
+SPEED = 120
+"""A minute, in which messages leave, is half a second."""
+SLOT_S, DEADLINE_S = 60, 600
+HOMES = 6
+SMALLEST_CROWD = 4
+SPACING_S = 0.45
+"""The mean time between two kills, in seconds of the system's clock."""
+_QUANTA = 64
+"""The energy of the first home, in quanta; each other home uses twice the one before."""
+LATTICE = 1000
+
+
+class Operator:
+    """The process of one operator; its store and identity stay when it is killed."""
+
+    def __init__(self, role: str, folder: Path, broker_url: str, begin: float) -> None:
+        self.role, self.folder, self._begin = role, folder, begin
+        self.store, self.log = folder / f"{role}.db", folder / f"{role}.log"
+        self.config = folder / f"{role}.toml"
+        self.config.write_text(
+            f'group_file = "{folder}/group.toml"\nidentity_file = "{folder}/{role}.key"\n'
+            f'broker.url = "{broker_url}"\nstore.path = "{self.store}"\n'
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process."""
+        program = "tests.integration.crowd_operator"
+        command = [sys.executable, "-m", program, self.role, str(self.config), str(SPEED), str(self._begin)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """Kill the process with SIGKILL; fail with its log if it has ended by itself."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()
+        self._process.kill()
+        self._process.wait(LIMIT_S)
+        self._process = None
+
+    def stop(self) -> None:
+        """Stop the process with SIGTERM, and check that it ends well."""
+        assert self._process is not None
+        self._process.terminate()
+        assert self._process.wait(LIMIT_S) == 0, self.log.read_text()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(LIMIT_S)
+
+
+class Totals(NamedTuple):
+    """What became of the slots: what the collector received, and both ledgers."""
+
+    received: dict[int, set[bytes]]
+    leader: list[LedgerLine]
+    helper: list[LedgerLine]
+    slots: int
+    """How many slots the homes reported in."""
+
+    def assert_right(self) -> None:
+        """Fail unless each slot has one total, of one set of at least the smallest crowd, as its ledger says.
+
+        (A slot whose reports came too late has none.)
+        """
+        counted = {line.slot_s: line.homes for line in self.leader if line.result == "total"}
+        answered = {line.slot_s: line.homes for line in self.helper if line.result == "answer"}
+        assert set(self.received) == set(counted)
+        assert set(counted) <= set(answered)
+        for slot_s, payloads in self.received.items():
+            [payload] = payloads
+            record = json.loads(payload)
+            homes = subset(record["value"])
+            assert len(homes) == record["homes"] == counted[slot_s] == answered[slot_s] >= SMALLEST_CROWD
+
+
+def subset(value: float) -> set[int]:
+    """Return the homes whose energies add up to a value; fails if no homes' do."""
+    quanta = round(value)
+    sum_ = round(quanta / _QUANTA)
+    assert abs(quanta - sum_ * _QUANTA) < _QUANTA // 4, value
+    assert 0 < sum_ < 1 << HOMES, value
+    return {number for number in range(HOMES) if sum_ >> number & 1}
+
+
+@dataclass
+class Street:
+    """A group, its homes and a collector; `begin` is when the fast clocks began."""
+
+    folder: Path
+    broker: Broker
+    begin: float = field(default_factory=time.time)
+    received: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    lists: dict[str, KeyList] = field(default_factory=dict)
+    reported: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.clock = FastClock(SPEED, self.begin)
+        keys = {role: identity.create(self.folder / f"{role}.key") for role in groups.ROLES}
+        text = f"""version = 1
+name = "street"
+slot_s = {SLOT_S}
+quantum_wh = 1
+level = 16
+hide_wh = 1
+lowest_wh = 0
+highest_wh = {_QUANTA << HOMES}
+smallest_crowd = {SMALLEST_CROWD}
+deadline_s = {DEADLINE_S}
+answer_s = 14400
+"""
+        for role, key in keys.items():
+            text += f'[{role}]\nname = "{role}"\nidentity = "{key.public.hex()}"\n'
+        (self.folder / "group.toml").write_text(text)
+        self.group = groups.parse(text)
+        self.operators = {
+            role: Operator(role, self.folder, self.broker.url, self.begin) for role in groups.ROLES
+        }
+
+    async def listen(self) -> None:
+        """Receive key lists and totals until cancelled, across restarts of the broker."""
+        while True:
+            with contextlib.suppress(MqttError):
+                async with connect(self.broker.url) as client:
+                    await client.subscribe("crowd/street/#", qos=1)
+                    async for message in client.messages:
+                        self._take(str(message.topic).split("/")[2:], bytes(message.payload))
+            await asyncio.sleep(PAUSE_S)
+
+    def _take(self, topic: list[str], payload: bytes) -> None:
+        if topic[0] == "keys":
+            before = self.lists.get(topic[1])
+            with contextlib.suppress(Malformed):
+                serial = 0 if before is None else before.serial
+                self.lists[topic[1]] = home.keys_of(self.group, topic[1], payload, serial)
+        elif topic == ["total"]:
+            slot_ms = parse_time(json.loads(payload)["t"])
+            self.received[slot_ms // 1000].add(payload)
+
+    async def report(self, until_s: float) -> None:
+        """Let all homes report each slot that ends by a time of the street's clock."""
+        slot_s = int(self.clock.time()) // SLOT_S * SLOT_S
+        while slot_s + SLOT_S <= until_s:
+            await asyncio.sleep(self.clock.pause_s(slot_s + SLOT_S))
+            await self._send({f"crowd/street/report/h{n}": self._report(n, slot_s) for n in range(HOMES)})
+            self.reported.add(slot_s)
+            slot_s += SLOT_S
+
+    def _report(self, number: int, slot_s: int) -> bytes:
+        keys = home.slot_keys(self.lists["leader"], self.lists["helper"], slot_s)
+        assert keys is not None
+        slot = home.open_slot(self.group, f"h{number}", slot_s, LATTICE, keys, SystemBits())
+        return home.close_slot(self.group, f"h{number}", slot.add((_QUANTA << number) * LATTICE))
+
+    async def _send(self, messages: dict[str, bytes]) -> None:
+        """Publish reports at QoS 1 until the broker has answered all in one connection, and once more.
+
+        mosquitto answers first and saves then, so a report that it answered right before a kill may be lost.
+        """
+        attempts = 0
+        while attempts < 2:
+            with contextlib.suppress(MqttError):
+                async with connect(self.broker.url) as client:
+                    await _publish(client, messages)
+                attempts += 1
+            await asyncio.sleep(PAUSE_S)
+
+    async def finish(self) -> Totals:
+        """Wait until no slot is open, let the leader send its totals again, and return what there is."""
+        leader, last_s = self.operators["leader"], max(self.reported)
+        done_s = self.group.closes_s(last_s) + 60
+        await asyncio.sleep(self.clock.pause_s(done_s))
+        await until(lambda: self._open_slots() == 0)
+        leader.stop()
+        leader.start()  # what the broker lost when it was killed is sent again
+        counted = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
+        await until(lambda: counted <= set(self.received))
+        for operator in self.operators.values():
+            operator.stop()
+        lines = {role: ledger(operator.store) for role, operator in self.operators.items()}
+        return Totals(dict(self.received), lines["leader"], lines["helper"], len(self.reported))
+
+    def _open_slots(self) -> int:
+        """Return the number of slots that the leader has not finished."""
+        connection = open_file(self.operators["leader"].store, "ro")
+        try:
+            query = "SELECT count(DISTINCT at) FROM row WHERE kind IN ('report', 'request')"
+            [(count,)] = connection.execute(query)
+            return int(count)
+        finally:
+            connection.close()
+
+
+async def _publish(client: Client, messages: dict[str, bytes]) -> None:
+    await asyncio.gather(
+        *(client.publish(topic, payload, qos=1, timeout=LIMIT_S) for topic, payload in messages.items())
+    )
+
+
+async def kill(
+    folder: Path, broker: Broker, *, rounds: int, victims: tuple[Victim, ...] = VICTIMS, seed: int = 0
+) -> Totals:
+    """Kill the victims in turn, `rounds` times each, at random moments; then let the street finish."""
+    rng = random.Random(f"crowd{seed}")
+    street = Street(folder, broker)
+    with street.operators["leader"], street.operators["helper"]:
+        listening = asyncio.create_task(street.listen())
+        await until(lambda: len(street.lists) == 2)
+        end_s = street.clock.time() + SPEED * rounds * len(victims) * SPACING_S
+        reporting = asyncio.create_task(street.report(end_s))
+        for _ in range(rounds):
+            for victim in rng.sample(victims, len(victims)):
+                await asyncio.sleep(rng.uniform(0.5, 1.5) * SPACING_S)
+                part: Any = broker if victim == "broker" else street.operators[victim]
+                part.kill()
+                part.start()
+        await reporting
+        totals = await street.finish()
+        listening.cancel()
+    return totals

@@ -1,0 +1,167 @@
+"""The command `crowd`: identities, configurations, what `health` and `ledger` print."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meteragent.cli import main
+from meteragent.domain.errors import ConfigError
+from meteragent.operators import configuration, identity, vitals
+from meteragent.operators.desk import LedgerLine
+from meteragent.operators.store import Store
+from meteragent.operators.vitals import Vitals
+from tests.support.crowd import group_text
+
+VITALS = Vitals(
+    version="1",
+    role="leader",
+    group="elm-street",
+    group_id="00",
+    running_s=60,
+    is_connected=True,
+    waiting=2,
+    unanswered_s=0,
+    loaded_s=None,
+    refused_topics=(),
+    counts={"reports": 5, "slots_total": 1},
+    refusals={"late": 1},
+    slots=((1_795_000_200, "total", 100),),
+)
+
+
+def folder(path: Path, **changes: str) -> Path:
+    """Write a group and the configuration of its leader, whose identity is new; return the latter's path."""
+    public = identity.create(path / "leader.key").public.hex()
+    text = group_text(**changes)
+    start = text.index("[leader]")
+    before = text[start:].partition('identity = "')[2][:64]
+    (path / "group.toml").write_text(text.replace(before, public))
+    config = path / "leader.toml"
+    config.write_text(
+        f'group_file = "{path}/group.toml"\nidentity_file = "{path}/leader.key"\n'
+        f'[broker]\nurl = "mqtt://127.0.0.1"\n[store]\npath = "{path}/leader.db"\n'
+    )
+    return config
+
+
+def test_an_identity_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`key new` shows the public key, which `key show` shows again; an existing file is kept."""
+    path = str(tmp_path / "leader.key")
+    assert main(["crowd", "key", "new", path]) == 0
+    first = capsys.readouterr().out
+    assert main(["crowd", "key", "show", path]) == 0
+    assert capsys.readouterr().out == first
+    assert first == f'identity = "{identity.load(Path(path)).public.hex()}"\n'
+    assert main(["crowd", "key", "new", path]) == 1
+    assert "file exists" in capsys.readouterr().err
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("text", "mode"), [("no key", 0o600), (None, 0o604)])
+def test_a_file_without_an_identity(
+    text: str | None, mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of something else, or one that everybody can read, is refused; nothing of it is shown."""
+    path = tmp_path / "leader.key"
+    identity.create(path)
+    if text is not None:
+        path.write_text(text)
+    path.chmod(mode)
+    assert main(["crowd", "key", "show", str(path)]) == 78
+    error = capsys.readouterr().err
+    assert "leader.key" in error
+    assert "no key" not in error
+
+
+def test_a_configuration_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--check` shows the group's id, and needs neither the broker nor the store."""
+    config = folder(tmp_path)
+    assert main(["crowd", "leader", str(config), "--check"]) == 0
+    output = capsys.readouterr().out
+    assert configuration.load(config, "leader").group.id.hex() in output
+    assert not (tmp_path / "leader.db").exists()
+
+
+def test_the_other_role_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An identity serves the role that the group gives it."""
+    assert main(["crowd", "helper", str(folder(tmp_path)), "--check"]) == 78
+    assert "leader.toml:2: identity_file: its public key is" in capsys.readouterr().err
+
+
+def test_all_errors_come_at_once(tmp_path: Path) -> None:
+    """Each error has its file, line, value and what would be right."""
+    config = folder(tmp_path, smallest_crowd="1", level="-1")
+    config.write_text(config.read_text().replace("mqtt://127.0.0.1", "http://x"))
+    (tmp_path / "leader.key").unlink()
+    with pytest.raises(ConfigError) as caught:
+        configuration.load(config, "leader")
+    text = str(caught.value)
+    for part in ("broker.url", "group.toml", "smallest_crowd: found 1", "level: found", "crowd key new"):
+        assert part in text
+    assert "http://x" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "group_file: found nothing; expected the file of the group"),
+        ('group_fil = "x"', "group_fil: found an unknown key; did you mean 'group_file'?"),
+        ("store.pat = 1", "store.pat: found an unknown key"),
+        ("broker = 1", "broker: found 1; expected a table"),
+        ("=", "text that is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused(text: str, expected: str) -> None:
+    """The text names the key, the value and what would be right."""
+    with pytest.raises(ConfigError) as caught:
+        configuration.parse(text)
+    assert expected in str(caught.value)
+
+
+def test_the_ledger_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each slot, for people or as JSON."""
+    config = folder(tmp_path)
+    assert main(["crowd", "ledger", str(config)]) == 1
+    operation = configuration.load(config, "leader")
+    with Store.open(operation.store, "leader", operation.group.id) as store:
+        store._transact({}, [LedgerLine(1_795_000_200, 1_795_003_301, "total", 1000)], is_counted=False)
+    capsys.readouterr()
+    assert main(["crowd", "ledger", str(config)]) == 0
+    assert capsys.readouterr().out.startswith("2026-11-18T11:10:00Z  total            1,000 homes")
+    assert main(["crowd", "ledger", str(config), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["homes"] == 1000
+
+
+def test_health_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody answers: the code is 1 and the text says so."""
+    assert main(["crowd", "health", str(folder(tmp_path))]) == 1
+    assert "no operator answers" in capsys.readouterr().err
+
+
+def test_vitals_are_read_back() -> None:
+    """JSON holds all of them; without problems it says that all is well."""
+    assert vitals.from_json(vitals.as_json(VITALS)) == VITALS
+    assert VITALS.problems == ()
+    assert "All is well." in vitals.as_text(VITALS)
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("broker_down", {"is_connected": False}),
+        ("topic_refused", {"refused_topics": ("total",)}),
+        ("unanswered", {"unanswered_s": 901}),
+        ("overloaded", {"loaded_s": 10.0}),
+        ("no_total", {"slots": ((1_795_000_200, "too_few", 0),)}),
+    ],
+)
+def test_each_problem_is_named(code: str, changes: dict[str, object]) -> None:
+    """A problem has a code, a text and a cure, in the text and in the metrics."""
+    wrong = vitals.from_json(json.dumps(json.loads(vitals.as_json(VITALS)) | changes))
+    assert [problem.code for problem in wrong.problems] == [code]
+    assert f"({code})" in vitals.as_text(wrong)
+    assert (
+        f'meteragent_crowd_problem{{group="elm-street",role="leader",code="{code}"}} 1'
+        in vitals.as_metrics(wrong)
+    )

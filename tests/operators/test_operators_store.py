@@ -1,0 +1,162 @@
+"""The store of an operator: what survives, what is refused, what is erased."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from meteragent.crowd.machine import Key
+from meteragent.domain.errors import StoreError, StoreInUse, StoreLost, StoreRestored
+from meteragent.operators.desk import LedgerLine
+from meteragent.operators.store import Store, ledger
+
+GROUP = bytes(range(32))
+ROWS: dict[Key, bytes | None] = {
+    Key("secret", 20_000): b"s" * 32,
+    Key("mark", 0, "serial"): b"1",
+    Key("report", 1800, "home"): b"report",
+}
+
+
+def opened(path: Path, role: str = "leader", group_id: bytes = GROUP) -> Store:
+    """Open a store."""
+    return Store.open(path / "leader.db", role, group_id)
+
+
+def copied(folder: Path, target: Path) -> Path:
+    """Copy a folder as a backup does."""
+    shutil.copytree(folder, target)
+    return target
+
+
+def test_rows_survive(tmp_path: Path) -> None:
+    """What is committed is there after a restart, and what is deleted is not."""
+    with opened(tmp_path) as store:
+        store.commit(ROWS)
+        store.commit({Key("report", 1800, "home"): None, Key("closed", 1800): b"x"})
+    with opened(tmp_path) as store:
+        assert store.rows() == {
+            Key("secret", 20_000): b"s" * 32,
+            Key("mark", 0, "serial"): b"1",
+            Key("closed", 1800): b"x",
+        }
+
+
+def test_files_are_the_owners(tmp_path: Path) -> None:
+    """No other user can read the secrets."""
+    with opened(tmp_path) as store:
+        store.commit(ROWS)
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    """A store is open once."""
+    with opened(tmp_path), pytest.raises(StoreInUse):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(("role", "group_id"), [("helper", GROUP), ("leader", bytes(32))])
+def test_another_role_or_group_is_refused(tmp_path: Path, role: str, group_id: bytes) -> None:
+    """A store belongs to one operator of one group."""
+    opened(tmp_path).close()
+    with pytest.raises(StoreError, match="another group, or of the other role"):
+        opened(tmp_path, role, group_id)
+
+
+def test_a_restored_folder_is_refused(tmp_path: Path) -> None:
+    """A backup of all files is refused, even one of the newest state, because it is in other inodes."""
+    live = tmp_path / "live"
+    live.mkdir()
+    with opened(live) as store:
+        store.commit(ROWS)
+    backup = copied(live, tmp_path / "backup")
+    shutil.rmtree(live)
+    copied(backup, live)
+    with pytest.raises(StoreRestored, match="a copy from a backup or snapshot, or moved"):
+        opened(live)
+
+
+@pytest.mark.parametrize("table", ["closed", "answer", "batch", "request", "secret", "mark"])
+def test_an_old_database_is_refused(tmp_path: Path, table: str) -> None:
+    """A copy of the database from before a commit is refused, unless only reports were committed since."""
+    live = tmp_path / "live"
+    live.mkdir()
+    with opened(live) as store:
+        store.commit(ROWS)
+        backup = copied(live, tmp_path / "backup")
+        store.commit({Key(table, 1800): b"x"})
+        # As after kill -9: the store has not been closed.
+        crash = copied(live, tmp_path / "crash")
+    for name in ("leader.db", "leader.db-wal", "leader.db-shm"):
+        shutil.copy(backup / name, live / name)
+    shutil.copy(crash / "leader.db.gen", live / "leader.db.gen.copy")
+    (live / "leader.db.gen").write_bytes((crash / "leader.db.gen").read_bytes())
+    with pytest.raises(StoreRestored):
+        opened(live)
+
+
+def test_a_killed_store_is_accepted(tmp_path: Path) -> None:
+    """A store that was not closed opens again."""
+    store = opened(tmp_path)
+    store.commit(ROWS)
+    store._resources.close()  # without a new generation, as after kill -9
+    with opened(tmp_path) as store:
+        assert store.rows() == ROWS
+
+
+def test_a_lost_store_is_refused_until_its_files_are_removed(tmp_path: Path) -> None:
+    """A store does not begin anew by itself; the error says how to."""
+    opened(tmp_path).close()
+    (tmp_path / "leader.db").unlink()
+    with pytest.raises(StoreLost, match="begins anew with other keys"):
+        opened(tmp_path)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with opened(tmp_path) as store:
+        assert store.rows() == {}
+
+
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    """Nothing of another program's file is changed."""
+    connection = sqlite3.connect(tmp_path / "leader.db")
+    connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    with pytest.raises(StoreError, match="not the store of a crowd's operator"):
+        opened(tmp_path)
+
+
+def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    """The folder is not created."""
+    with pytest.raises(StoreError, match="its folder does not exist"):
+        opened(tmp_path / "no")
+
+
+def test_a_destroyed_secret_is_nowhere(tmp_path: Path) -> None:
+    """A deleted day secret is neither in the database nor in its log, also while the store is open."""
+    secret = bytes(range(100, 132))
+    with opened(tmp_path) as store:
+        store.commit({Key("secret", day): bytes([day]) * 32 for day in range(8)})
+        store.commit({Key("secret", 20): secret})
+        assert secret in (tmp_path / "leader.db").read_bytes()
+        store.commit({Key("secret", 20): None})
+        assert not any(secret in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_the_ledger_has_a_slot_once(tmp_path: Path) -> None:
+    """A second line for a slot is refused with its rows, and the store writes nothing more."""
+    line = LedgerLine(1800, 3700, "total", 100)
+    with opened(tmp_path) as store:
+        store.commit({Key("closed", 1800): b"x"}, [line])
+        with pytest.raises(StoreError):
+            store.commit({Key("closed", 1800): b"y"}, [line])
+        with pytest.raises(StoreError, match="an earlier transaction failed"):
+            store.commit({Key("closed", 3600): b"z"})
+        store._has_failed = True
+    assert ledger(tmp_path / "leader.db") == [line]
+
+
+def test_a_ledger_without_a_store(tmp_path: Path) -> None:
+    """There is nothing to show."""
+    with pytest.raises(StoreError, match="there is no store yet"):
+        ledger(tmp_path / "leader.db")

@@ -73,9 +73,9 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
     chunks = [Chunk(batch, 0, tuple(entries[:2])), Chunk(batch, 1, tuple(entries[2:]))]
     del homes[REJECTED : REJECTED + 1], payloads[REJECTED], entries[REJECTED]
     digest = message.batch_digest(GROUP.id, SLOT_S, entries)
-    digest = message.reports_digest(GROUP.id, SLOT_S, payloads)
+    reports_digest = message.reports_digest(GROUP.id, SLOT_S, payloads)
     helper_noise = draw(helper.noise, GROUP.id, SLOT_S, digest, GROUP.loss)
-    leader_noise = draw(leader.noise, GROUP.id, SLOT_S, digest, GROUP.loss)
+    leader_noise = draw(leader.noise, GROUP.id, SLOT_S, reports_digest, GROUP.loss)
     total = share.total([helper_noise, *(int(home["pad"]) for home in homes)])
     total_info = info(TOTAL, GROUP.id, SLOT_S, leader.id, digest)
     sealed_total = sealed("total", total, leader.public, total_info)
@@ -85,7 +85,7 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
         "request": [chunk.encode(GROUP.id, LEADER.sign).hex() for chunk in chunks],
         "batch_digest": batch.digest.hex(),
         "counted_digest": digest.hex(),
-        "reports_digest": digest.hex(),
+        "reports_digest": reports_digest.hex(),
         "noise": {"helper": helper_noise, "leader": leader_noise},
         "helper_total": str(total),
         "total_info": total_info.hex(),

@@ -1,7 +1,7 @@
 """An operator of a crowd whose clock runs faster: ``crowd_operator.py ROLE CONFIG SPEED BEGIN``.
 
-It is the program of `meteragent crowd ROLE CONFIG` but for its clock. BEGIN is the time at which both clocks
-agree.
+It is the program of `meteragent crowd ROLE CONFIG` but for its clock, which shows START_S at BEGIN on the
+system's clock.
 """
 
 import asyncio
@@ -17,16 +17,19 @@ from meteragent.operators import configuration
 from meteragent.operators.clock import Clock
 from meteragent.operators.service import Service
 
+START_S = 1_794_981_600
+"""A morning, so that no test meets midnight."""
+
 
 class FastClock(Clock):
-    """A clock that runs `speed` times as fast since `begin`."""
+    """A clock that runs `speed` times as fast since `begin` on the system's clock."""
 
     def __init__(self, speed: float, begin: float) -> None:
         self._speed, self._begin = speed, begin
 
     def time(self) -> float:
         """Return the time as a number with a fraction."""
-        return self._begin + (time.time() - self._begin) * self._speed
+        return START_S + (time.time() - self._begin) * self._speed
 
     def now_s(self) -> int:
         """Return the time, in seconds since 1970."""

@@ -28,7 +28,7 @@ from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import ledger
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store.file import open_file
-from simulators.replay import connect
+from simulators.wire import connect, lost
 from tests.integration.crowd_operator import FastClock
 from tests.integration.service import LIMIT_S, PAUSE_S, until
 from tests.support.broker import Broker
@@ -205,8 +205,11 @@ answer_s = 14400
         while attempts < 2:
             with contextlib.suppress(MqttError):
                 async with connect(self.broker.url) as client:
-                    await _publish(client, messages)
-                attempts += 1
+                    publishing = asyncio.create_task(_publish(client, messages))
+                    losing = asyncio.create_task(lost(client))
+                    await asyncio.wait({publishing, losing}, return_when=asyncio.FIRST_COMPLETED)
+                    attempts += publishing.done() and publishing.exception() is None
+                    await _end(publishing, losing)
             await asyncio.sleep(PAUSE_S)
 
     async def finish(self) -> Totals:
@@ -233,6 +236,13 @@ answer_s = 14400
             return int(count)
         finally:
             connection.close()
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks, and wait for their end, however it was."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _publish(client: Client, messages: dict[str, bytes]) -> None:

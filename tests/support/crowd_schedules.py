@@ -308,10 +308,10 @@ class Street:
             return
         signer = LEADER if self.lies == "leader" else _STRANGER
         dropped = self.rng.randrange(1, len(entries))
-        kept = entries[:dropped] + entries[dropped + 1 :] if self.rng.random() < 0.7 else entries[:1]
-        digest = message.batch_digest(self.group.id, slot_s, kept)
-        batch = Batch(slot_s, digest, keys.public, len(kept), 1)
-        self._send("request", Chunk(batch, 0, tuple(kept)).encode(self.group.id, signer.sign))
+        subset = entries[:dropped] + entries[dropped + 1 :] if self.rng.random() < 0.7 else entries[:1]
+        digest = message.batch_digest(self.group.id, slot_s, subset)
+        batch = Batch(slot_s, digest, keys.public, len(subset), 1)
+        self._send("request", Chunk(batch, 0, tuple(subset)).encode(self.group.id, signer.sign))
         signer = HELPER if self.lies == "helper" else _STRANGER
         digest = message.batch_digest(self.group.id, slot_s, entries)
         place = info(TOTAL, self.group.id, slot_s, key_id(keys.public), digest)

@@ -32,23 +32,27 @@ class Link:
     """An operator's connection to the broker, which keeps what arrives while the operator is away."""
 
     def __init__(
-        self, endpoint: Endpoint, base: str, client_id: str, filters: Sequence[str], entropy: Entropy
+        self,
+        endpoint: Endpoint,
+        base: str,
+        client_id: str,
+        filters: Sequence[str],
+        entropy: Entropy,
+        clock: Clock,
     ) -> None:
         self._endpoint, self._base, self._client_id = endpoint, base, client_id
-        self._filters, self._entropy = tuple(filters), entropy
+        self._filters, self._entropy, self._clock = tuple(filters), entropy, clock
         self.counts = Counter[str]()
         self.departures = Departures()
         self.is_up = False
-        self._clock = Clock()
         self._reports: deque[Arrival] = deque()
         self._others: deque[Arrival] = deque()
         self._other_bytes = 0
         self._arrival, self._wake = asyncio.Event(), asyncio.Event()
         self._session: Session | None = None
 
-    async def run(self, clock: Clock) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Stay connected until cancelled."""
-        self._clock = clock
         await keep_connected(
             self._endpoint,
             self._client_id,

@@ -49,7 +49,7 @@ class Service:
         self._clock, self._notify = clock, notify
         machine, name = _MACHINES[operation.role], operation.group.name
         client_id = f"meteragent-crowd-{operation.role}-{name}"
-        self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy)
+        self._link = Link(operation.endpoint, f"crowd/{name}/", client_id, machine.topics, entropy, clock)
         self._counts, self._refusals = Counter[str](), Counter[str]()
         self._slots = deque[tuple[int, str, int]](maxlen=SLOTS_KEPT)
         self._held = deque[tuple[int, list[Any]]]()
@@ -68,7 +68,7 @@ class Service:
             worker = _Worker(thread, Desk(machine, self._entropy), store)
             async with asyncio.TaskGroup() as tasks:
                 self._finish(await worker.call(worker.begin, self._clock.now_s()), [])
-                tasks.create_task(self._link.run(self._clock))
+                tasks.create_task(self._link.run())
                 tasks.create_task(self._answer())
                 tasks.create_task(self._keep_alive())
                 _log.info("%s of the group %s, id %s", operation.role, operation.group.name, _id(operation))

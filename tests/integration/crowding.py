@@ -7,6 +7,7 @@ value of a total shows which homes it counts.
 import asyncio
 import contextlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -16,21 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from aiomqtt import Client, MqttError
-
 from meteragent.crowd import group as groups
 from meteragent.crowd import home
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.message import KeyList
 from meteragent.domain.grid import parse_time
+from meteragent.mqtt import Endpoint, Session, Token, keep_connected
 from meteragent.operators import identity
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import ledger
 from meteragent.privacy.sampling import SystemBits
 from meteragent.store.file import open_file
-from simulators.wire import connect, lost
 from tests.integration.crowd_operator import FastClock
-from tests.integration.service import LIMIT_S, PAUSE_S, until
+from tests.integration.service import LIMIT_S, until
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
 
@@ -41,8 +40,8 @@ SPEED = 120
 SLOT_S, DEADLINE_S = 60, 600
 HOMES = 6
 SMALLEST_CROWD = 4
-SPACING_S = 0.45
-"""The mean time between two kills, in seconds of the system's clock."""
+SPACING_S = 0.3
+"""The mean time before a kill, in seconds of the system's clock."""
 _QUANTA = 64
 """The energy of the first home, in quanta; each other home uses twice the one before."""
 LATTICE = 1000
@@ -60,13 +59,19 @@ class Operator:
             f'broker.url = "{broker_url}"\nstore.path = "{self.store}"\n'
         )
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
 
     def start(self) -> None:
         """Start the process."""
         program = "tests.integration.crowd_operator"
         command = [sys.executable, "-m", program, self.role, str(self.config), str(SPEED), str(self._begin)]
         with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+    def is_connected(self) -> bool:
+        """Return whether this life has connected to the broker."""
+        return b"connected with MQTT" in self.log.read_bytes()[self._log_start :]
 
     def kill(self) -> None:
         """Kill the process with SIGKILL; fail with its log if it has ended by itself."""
@@ -137,8 +142,14 @@ class Street:
     received: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     lists: dict[str, KeyList] = field(default_factory=dict)
     reported: set[int] = field(default_factory=set)
+    latest: set[int] = field(default_factory=set)
+    """The slots of which a total was received lately."""
 
     def __post_init__(self) -> None:
+        self._session: Session | None = None
+        self._wake = asyncio.Event()
+        self._unsent: dict[tuple[str, bytes], int] = {}
+        self._in_flight: dict[int, tuple[str, bytes]] = {}
         self.clock = FastClock(SPEED, self.begin)
         keys = {role: identity.create(self.folder / f"{role}.key") for role in groups.ROLES}
         text = f"""version = 1
@@ -161,15 +172,41 @@ answer_s = 14400
             role: Operator(role, self.folder, self.broker.url, self.begin) for role in groups.ROLES
         }
 
-    async def listen(self) -> None:
-        """Receive key lists and totals until cancelled, across restarts of the broker."""
+    async def connect(self) -> None:
+        """Receive key lists and totals, and send reports, until cancelled, across restarts of the broker."""
+        endpoint = Endpoint.parse(self.broker.url)
+        await keep_connected(
+            endpoint,
+            "street",
+            self._serve,
+            entropy=os.urandom,
+            on_message=self._on_message,
+            on_delivered=self._on_delivered,
+        )
+
+    async def _serve(self, session: Session) -> None:
+        self._session = session
+        self._in_flight.clear()
+        await session.subscribe("crowd/street/keys/+")
+        await session.subscribe("crowd/street/total")
         while True:
-            with contextlib.suppress(MqttError):
-                async with connect(self.broker.url) as client:
-                    await client.subscribe("crowd/street/#", qos=1)
-                    async for message in client.messages:
-                        self._take(str(message.topic).split("/")[2:], bytes(message.payload))
-            await asyncio.sleep(PAUSE_S)
+            self._wake.clear()
+            for topic, payload in self._unsent.keys() - set(self._in_flight.values()):
+                self._in_flight[session.publish(topic, payload)] = topic, payload
+            await self._wake.wait()
+
+    def _on_message(self, topic: str, payload: bytes, _qos: int, _retain: bool, token: Token | None) -> None:
+        if self._session is not None and token is not None:
+            self._session.acknowledge([token])
+        self._take(topic.split("/")[2:], payload)
+
+    def _on_delivered(self, packet_id: int, _reason: int) -> None:
+        """Send each report twice: mosquitto answers first and saves then, and may be killed in between."""
+        message = self._in_flight.pop(packet_id)
+        self._unsent[message] -= 1
+        if not self._unsent[message]:
+            del self._unsent[message]
+        self._wake.set()
 
     def _take(self, topic: list[str], payload: bytes) -> None:
         if topic[0] == "keys":
@@ -180,13 +217,16 @@ answer_s = 14400
         elif topic == ["total"]:
             slot_ms = parse_time(json.loads(payload)["t"])
             self.received[slot_ms // 1000].add(payload)
+            self.latest.add(slot_ms // 1000)
 
-    async def report(self, until_s: float) -> None:
-        """Let all homes report each slot that ends by a time of the street's clock."""
+    async def report(self) -> None:
+        """Let all homes report each slot, until cancelled."""
         slot_s = int(self.clock.time()) // SLOT_S * SLOT_S
-        while slot_s + SLOT_S <= until_s:
+        while True:
             await asyncio.sleep(self.clock.pause_s(slot_s + SLOT_S))
-            await self._send({f"crowd/street/report/h{n}": self._report(n, slot_s) for n in range(HOMES)})
+            for number in range(HOMES):
+                self._unsent[f"crowd/street/report/h{number}", self._report(number, slot_s)] = 2
+            self._wake.set()
             self.reported.add(slot_s)
             slot_s += SLOT_S
 
@@ -196,22 +236,6 @@ answer_s = 14400
         slot = home.open_slot(self.group, f"h{number}", slot_s, LATTICE, keys, SystemBits())
         return home.close_slot(self.group, f"h{number}", slot.add((_QUANTA << number) * LATTICE))
 
-    async def _send(self, messages: dict[str, bytes]) -> None:
-        """Publish reports at QoS 1 until the broker has answered all in one connection, and once more.
-
-        mosquitto answers first and saves then, so a report that it answered right before a kill may be lost.
-        """
-        attempts = 0
-        while attempts < 2:
-            with contextlib.suppress(MqttError):
-                async with connect(self.broker.url) as client:
-                    publishing = asyncio.create_task(_publish(client, messages))
-                    losing = asyncio.create_task(lost(client))
-                    await asyncio.wait({publishing, losing}, return_when=asyncio.FIRST_COMPLETED)
-                    attempts += publishing.done() and publishing.exception() is None
-                    await _end(publishing, losing)
-            await asyncio.sleep(PAUSE_S)
-
     async def finish(self) -> Totals:
         """Wait until no slot is open, let the leader send its totals again, and return what there is."""
         leader, last_s = self.operators["leader"], max(self.reported)
@@ -219,9 +243,10 @@ answer_s = 14400
         await asyncio.sleep(self.clock.pause_s(done_s))
         await until(lambda: self._open_slots() == 0)
         leader.stop()
+        self.latest.clear()
         leader.start()  # what the broker lost when it was killed is sent again
         counted = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
-        await until(lambda: counted <= set(self.received))
+        await until(lambda: counted <= self.latest)
         for operator in self.operators.values():
             operator.stop()
         lines = {role: ledger(operator.store) for role, operator in self.operators.items()}
@@ -238,37 +263,26 @@ answer_s = 14400
             connection.close()
 
 
-async def _end(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks, and wait for their end, however it was."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _publish(client: Client, messages: dict[str, bytes]) -> None:
-    await asyncio.gather(
-        *(client.publish(topic, payload, qos=1, timeout=LIMIT_S) for topic, payload in messages.items())
-    )
-
-
-async def kill(
-    folder: Path, broker: Broker, *, rounds: int, victims: tuple[Victim, ...] = VICTIMS, seed: int = 0
-) -> Totals:
-    """Kill the victims in turn, `rounds` times each, at random moments; then let the street finish."""
+async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> Totals:
+    """Kill each victim `rounds` times, at random moments of its life; then let the street finish."""
     rng = random.Random(f"crowd{seed}")
     street = Street(folder, broker)
     with street.operators["leader"], street.operators["helper"]:
-        listening = asyncio.create_task(street.listen())
-        await until(lambda: len(street.lists) == 2)
-        end_s = street.clock.time() + SPEED * rounds * len(victims) * SPACING_S
-        reporting = asyncio.create_task(street.report(end_s))
+        connection = asyncio.create_task(street.connect())
+        await until(lambda: len(street.lists) == len(street.operators))
+        reporting = asyncio.create_task(street.report())
         for _ in range(rounds):
-            for victim in rng.sample(victims, len(victims)):
-                await asyncio.sleep(rng.uniform(0.5, 1.5) * SPACING_S)
+            for victim in rng.sample(VICTIMS, len(VICTIMS)):
                 part: Any = broker if victim == "broker" else street.operators[victim]
+                if victim != "broker":
+                    await until(part.is_connected)
+                await asyncio.sleep(rng.uniform(0, 2 * SPACING_S))
                 part.kill()
                 part.start()
-        await reporting
+        count = len(street.reported)
+        await until(lambda: len(street.reported) > count + 2)
+        reporting.cancel()
         totals = await street.finish()
-        listening.cancel()
+        connection.cancel()
+        await asyncio.wait({connection, reporting})
     return totals

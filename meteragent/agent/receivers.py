@@ -13,6 +13,7 @@ from pathlib import Path
 from meteragent import config as settings
 from meteragent.agent import receipt
 from meteragent.config.broker import Broker
+from meteragent.domain.errors import StoreError
 from meteragent.domain.validity import Validity
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
@@ -120,8 +121,15 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 
 
 def endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link; raises ConfigError, under the name of a section, for unreadable files."""
-    facts = json.loads(link)
-    url = facts.pop("url")
-    paths = {name: Path(value) for name, value in facts.items() if name.endswith("_file") and value}
-    return settings.endpoint(section, url, Broker.model_validate(facts | paths))
+    """Return the broker of a link; errors are under the name of a section.
+
+    Raises StoreError if the link is not one that this version writes, and ConfigError for unreadable files.
+    """
+    try:
+        facts = json.loads(link)
+        url = facts.pop("url")
+        paths = {name: Path(value) for name, value in facts.items() if name.endswith("_file") and value}
+        broker = Broker.model_validate(facts | paths)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise StoreError(f"{section}: its broker's settings in the store are not readable") from None
+    return settings.endpoint(section, url, broker)

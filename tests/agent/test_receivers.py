@@ -1,0 +1,88 @@
+"""The broker of a receiver as the store keeps it: what withdraws descriptors once its table is gone."""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meteragent import config
+from meteragent.agent import receivers
+from meteragent.agent.clock import SteadyClock
+from meteragent.agent.outlets import OutletMaker
+from meteragent.agent.runner import StoreThread
+from meteragent.domain.counters import Counts
+from meteragent.domain.errors import ConfigError, StoreError
+from meteragent.domain.problem import Alarms
+from meteragent.store import grants
+from meteragent.store.grants import Wanted
+from tests.support.stores import open_store
+
+TEXT = """
+source.url = "mqtt://home"
+source.topic = "meters/{meter}/power"
+source.kind = "power"
+source.unit = "W"
+[[receiver]]
+name = "app"
+url = "mqtts://app.example"
+topic = "private/{meter}"
+username = "home"
+password_file = "/run/secret"
+"""
+
+
+def link(**changes: Any) -> str:
+    """Return the link of the configuration's receiver, with changed facts."""
+    [stream] = config.parse(TEXT).stream
+    facts = json.loads(receivers.link_text(stream, stream.receivers[0])) | changes
+    return json.dumps(facts)
+
+
+BAD = {
+    "of a version with another key": link(compress=True),
+    "with another protocol": link(protocol="quic"),
+    "with a number as file": link(ca_file=5),
+    "with a list as user": link(username=["home"]),
+    "that is no JSON": "mqtt://app",
+    "that is a list": "[]",
+    "without an address": "{}",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_a_link_that_this_version_does_not_write_is_a_clear_error(text: str) -> None:
+    """It names the receiver, and repeats nothing of the link, which may be of an operator's making."""
+    with pytest.raises(StoreError) as caught:
+        receivers.endpoint(text, "receiver app")
+    assert str(caught.value) == "receiver app: its broker's settings in the store are not readable"
+    assert caught.value.__suppress_context__
+
+
+def test_a_password_that_is_gone_is_the_operators_to_restore() -> None:
+    """The link is readable, but the file that it names is not there."""
+    with pytest.raises(ConfigError, match=r"receiver app\.password_file"):
+        receivers.endpoint(link(password_file="/nowhere/secret"), "receiver app")
+
+
+@pytest.mark.parametrize("text", [link(compress=True), link(password_file="/nowhere/secret")])
+async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """The agent goes on: it must not end because of a receiver that it no longer has."""
+    counts = Counts()
+    store = open_store(tmp_path / "db")
+    grants.settle(store, [Wanted("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)
+    grants.settle(store, [], {}, 1)
+    with store.transaction() as tx:
+        tx.execute("UPDATE receiver SET link = ?", (text,))
+    [receipt] = grants.receipts(store.connection)
+    thread = StoreThread(store, 0, 2**30, [], counts)
+    maker = OutletMaker(thread, SteadyClock(lambda: 0, counts), counts, Alarms(), 0.0, bytes)
+    with caplog.at_level(logging.WARNING):
+        async with asyncio.timeout(60):
+            await maker.withdraw(receipt.grant)
+    await thread.close()
+    assert "receiver app was revoked, but its descriptors stay: receiver app" in caplog.text

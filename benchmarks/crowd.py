@@ -102,7 +102,7 @@ class Operators:
 
     def _report(self, label: str, keys: home.SlotKeys) -> bytes:
         slot = home.open_slot(self.group, label, SLOT_S, LATTICE, keys, self.bits)
-        return home.close_slot(self.group, label, slot.add(MEAN_W * 1_800_000))
+        return home.close_slot(self.group.id, label, slot.add(MEAN_W * 1_800_000))
 
     def _step(self, role: str, name: str, step: Callable[[], Step]) -> Step:
         """Take and commit a step of an operator, and add its CPU time."""

@@ -194,7 +194,7 @@ class Protocol:
         reports = []
         for label in self.labels:
             slot = home.open_slot(self.group, label, _START_S, LATTICE, keys, self.bits)
-            reports.append(home.close_slot(self.group, label, slot.add(energy)))
+            reports.append(home.close_slot(self.group.id, label, slot.add(energy)))
         return reports
 
     def _timed(self, party: str, step: Callable[[], T]) -> T:

@@ -24,6 +24,7 @@ from meteragent.agent.page_data import PageData, WatchedStream, page_settings, r
 from meteragent.agent.runner import POLL_S, FlushPolicy, Runner, StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.core.charges import Spending
+from meteragent.core.shares import Crowd
 from meteragent.core.stream import Stream
 from meteragent.domain import grid, identity
 from meteragent.domain.counters import Counts
@@ -212,12 +213,13 @@ class Agent:
         path = self._config.store.path
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
-    def _core(self, stream: settings.Stream, links: parts.Links, store: Store) -> Stream:
-        """Return a stream's core settings; with the event clock, it does not listen for other agents."""
+    def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
+        """Return a stream's core settings; without a wall clock or in a crowd, it does not listen."""
         others_per_day = settings.others_per_day(self._config, stream)
         validities = receivers.validities(stream, store)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)
-        return replace(core, listens=self._environment.listen_s > 0 and stream.window.clock is Clock.WALL)
+        listens = self._environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
+        return replace(core, listens=listens, crowd=crowd)
 
     def _outlet_maker(self, thread: StoreThread, clock: SteadyClock) -> OutletMaker:
         environment = self._environment
@@ -240,13 +242,13 @@ class Agent:
         odometers: dict[str, Odometer],
     ) -> Unit:
         store, name = thread.store, stream.name
-        core = self._core(stream, links, store)
+        outlets = self._outlet_maker(thread, clock).of(stream, links)
+        core = self._core(stream, links, store, outlets.crowd)
         spending = Spending(odometers.get(name), tuple(odometers.values()))
         snapshot = store.snapshot(name)
         counts = self.counts.part()
         pipeline = self._environment.pipeline(core, snapshot, spending, self._environment.bits, counts)
         source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)
-        outlets = self._outlet_maker(thread, clock).of(stream, links)
         pipeline.leave_after(outlets.last_due_ms(store))
         # At the stop, the stream's clock was before its first deadline. The store's clock may be later: other
         # streams advance it, and so does a run that stops before the end of its catch_up.
@@ -330,8 +332,8 @@ class Agent:
         await keep_connected(
             outlet.endpoint,
             outlet.client_id,
-            unit.watch.wrap_serve("sink", outlet.queue, outlet.listener.wrap_serve(sink.serve)),
-            on_message=outlet.listener.wrap_on_message(sink.on_message),
+            unit.watch.wrap_serve("sink", outlet.queue, outlet.serve),
+            on_message=outlet.on_message,
             on_delivered=sink.on_delivered,
             on_refused=sink.on_refused,
             will=sink.presence.will,
@@ -363,6 +365,7 @@ class Agent:
                 _page_outlet(unit),
             )
             for unit in units
+            if unit.stream.group is None
         ]
         page_data = PageData(watched_streams, thread, clock, self.counts, watch.problems)
         await page.serve(address, page_data.view, self._viewers, routes(watch))

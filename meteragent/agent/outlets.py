@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from meteragent import config as settings
 from meteragent.agent import parts, receivers
 from meteragent.agent.clock import SteadyClock
-from meteragent.agent.other_agent import Listener
+from meteragent.agent.other_agent import Listener, OnMessage, Serve
 from meteragent.agent.refused_topics import Refusals
 from meteragent.agent.sink import Sink
 from meteragent.domain import identity
@@ -30,6 +30,7 @@ from meteragent.store.grants import Grant
 from meteragent.store.outbox import WaitingRow
 
 if TYPE_CHECKING:
+    from meteragent.agent.crowd import Keys
     from meteragent.agent.runner import StoreThread
 
 _log = logging.getLogger("meteragent")
@@ -38,7 +39,8 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """A connection on which records leave: to the sink of a stream, or to one receiver.
 
-    `queue` is the name of its rows in the outbox, and `stream` the stream with the connection's sink.
+    `queue` is the name of its rows in the outbox, and `stream` the stream with the connection's sink. `crowd`
+    takes the operators' keys on this connection.
     """
 
     queue: str
@@ -48,6 +50,19 @@ class Outlet(NamedTuple):
     endpoint: Endpoint
     client_id: str
     role: str
+    crowd: "Keys | None" = None
+
+    @property
+    def serve(self) -> Serve:
+        """The function that serves a session: it sends, and takes what others send."""
+        serve = self.listener.wrap_serve(self.sink.serve)
+        return serve if self.crowd is None else self.crowd.wrap_serve(serve)
+
+    @property
+    def on_message(self) -> OnMessage:
+        """The function that takes a message of the session."""
+        on_message = self.listener.wrap_on_message(self.sink.on_message)
+        return on_message if self.crowd is None else self.crowd.wrap_on_message(on_message)
 
 
 class SharedRefusals:
@@ -147,6 +162,11 @@ class Outlets(NamedTuple):
         """The listener for other agents, as the runner sees it."""
         return SharedListener(self.all) if self.is_shared else self.all[0].listener
 
+    @property
+    def crowd(self) -> "Keys | None":
+        """The keys of the group in whose total the stream counts; None if records leave."""
+        return self.all[0].crowd if self.all else None
+
     def last_due_ms(self, store: Store) -> dict[str, int]:
         """Return, by the core's topics, the due time of the last waiting message that is not yet due."""
         last_ms: dict[str, int] = {}
@@ -213,7 +233,15 @@ class OutletMaker:
             self.alarms,
             template=None if grant is None else template,
         )
-        return Outlet(queue, stream, sink, listener, endpoint, client_id, role)
+        return Outlet(queue, stream, sink, listener, endpoint, client_id, role, self._crowd(stream))
+
+    def _crowd(self, stream: settings.Stream) -> "Keys | None":
+        """Return the keys of a stream's group; None if it has no group."""
+        if stream.group is None:
+            return None
+        from meteragent.agent import crowd  # noqa: PLC0415 -- it needs the extra `crowd`
+
+        return crowd.keys(stream.group, self.thread)
 
     async def withdraw(self, grant: Grant) -> None:
         """Send what waits for a revoked receiver, which only withdraws its descriptors, then end."""

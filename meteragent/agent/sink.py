@@ -33,6 +33,7 @@ import logging
 import math
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import filterfalse
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -261,12 +262,21 @@ class Sink:
                     self.refusals.on_idle()
                     self.idle.set()
                 await self._wait(self._queue.next_ms)
-            for row in rows:
+            for row in filterfalse(self._is_too_late, rows):
                 topic = self.refusals.topic_of(row.topic)
                 if self.refusals.may_send(topic, row.id, row.size_bytes):
                     await self._introduce_new(session, row)
                     retain = row.retain or self.presence.retain
                     await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
+
+    def _is_too_late(self, row: WaitingRow) -> bool:
+        """Return whether a report to a crowd must not be sent any more; the next commit deletes its row."""
+        if row.until_ms is None or (self._now_ms() or 0) < row.until_ms:
+            return False
+        if row.id not in self._unmarked_ids:
+            self._unmarked_ids.add(row.id)
+            self._counts.add("report_late")
+        return True
 
     async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:
         """Publish a retained status or device, unless the broker refuses its topic."""

@@ -20,6 +20,10 @@ from meteragent.tools.rehearse import Rehearsal, View
 TICK_S = 0.2
 """The interval at which ended slots are shown, in seconds."""
 
+_SHARES = (
+    "meteragent: there is nothing to rehearse for sink.crowd: a share is a random number, and no number of a"
+    " home leaves."
+)
 _NO_TERMINAL = (
     "meteragent: a rehearsal shows raw readings, which must not end up in a file or a log:"
     " run it in a terminal."
@@ -32,6 +36,9 @@ def run(options: argparse.Namespace) -> int:
         print(_NO_TERMINAL, file=sys.stderr)
         return common.EXIT_CRASH
     config = settings.load(options.config)
+    if any(stream.group is not None for stream in config.stream):
+        print(_SHARES, file=sys.stderr)
+        return common.EXIT_CONFIG
     for refusal in settings.refusals(config):
         print(f"warning: {settings.locate(refusal, options.config)}", file=sys.stderr)
     forbid_dumps()

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from meteragent.config.accept import missing_extras, refusals
 from meteragent.config.accept import warnings as load_warnings
 from meteragent.config.broker import Receiver
+from meteragent.config.crowd import joined
 from meteragent.config.files import endpoint, exposed, read_secret, sink_broker, unreadable
 from meteragent.config.form import EXPLAINED_MAX, Form
 from meteragent.config.model import Archive, Config, Page, Stream
@@ -123,7 +124,7 @@ def parse(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> 
     if config.receiver:
         streams = shared_streams(config)
         return config.with_streams(streams, [0] * len(streams))
-    return expanded(config)
+    return expanded(joined(config))
 
 
 def accepted(text: str, profiles: Mapping[str, Profile] = MappingProxyType({})) -> Config | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
+from importlib import import_module
 from math import ceil
 
 from meteragent import extras
@@ -68,9 +69,15 @@ def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]
 
 
 def missing_extras(config: Config) -> list[ConfigError]:
-    """Return a refusal if the page cannot be served because its extra is not installed."""
+    """Return a refusal if the page or a crowd cannot be served because its extra is not installed."""
     module = None if config.page is None else extras.missing("page")
-    return [] if module is None else [page_needs(module)]
+    refusals = [] if module is None else [page_needs(module)]
+    if any(stream.group is not None for stream in config.stream):
+        try:
+            import_module("meteragent.crowd.home")
+        except ImportError as error:
+            refusals.append(ConfigError("sink.crowd", str(error), extras.hint("crowd")))
+    return refusals
 
 
 def page_needs(module: str) -> ConfigError:

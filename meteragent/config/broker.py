@@ -1,10 +1,10 @@
-"""The models of a broker, and of a receiver at one, on which `model` builds the rest."""
+"""The models of a broker, and of a receiver and a crowd at one, on which `model` builds the rest."""
 
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from meteragent.config.value import Moment, Protocol, ReceiverName, Template
+from meteragent.config.value import GroupId, Moment, Protocol, ReceiverName, Template
 
 
 class Section(BaseModel):
@@ -51,3 +51,13 @@ class Receiver(Broker):
     """The end of the last slot that it may get. Default: none."""
     paused: bool = Field(False, strict=True)  # names: a key, as users say it
     """Send nothing to it, and withdraw its descriptors; false admits it again."""
+
+
+class Crowd(Section):
+    """A group of homes: only its total, with the noise of two operators, is known (docs/crowd.md)."""
+
+    group: Path
+    """The group's public file."""
+    id: GroupId
+    """The group's id, 64 hex digits, which pins both operators' identities and every parameter of the noise.
+    """

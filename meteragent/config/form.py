@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from meteragent.config.broker import Receiver
+from meteragent.config.broker import Crowd, Receiver
 from meteragent.config.model import (
     Archive,
     Budget,
@@ -58,6 +58,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "privacy": Privacy,
     "budget": Budget,
     "sink": Sink,
+    "crowd": Crowd,
     "receiver": Receiver,
     "store": Store,
     "page": Page,
@@ -75,6 +76,8 @@ _REQUIRED: dict[Path, tuple[Any, str]] = {
     ("source", "unit"): ("W", "'W' or 'kW' for power, 'Wh' or 'kWh' for energies"),
     ("sink",): ({"topic": "{meter}"}, "a table with a topic"),
     ("sink", "topic"): ("{meter}", "where private records go, such as 'private/{meter}/power'"),
+    ("sink", "crowd", "group"): ("group.toml", "the group's public file"),
+    ("sink", "crowd", "id"): ("0" * 64, "the group's id, 64 hex digits"),
     ("privacy", "budget", "level"): (1, "the level that may be spent in a period"),
     ("privacy", "budget", "per"): ("1d", "the period, such as '24h'"),
     ("window", "band", "name"): (None, "the band's name, such as 'night'"),
@@ -125,6 +128,7 @@ class Form:
             if isinstance(sink, dict):
                 sink.setdefault("topic", NO_TOPIC)
             document = {"stream": [{"name": "main", **document}], **shared}
+        _without_topics(document["stream"])
         self.document = document
         if misspelling is not None:
             self._refuse(("stream",), "an unknown key", "stream", "stream")
@@ -254,6 +258,14 @@ class Form:
         """Return a path as written in the file: with original names, and no stream if the file is flat."""
         names = [self._renamed.get(path[:depth], path[depth - 1]) for depth in range(1, len(path) + 1)]
         return tuple(names[2:] if self.flat and path[:1] == ("stream",) else names)
+
+
+def _without_topics(streams: Any) -> None:
+    """Set the topic of each sink with a crowd, whose group determines it."""
+    for stream in streams if isinstance(streams, list) else ():
+        sink = stream.get("sink") if isinstance(stream, dict) else None
+        if isinstance(sink, dict) and "crowd" in sink:
+            sink.setdefault("topic", NO_TOPIC)
 
 
 def _misspelt_streams(document: dict[str, Any]) -> str | None:

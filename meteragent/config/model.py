@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
-from meteragent.config.broker import Broker, Receiver, Section
+from meteragent.config.broker import Broker, Crowd, Receiver, Section
 from meteragent.config.value import (
     Band,
     BandName,
@@ -31,6 +31,7 @@ from meteragent.config.value import (
     Span,
     Template,
 )
+from meteragent.crowd.group import Group
 from meteragent.decode.profile import Profile
 from meteragent.domain.grid import EVERY_DAY
 from meteragent.domain.shape import Metric, Space
@@ -242,6 +243,8 @@ class Sink(Broker):
     """json, or senml (RFC 8428)."""
     pseudonym_key_file: Path | None = None
     """A file that holds the pseudonym key. If it is set, {meter} is a keyed pseudonym."""
+    crowd: Crowd | None = None
+    """Instead of a topic: the group to whose total the stream counts."""
     total: bool = Field(False, strict=True)
     """Also send the running total of the released values, on <topic>/total."""
     status: PlainTopic | None = None
@@ -253,9 +256,7 @@ class Sink(Broker):
     retain: bool = Field(False, strict=True)
     """Have the broker retain the newest record of each meter, for receivers that subscribe later."""
     spread: Duration = 0
-    """The longest delay of a record, which is fixed for each meter and prevents bursts at the end of a
-    slot.
-    """
+    """The longest delay of a record, fixed for each meter, which prevents bursts at the end of a slot."""
     inflight: int = Field(100, ge=1, le=30_000, strict=True)
     """The largest number of records that are sent but not yet acknowledged."""
 
@@ -331,6 +332,12 @@ class Stream(Section):
     """Where private records go."""
 
     _receivers: tuple[Receiver, ...] = PrivateAttr(())
+    _group: Group | None = PrivateAttr(None)
+
+    @property
+    def group(self) -> Group | None:
+        """The group to whose total the stream counts; None for any other stream."""
+        return self._group
 
     @property
     def receivers(self) -> tuple[Receiver, ...]:
@@ -341,6 +348,10 @@ class Stream(Section):
     def is_received(self) -> bool:
         """Whether anybody may get the stream: a sink, or a receiver that is not paused."""
         return not self._receivers or any(not receiver.paused for receiver in self._receivers)
+
+    def counted_in(self, group: Group) -> None:
+        """Count this stream, a new copy, in the total of a group."""
+        self._group = group
 
     def shared_by(self, receivers: Sequence[Receiver]) -> Self:
         """Return the same stream, shared by these receivers."""

@@ -10,7 +10,7 @@ from meteragent.domain.grid import BandRule, Calendar, Epoch, Grid, Hours, parse
 from meteragent.domain.presets import PRESETS, Preset, radius_that_hides, units_per_watt
 from meteragent.domain.schedule import BandRules, Schedule, uncovered
 from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space
-from meteragent.domain.terms import Rounding, Terms
+from meteragent.domain.terms import Crowd, Rounding, Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, KILO, MICRO, MINUTE_MS, UNIT_FACTOR, Kind
 from meteragent.domain.weights import Weights, WeightSource, joined
 from meteragent.privacy.exact import round_half_up
@@ -162,6 +162,8 @@ def quantum(stream: Stream) -> Fraction:
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
     """Return the slot value of 1 W over a duration; for amounts, bands, peaks and energies above, of 1 Wh."""
+    if stream.group is not None:
+        return Fraction(1)
     if space(stream) is Space.WEIGHTED:
         return _bound(stream) / KILO
     if space(stream) in {Space.BANDS, Space.PEAK, Space.ABOVE}:
@@ -298,7 +300,14 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
         metric=metric(stream),
         weights=prices,
         threshold_u=_threshold_u(stream),
+        crowd=_crowd(stream),
     )
+
+
+def _crowd(stream: Stream) -> Crowd | None:
+    """Return the group of a stream, if it has one, as its windows know it."""
+    group = stream.group
+    return None if group is None else Crowd(group.id.hex(), 1000 * group.deadline_s)
 
 
 def _threshold_u(stream: Stream) -> int | None:

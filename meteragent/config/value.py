@@ -21,6 +21,7 @@ _HOURS = re.compile(r"(\d\d)(?::(\d\d))?[-/](\d\d)(?::(\d\d))?", re.ASCII)
 _DAY_MIN = 24 * 60
 _DAYS = r"[a-z]{3}(-[a-z]{3})?(, *[a-z]{3}(-[a-z]{3})?)*"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_GROUP_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 _PAGE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@]*)?", re.ASCII)
 _RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
@@ -147,6 +148,13 @@ def _template(value: Any) -> str:
     return value
 
 
+def _group_id(value: Any) -> str:
+    """Parse the id of a group."""
+    if isinstance(value, str) and _GROUP_ID.fullmatch(value):
+        return value
+    raise ValueError("64 lower-case hex digits, as the group's operators publish them")
+
+
 def _plain_topic(value: Any) -> str:
     """Check a topic without placeholders, and return it."""
     if not isinstance(value, str) or "{" in value or not identity.holds_topic(value):
@@ -200,6 +208,7 @@ ReceiverName = Annotated[
     str, BeforeValidator(_receiver_name), _string_schema(_RECEIVER_NAME.pattern, "utility", "tariff-app")
 ]
 Currency = Annotated[str, BeforeValidator(_currency), _string_schema(_CURRENCY.pattern, "EUR")]
+GroupId = Annotated[str, BeforeValidator(_group_id), _string_schema(_GROUP_ID.pattern, "0f" * 32)]
 Size = Annotated[int, BeforeValidator(_text(_size)), Field(gt=0), _string_schema(_SIZE.pattern, "64KiB")]
 Energy = Annotated[
     Fraction, BeforeValidator(_energy_wh), Field(gt=0), _string_schema(_ENERGY.pattern, "110Wh", "0.3kWh")

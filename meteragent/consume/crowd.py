@@ -16,12 +16,12 @@ from typing import Any, Self
 
 from meteragent.consume.message import Fields, Message, duration_ms, exact, load
 from meteragent.consume.series import Estimate
-from meteragent.crowd.total import COVERAGE, MECHANISM, half_width, sd
+from meteragent.crowd.total import COVERAGE, half_width, sd
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import HOUR_MS
 from meteragent.privacy.mechanism.laplace import LInfLaplace
-from meteragent.wire.descriptor import facts_id
+from meteragent.wire.descriptor import MECHANISM, facts_id
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,11 @@ class Claims:
         self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit, unless it is already the latest one on its topic."""
-        if self._announced.get(window.topic) == terms.id:
+        """Add a window's descriptor to the commit, unless it is already the latest one on its topic.
+
+        A share has no descriptor: the leader publishes that of the total.
+        """
+        if window.sealed_pad is not None or self._announced.get(window.topic) == terms.id:
             return
         self._announced[window.topic] = terms.id
         mark = None if self._key is None else identity.claim(self._key, window.topic)

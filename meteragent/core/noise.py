@@ -12,6 +12,7 @@ machine, would contain it. The copy and the original would then give two windows
 feed ends with `forget`, which drops the unused pairs, dithers and bits.
 """
 
+from meteragent.core.shares import Crowd, ShareWindow
 from meteragent.core.window import Window
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.shape import Metric
@@ -35,12 +36,14 @@ class Noise:
     """The draws of one feed.
 
     Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice.
+    The windows of a crowd have a pad instead, from the same bits.
     """
 
-    __slots__ = ("_bits", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
+    __slots__ = ("_bits", "_crowd", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
 
-    def __init__(self, bits: SecretBits) -> None:
+    def __init__(self, bits: SecretBits, crowd: Crowd | None = None) -> None:
         self._bits = bits
+        self._crowd = crowd
         self._pair_counts: dict[str, int] = {}
         self._pairs: dict[str, list[tuple[int, int]]] = {}
         self._dither_counts: dict[int, int] = {}
@@ -48,6 +51,9 @@ class Noise:
 
     def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
         """Draw a new window's first slot, and keep R if more slots follow; in l1, draw all slots at once."""
+        if isinstance(window, ShareWindow) and self._crowd is not None:
+            window.begin(self._crowd, self._bits, integrated_until_ms)
+            return
         noise_bound, noise = self.open(window.terms_id, mechanism)
         in_all = window.terms.metric is Metric.L1
         window.noise_bound = None if in_all else noise_bound

@@ -23,7 +23,6 @@ Rules
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -33,10 +32,12 @@ from meteragent.core.deadlines import Deadlines
 from meteragent.core.intake import Intake, MeterReading
 from meteragent.core.names import Names
 from meteragent.core.noise import Noise
+from meteragent.core.observers import observe
 from meteragent.core.price_intake import PriceIntake
 from meteragent.core.redraw import Redraws
 from meteragent.core.register import timeline_of
 from meteragent.core.share import give_back
+from meteragent.core.shares import ShareWindow
 from meteragent.core.stream import Effects, Stream
 from meteragent.core.timeline import Outcome, Pending, Timeline
 from meteragent.core.totals import Totals
@@ -72,7 +73,7 @@ class Pipeline:
         self._settles = self._registers or peaks
         self._names = Names(stream)
         self._charges = Charges(spending)
-        self._noise = Noise(bits)
+        self._noise = Noise(bits, stream.crowd)
         self._counts = counts
         self._formats = RecordFormats(snapshot.terms, stream.format)
         self._redraws = Redraws(self._charges, self._noise, counts)
@@ -124,7 +125,8 @@ class Pipeline:
         Windows and slots open up to `now_ms`, slots close up to `closing_ms` (wall clock only). `observer`
         receives the accepted readings and the integrated spans.
         """
-        self._observe(observer)
+        observe(self._timelines, self._observer, observer)
+        self._observer = observer
         self._effects = Effects(Commit(self._stream.name, now_ms, shared=self._shared))
         self._catching_up = closing_ms < now_ms
         changes = dict.fromkeys(self._redraw_restored())
@@ -204,14 +206,6 @@ class Pipeline:
         self._accepted(meter, meter_reading)
         self._apply(meter, timeline, clock_ms, now_ms)
         return True
-
-    def _observe(self, observer: Observer | None) -> None:
-        """Send the spans of observed meters to this feed's observer instead of the previous feed's."""
-        for watcher, span in ((self._observer, None), (observer, observer and observer.span)):
-            for meter in watcher.meters if watcher else ():
-                if (timeline := self._timelines.get(meter)) is not None:
-                    timeline.observe = partial(span, meter) if span else None
-        self._observer = observer
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
         """Count an accepted reading, and send it to the observer unless it is None: a phase without a sum."""
@@ -327,8 +321,10 @@ class Pipeline:
         timeline.idle_windows += 1
         if not self._stream.is_wanted(start_ms, terms):
             return
-        if sink_topic in self._withheld_topics:
-            self._counts.add("withheld")
+        crowd = self._stream.crowd
+        is_withheld = sink_topic in self._withheld_topics
+        if is_withheld or (crowd is not None and not crowd.may_open(public_id, start_ms)):
+            self._counts.add("withheld" if is_withheld else "no_keys")
             return
         if not self._charges.add(meter, start_ms, terms):
             self._counts.add("over_budget")
@@ -381,15 +377,18 @@ class Pipeline:
         if window.has_gap(slot_index):
             self._counts.add("gap_slots")
         window.slots_with_reading.discard(slot_index)
-        quanta = window.close(slot_index)
-        form, slot = self._formats[window.terms_id], None
-        payload = form.record(window.public_id, window.start_ms, slot_index, quanta, window.draws)
+        self._counts.add("released")
         leave_ms = max(now_ms, self._due_ms.get(window.topic, 0))
         if self._wall:
             leave_ms = max(leave_ms, due_ms + self._names[meter].delay_ms)
+        if isinstance(window, ShareWindow) and self._stream.crowd is not None:
+            self._effects.commit.outgoing.append(window.report(self._stream.crowd, leave_ms))
+            return
+        quanta = window.close(slot_index)
+        form, slot = self._formats[window.terms_id], None
+        payload = form.record(window.public_id, window.start_ms, slot_index, quanta, window.draws)
         if self._shared:
             slot = ReleasedSlot(form.descriptor.id, window.start_ms, window.slot_end_ms(slot_index))
         self._effects.commit.outgoing.append(Outgoing(window.topic, payload, leave_ms, False, slot))
-        self._counts.add("released")
         if self._stream.total:
             self._totals.add(window, slot_index, quanta, form.descriptor, leave_ms, self._effects.commit)

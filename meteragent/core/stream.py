@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from meteragent.core.shares import Crowd
 from meteragent.decode import Decoder
 from meteragent.domain import identity
 from meteragent.domain.commit import Commit, TimelineState
@@ -28,6 +29,7 @@ class Stream:
     local_times    whether the times of readings are correct only if read in the source's time zone
     validities     those of the receivers who get what leaves, each on a topic of its own (`store.grants`);
                    None: the stream is not shared
+    crowd          the cryptography of shares; None unless shares leave
     """
 
     name: str
@@ -49,6 +51,7 @@ class Stream:
     price_topic: str | None = None
     local_times: bool = False
     validities: tuple[Validity, ...] | None = None
+    crowd: Crowd | None = None
 
     @property
     def terms(self) -> Terms:

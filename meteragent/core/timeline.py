@@ -39,7 +39,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from meteragent.core.peak import whole_ms
-from meteragent.core.weighted import window_of
+from meteragent.core.weighted import restored
 from meteragent.core.window import RegisterUse, Window
 from meteragent.domain.commit import OpenWindow, TimelineState
 from meteragent.domain.reading import Token
@@ -123,11 +123,8 @@ class Timeline:
         for w in state.windows:
             # Use one object for equal terms, because `_rules` compares identities.
             own_terms = terms if stored_terms[w.terms_id] == terms else stored_terms[w.terms_id]
-            window = window_of(own_terms)(
-                w.start_ms, own_terms, w.terms_id, w.topic, w.public_id, w.noise_bound, w.draws, dict(w.slots)
-            )
-            window.masked_slot = w.masked_slot
-            timeline.windows.append(window)
+            if own_terms.crowd is None or terms.crowd is not None:  # otherwise nobody can seal its share
+                timeline.windows.append(restored(w, own_terms))
         if any(_meaning(window.terms) != _meaning(terms) for window in timeline.windows):
             timeline._seal()
         return timeline

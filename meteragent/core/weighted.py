@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from meteragent.core.above import AboveWindow
 from meteragent.core.peak import PeakWindow
 from meteragent.core.prices import Prices
+from meteragent.core.shares import ShareWindow
 from meteragent.core.window import RegisterUse, Window
+from meteragent.domain.commit import OpenWindow
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
@@ -104,8 +106,26 @@ def _moved(prices: Iterable[Price], by_ms: int) -> Iterator[Price]:
 
 def window_of(terms: Terms) -> type[Window]:
     """Return the class of the windows that open under these terms."""
+    if terms.crowd is not None:
+        return ShareWindow
     if terms.space is Space.PEAK:
         return PeakWindow
     if terms.space is Space.ABOVE:
         return AboveWindow
     return Window if terms.weights is None else WeightedWindow
+
+
+def restored(state: OpenWindow, terms: Terms) -> Window:
+    """Return an open window of the store."""
+    window = window_of(terms)(
+        state.start_ms,
+        terms,
+        state.terms_id,
+        state.topic,
+        state.public_id,
+        state.noise_bound,
+        state.draws,
+        dict(state.slots),
+    )
+    window.masked_slot, window.sealed_pad = state.masked_slot, state.sealed_pad
+    return window

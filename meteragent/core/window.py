@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from meteragent.domain.commit import OpenWindow, Slot
+from meteragent.domain.commit import OpenWindow, SealedPad, Slot
 from meteragent.domain.errors import MeteragentError
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
@@ -68,6 +68,7 @@ class Window:
                         register minus the accumulator instead (`register`)
     lost_slot           the index of the slot whose accumulator was abandoned; the slot has no noise until
                         `redraw`
+    sealed_pad          the pad of a window that releases a share (`shares`); None for any other window
     """
 
     start_ms: int
@@ -81,6 +82,7 @@ class Window:
     slots_with_reading: set[int] = field(default_factory=set)
     masked_slot: int | None = None
     lost_slot: int | None = None
+    sealed_pad: SealedPad | None = None
 
     @property
     def end_ms(self) -> int:
@@ -132,6 +134,10 @@ class Window:
         self.slots[slot_index] = self._mask(slot_index, noise, dither)
         if self.draws == self.terms.n:
             self.noise_bound = None
+        self._fill_gap(slot_index, integrated_until_ms)
+
+    def _fill_gap(self, slot_index: int, integrated_until_ms: int) -> None:
+        """Count the time of an opening slot that is already integrated as gap."""
         if integrated_until_ms > self.start_ms:
             gap_ms = self.terms.slot_ms(slot_index) - self._remaining_ms(slot_index, integrated_until_ms)
             self.slots[slot_index] += self._gap_u * gap_ms
@@ -274,6 +280,7 @@ class Window:
             self.draws,
             open_slots,
             masked_index,
+            self.sealed_pad,
         )
 
     # --- a register's slot after a restart -----------------------------------------------------

@@ -81,11 +81,14 @@ def open_slot(group: Group, label: str, slot_s: int, lattice: int, keys: SlotKey
     return OpenSlot(slot_s, accumulator, lattice, seal(pad, keys.helper, place), helper_key, keys.leader)
 
 
-def close_slot(group: Group, label: str, slot: OpenSlot) -> bytes:
-    """Close a slot: return the bytes of its report, which are committed and then sent."""
+def close_slot(group_id: bytes, label: str, slot: OpenSlot) -> bytes:
+    """Close a slot: return the bytes of its report, which are committed and then sent.
+
+    Only the group's id is needed, so that a slot can be closed after the home has pinned another group.
+    """
     leader_key = key_id(slot.leader_public)
     value = share.close_accumulator(slot.accumulator, slot.lattice)
-    place = info(SHARE, group.id, slot.slot_s, leader_key, label.encode("ascii"))
+    place = info(SHARE, group_id, slot.slot_s, leader_key, label.encode("ascii"))
     sealed = seal(value, slot.leader_public, place)
     report = Report(slot.slot_s, label, slot.helper_key, leader_key, slot.sealed_pad, sealed)
-    return report.encode(group.id)
+    return report.encode(group_id)

@@ -23,10 +23,9 @@ from meteragent.domain.grid import iso_duration, iso_time
 from meteragent.domain.units import MICRO
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
-from meteragent.wire.descriptor import facts_id
+from meteragent.wire.descriptor import MECHANISM, facts_id
 from meteragent.wire.number import decimal_text, figure
 
-MECHANISM = "two-operator-laplace"
 ASSUMES = (
     "leader and helper do not collude",
     "both add their noise",

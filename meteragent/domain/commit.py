@@ -23,6 +23,18 @@ class Slot(NamedTuple):
     accumulator: int
 
 
+class SealedPad(NamedTuple):
+    """The pad of a slot of a crowd, which only the helper can open, and the keys of the slot's operators.
+
+    `helper_key` is the id of the helper's key; `leader_public` is the leader's whole public key, so that an
+    agent that restarts after midnight closes the day's last slot.
+    """
+
+    helper_key: bytes
+    pad: bytes
+    leader_public: bytes
+
+
 class OpenWindow(NamedTuple):
     """A window from its opening until its last slot closes.
 
@@ -31,7 +43,8 @@ class OpenWindow(NamedTuple):
     n. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the window's
     records leave. `masked_slot` is the index of the slot that holds a difference instead of an accumulator:
     the register at the newest integrated reading minus the accumulator, which equals the register at the
-    slot's start minus noise and dither.
+    slot's start minus noise and dither. `sealed_pad` is the pad of a slot of a crowd, whose accumulator began
+    with minus the pad instead of noise.
     """
 
     start_ms: int
@@ -42,6 +55,7 @@ class OpenWindow(NamedTuple):
     draws: int
     slots: tuple[Slot, ...]
     masked_slot: int | None = None
+    sealed_pad: SealedPad | None = None
 
 
 class TimelineState(NamedTuple):
@@ -120,6 +134,7 @@ class Outgoing(NamedTuple):
     """A message to send, byte for byte, at `due_ms` (wall clock) or later.
 
     `slot` is that of a record of a shared stream, by which the store decides who gets it; otherwise None.
+    From `until_ms` on, a report to a crowd is no longer sent; other messages have no such time.
     """
 
     topic: str
@@ -127,6 +142,7 @@ class Outgoing(NamedTuple):
     due_ms: int
     retain: bool
     slot: ReleasedSlot | None = None
+    until_ms: int | None = None
 
 
 class Descriptor(NamedTuple):

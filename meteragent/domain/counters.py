@@ -56,12 +56,14 @@ COUNTERS = {
     "peak_redrawn": "peaks charged again because of a restart between parts of their window",
     "over_budget": "windows not opened because they would exceed the budget",
     "withheld": "windows of a refused topic not opened: messages of refused topics fill a tenth of the store",
+    "no_keys": "slots of a crowd not opened: an operator's key of the day is missing, or a name is no label",
     "held": "windows not opened because another agent releases the meter, or because this was not yet known",
     "unchecked": "meters whose first window opened although the sink's broker did not say who releases them",
     "released": "slots released",
     "forgotten": "meters forgotten after window.forget without a reading",
     "retired": "open windows dropped because their stream is no longer configured",
     "retired_unsent": "undelivered messages of streams that are no longer configured, dropped to make room",
+    "report_late": "reports to a crowd not sent because the group's deadline had passed; they stay charged",
     "delivered": "messages that the sink's broker has confirmed",
     "publish_refused": "messages that the sink's broker refused; they wait and are sent again each hour",
     "oversized": "messages of more than 4 MiB: skipped, and acknowledged so that they are not sent again",
@@ -81,7 +83,7 @@ FORMER_NAMES = {"over_budget": "passed"}
 PUBLIC = frozenset(
     {
         *("opened", "over_budget", "peak_redrawn", "withheld", "released", "retired", "delivered"),
-        "retired_unsent",
+        *("retired_unsent", "no_keys", "report_late"),
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 from meteragent.domain.shape import UNKNOWN_BAND, Band, Metric, Space, stretches
 from meteragent.domain.units import (
@@ -39,9 +40,20 @@ _LATER_DEFAULTS = (
     *(", rounding='half-up'", ", every_ms=None", ", dead_band=None", ", counters=1"),
     f", metric={Metric.LINF!r}",
     *(", weights=None", ", threshold_u=None"),
+    ", crowd=None",
 )
 """Fields that were added after the first version, with their defaults, as in the terms' `repr`."""
 _SPLIT_MIN_MS = 15 * MINUTE_MS
+
+
+class Crowd(NamedTuple):
+    """A group whose totals have the noise of two operators (docs/crowd.md): its id, in hex digits.
+
+    `deadline_ms` is how long after a slot's end its report must have left.
+    """
+
+    group_id: str
+    deadline_ms: int
 
 
 @dataclass(frozen=True)  # without slots, because the properties are cached
@@ -63,7 +75,9 @@ class Terms:
     stored terms and descriptors without `rounding` are half-up. `metric` is the distance to which the promise
     refers: for `l1`, the noise of each slot is independent, and the radius bounds the sum of the moves of all
     slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
-    millionths of the unit, is the threshold of a window that releases the energy above it.
+    millionths of the unit, is the threshold of a window that releases the energy above it. `crowd` is the
+    group of a window that releases a share of its energy, in Wh; then the mechanism is that of each of the
+    group's two operators, not of the agent.
 
     `every_ms` is the longest time between readings, or 0 if readings are sent on change. `dead_band` is the
     largest difference between the power and its last reading, or the step in which an energy is counted, in
@@ -98,6 +112,7 @@ class Terms:
     metric: Metric = Metric.LINF
     weights: Weights | None = None
     threshold_u: int | None = None
+    crowd: Crowd | None = None
 
     @cached_property
     def id(self) -> str:
@@ -126,13 +141,16 @@ class Terms:
         """Whether slots hold energies, weighted or not; otherwise they hold means of the power."""
         if self.space is Space.PEAK:
             return False
-        return self.kind is not Kind.POWER or self.space in {Space.BANDS, Space.WEIGHTED, Space.ABOVE}
+        spaces_of_energy = {Space.BANDS, Space.WEIGHTED, Space.ABOVE}
+        return self.kind is not Kind.POWER or self.space in spaces_of_energy or self.crowd is not None
 
     @cached_property
     def value_unit(self) -> str:
         """The unit of the values that leave."""
         if self.weights is not None:
             return self.weights.unit
+        if self.crowd is not None:
+            return "Wh"
         return ENERGY_UNIT[self.unit] if self.is_energy else POWER_UNIT[self.unit]
 
     @cached_property
@@ -184,8 +202,12 @@ class Terms:
         A slot's value is sum(value * duration) / T. T is the slot for a mean of power, an hour for an energy
         computed from power, and the interval for a sum of energies. So an accumulator counts in millionths of
         the readings' unit times milliseconds and, in a weighted window, times millionths of a price per kWh.
-        For a peak of energies, T is the interval times the hours of a part.
+        For a peak of energies, T is the interval times the hours of a part. For a share, the unit of
+        quanta is Wh, whatever the unit of the readings.
         """
+        if self.crowd is not None:
+            per_wh_ms = HOUR_MS if self.kind is Kind.POWER else self.interval_ms
+            return self.quantum_u * per_wh_ms // UNIT_FACTOR[self.unit]
         if self.weights is not None:
             per_kwh_ms = self.interval_ms if self.kind is not Kind.POWER else HOUR_MS
             return self.quantum_u * MICRO * (KILO // UNIT_FACTOR[self.unit]) * per_kwh_ms

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from meteragent import config
+from meteragent.crowd.total import sd as sd_of_crowd
 from meteragent.domain import loads
 from meteragent.domain.identity import Shard
 from meteragent.domain.shape import Metric, Space
@@ -90,7 +91,7 @@ class Guarantee:
 
     `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
     totals, `month_total` for amounts in the unit, and `mean_of_100` and `mean_of_1000` for one slot over that
-    many homes. `tariffs` has the errors of costs.
+    many homes. A stream of a crowd has only the last two. `tariffs` has the errors of costs.
     """
 
     stream: str
@@ -210,6 +211,11 @@ def terms_of(
 def _errors(terms: Terms) -> Iterator[tuple[str, Error]]:
     if terms.weights is not None:
         yield from _errors_of_amounts(terms, terms.weights)
+        return
+    if terms.crowd is not None:  # no home's value leaves, and both operators' draws are in a total
+        of_home = MEAN_W * terms.step_ms / HOUR_MS
+        for homes in CROWDS:
+            yield f"mean_of_{homes}", _error(sd_of_crowd(terms.mechanism, homes) / homes, "Wh", of_home)
         return
     if terms.space is Space.ABOVE:  # sums are neither daily energies nor comparable with a home's energy
         yield "number", _error(terms.sd, terms.value_unit, 0.0)

@@ -16,7 +16,7 @@ from meteragent.config.files import address
 from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
-from meteragent.report import archive, combined, guarantee, sharing, wording
+from meteragent.report import archive, combined, crowd, guarantee, sharing, wording
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
@@ -144,6 +144,8 @@ def _head(settings: config.Config) -> list[str]:
 
 def _of_the_agent(settings: config.Config) -> Sequence[str]:
     """Return the sentences that hold for all of the agent's streams."""
+    if all(stream.group is not None for stream in settings.stream):
+        return crowd.HEAD
     keep = duration_text(settings.store.keep)
     return (
         (
@@ -171,6 +173,8 @@ def _leaves(part: Part) -> list[str]:
         for receiver in stream.receivers
         if not receiver.paused
     }
+    if stream.group is not None:
+        return [_text(crowd.leaves(stream)), _list(*_schedule(stream, terms))]
     if not stream.is_received:
         return [_text("Nothing: all receivers of this stream are paused.")]
     return [
@@ -261,7 +265,7 @@ def _schedule(stream: config.Stream, terms: Terms) -> list[str]:
 
 def _guarantee(part: Part) -> list[str]:
     terms, unit, promise = part.terms, part.terms.value_unit, part.guarantee
-    adversary = archive.WHO if promise.is_archive else _ANYBODY
+    adversary = archive.WHO if promise.is_archive else crowd.WHO if part.stream.group else _ANYBODY
     odds = wording.indistinguishable(promise)
     loads = f"{wording.of_curves(promise)} {wording.of_loads(promise)}"
     return [
@@ -358,6 +362,8 @@ def _warnings(part: Part) -> list[str]:
 
 
 def _descriptors(part: Part) -> list[str]:
+    if part.stream.group is not None:
+        return [_text(crowd.DESCRIPTOR)]
     usual = part.guarantee.descriptor
     facts = json.dumps({"id": usual.id, **usual.facts}, indent=2, ensure_ascii=False)
     lines = "\n".join(canonical(shape.facts).decode() for shape in part.shapes.values())

@@ -51,6 +51,7 @@ def head(guarantee: Guarantee) -> str:
     one_number = "stream.one_number" if terms.weights is None else "stream.one_amount"
     one_number = "stream.above" if terms.space is Space.ABOVE else one_number
     one_number = "stream.peak" if terms.space is Space.PEAK else one_number
+    one_number = one_number if terms.crowd is None else "stream.share"
     return say(
         "stream.head",
         name=guarantee.stream,
@@ -112,6 +113,7 @@ def slot_values(terms: Terms) -> str:
 def promise(guarantee: Guarantee) -> list[str]:
     """Return the promise, one or two sentences per line."""
     lines = (
+        "" if guarantee.terms.crowd is None else say("promise.crowd"),
         hidden(guarantee),
         indistinguishable(guarantee),
         exactly(guarantee),
@@ -273,11 +275,11 @@ def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 def _size(guarantee: Guarantee, name: str) -> str:
     """Return the size of an error; for a number, add the 95 % range."""
-    band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
     error = guarantee.errors[name]
     size = amount(error.value, error.unit)
     if name not in {"number", "combined"}:
         return size
+    band = guarantee.errors["combined_ci95" if name == "combined" else "ci95"]
     return say("cost.size", size=size, within=within(amount(band.value, band.unit)))
 
 
@@ -354,4 +356,6 @@ def not_hidden(guarantee: Guarantee) -> list[str]:
     key = "hidden.large_in_all" if terms.metric is Metric.L1 else "hidden.large"
     key = key if terms.weights is None else "hidden.large_in_amount"
     large = say(key, energy=energy(terms.hides_wh), slot=slot(terms))
-    return [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]
+    lines = [large, say("hidden.repeated"), say("hidden.public"), say("hidden.bill")]
+    in_crowd = ("collusion", "kept", "presence", "lies") if terms.crowd is not None else ()
+    return [*lines, *(say(f"hidden.crowd_{name}") for name in in_crowd)]

@@ -63,6 +63,14 @@ _TYPES_5 = {
 }
 """Those for the tables and columns of version 5."""
 
+_TYPES_6 = {
+    "a list of keys": "SELECT 1 FROM crowd_keys WHERE"
+    " (typeof(group_id), typeof(role), typeof(serial), typeof(list)) <> ('text', 'text', 'integer', 'blob')",
+    "the deadline of a message": "SELECT 1 FROM outbox WHERE delivered_ms IS NULL AND"
+    " typeof(until_ms) NOT IN ('integer', 'null')",
+}
+"""Those for the tables and columns of version 6."""
+
 _TEXTS = (
     "SELECT channel, meter FROM mark",
     "SELECT channel, meter FROM state",
@@ -95,6 +103,8 @@ def examine(connection: sqlite3.Connection) -> None:
     _examine_rows(connection, _TYPES, _TEXTS)
     if version >= 5:
         _examine_receivers(connection)
+    if version >= 6:
+        _examine_rows(connection, _TYPES_6, ("SELECT group_id, role FROM crowd_keys",))
     for _, epsilon in connection.execute("SELECT DISTINCT channel, epsilon FROM charge"):
         if not _is_positive(epsilon):
             raise _unreadable("a charge")
@@ -177,6 +187,7 @@ def _is_possible(window: OpenWindow, terms: Terms, version: int) -> bool:
         (0 <= window.draws <= terms.n or (terms.space is Space.PEAK and window.draws > 0))
         and (window.noise_bound is not None) == needs_noise_bound
         and (window.noise_bound or 0) >= 0
+        and (window.sealed_pad is None) == (terms.crowd is None)
         and slot_indexes
         == sorted({index for index in slot_indexes if 0 <= index < min(window.draws, terms.n)})
         and (
@@ -199,4 +210,5 @@ def _are_usable(terms: Terms) -> bool:
         and (terms.space is Space.ABOVE) == (terms.threshold_u is not None)
         and (terms.threshold_u is None or (terms.n == 1 and terms.kind is Kind.POWER))
         and (terms.weights is None or (terms.n == 1 and terms.weights.bound_u > 0))
+        and (terms.crowd is None or (terms.n == 1 and terms.lattice(0) > 0))
     )

@@ -2,7 +2,8 @@
 
 A row is sent at `due_ms` or later, in the order (due, id), and sent again until the broker confirms it,
 always with the same bytes (law 1). Delivered rows stay for `export` until they are pruned in order of
-delivery.
+delivery; a row with a deadline, `until_ms`, is a report to a crowd, and is deleted once it is delivered or
+too late.
 """
 
 import json
@@ -31,6 +32,8 @@ class WaitingRow(NamedTuple):
     retain: bool
     queue: str = ""
     """The receiver's queue; empty for a stream that is not shared."""
+    until_ms: int | None = None
+    """The time from which the row is no longer sent; None if it always is."""
 
     @property
     def size_bytes(self) -> int:
@@ -48,9 +51,10 @@ class DeliveredRow(NamedTuple):
     delivered_ms: int
 
 
-_APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain)
+_APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain, until_ms)
     SELECT ?1, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-           substr(?3, json_extract(value, '$[2]'), json_extract(value, '$[3]')), json_extract(value, '$[4]')
+           substr(?3, json_extract(value, '$[2]'), json_extract(value, '$[3]')), json_extract(value, '$[4]'),
+           json_extract(value, '$[5]')
     FROM json_each(?2)"""
 
 
@@ -78,13 +82,13 @@ def put(tx: sqlite3.Connection, queue: str, outgoing: Sequence[Outgoing]) -> lis
         return []
     sizes = [len(row.payload) for row in outgoing]
     rows = [
-        (row.due_ms, row.topic, end - size + 1, size, int(row.retain))
+        (row.due_ms, row.topic, end - size + 1, size, int(row.retain), row.until_ms)
         for row, size, end in zip(outgoing, sizes, accumulate(sizes), strict=True)
     ]
     payloads = b"".join([row.payload for row in outgoing] + [b"\0"])  # substr of an empty blob would be NULL
     last_id = tx.execute(_APPEND, (queue, batch(rows), payloads)).lastrowid or 0
     return [
-        WaitingRow(id_, row.due_ms, row.topic, row.payload, row.retain)
+        WaitingRow(id_, row.due_ms, row.topic, row.payload, row.retain, until_ms=row.until_ms)
         for id_, row in enumerate(outgoing, last_id - len(outgoing) + 1)
     ]
 
@@ -102,13 +106,14 @@ def pending(
     due before a row that has left.
     """
     rows = connection.execute(
-        "SELECT id, due_ms, topic, payload, retain FROM outbox INDEXED BY outbox_waiting"
+        "SELECT id, due_ms, topic, payload, retain, until_ms FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL AND due_ms <= ? AND due_ms >= ?"
         " AND (due_ms, id) > (?, ?) ORDER BY due_ms, id LIMIT ?",
         (stream, now_ms, after[0], *after, limit),
     )
     return [
-        WaitingRow(id_, due_ms, topic, payload, bool(retain)) for id_, due_ms, topic, payload, retain in rows
+        WaitingRow(id_, due_ms, topic, payload, bool(retain), until_ms=until_ms)
+        for id_, due_ms, topic, payload, retain, until_ms in rows
     ]
 
 
@@ -133,11 +138,18 @@ def last_due_ms(connection: sqlite3.Connection, stream: str, after_ms: int) -> d
 
 
 def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) -> None:
-    """Mark rows as delivered, after the broker has confirmed them; marking a row twice has no effect."""
+    """Mark rows as delivered, after the broker has confirmed them; marking a row twice has no effect.
+
+    Reports to a crowd are deleted.
+    """
+    rows = json.dumps(list(ids))
     tx.execute(
         "UPDATE outbox SET delivered_ms = ?"
         " WHERE id IN (SELECT value FROM json_each(?)) AND delivered_ms IS NULL",
-        (now_ms, json.dumps(list(ids))),
+        (now_ms, rows),
+    )
+    tx.execute(
+        "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND until_ms IS NOT NULL", (rows,)
     )
 
 

@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import Any, cast, get_args
 from zlib import crc32
 
-from meteragent.domain.commit import OpenWindow, Slot, TimelineState, Total
+from meteragent.domain.commit import OpenWindow, SealedPad, Slot, TimelineState, Total
 from meteragent.domain.errors import StoreError
 from meteragent.domain.shape import Band, Metric, Space
-from meteragent.domain.terms import Clock, Rounding, Terms
+from meteragent.domain.terms import Clock, Crowd, Rounding, Terms
 from meteragent.domain.units import ENERGY_UNIT, Kind
 from meteragent.domain.weights import Price, Weights, WeightSource
 
@@ -95,7 +95,18 @@ VERSION_5 = (
 )
 """Receivers of shared streams (`grants`). An older program neither sends nor changes their rows."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
+VERSION_6 = (
+    # The newest list of keys of each operator of a crowd; its serial never falls.
+    """CREATE TABLE crowd_keys (group_id TEXT, role TEXT, serial INTEGER NOT NULL, list BLOB NOT NULL,
+       PRIMARY KEY (group_id, role)) WITHOUT ROWID""",
+    "ALTER TABLE outbox ADD COLUMN until_ms INTEGER",
+)
+"""Reports to crowds. An older program cannot read the terms of their streams, and so releases nothing."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    *(VERSION_1, VERSION_2, VERSION_3),
+    *(VERSION_4, VERSION_5, VERSION_6),
+)
 """Step i takes a store from version i to i + 1, in one transaction. A step only adds content, so that the
 previous version can use the result; a step for which this is impossible raises COMPATIBLE_FROM."""
 
@@ -142,10 +153,13 @@ def encode_state(state: TimelineState) -> bytes:
 def _window(window: OpenWindow) -> str:
     slots = ",".join([f"[{slot_index},{accumulator}]" for slot_index, accumulator in window.slots])
     noise_bound = "" if window.noise_bound is None else f'"radius":{window.noise_bound},'
+    pad = (
+        "" if window.sealed_pad is None else f',"pad":{_compact([part.hex() for part in window.sealed_pad])}'
+    )
     return (
         f'{{"start_ms":{window.start_ms},"terms":{_quoted(window.terms_id)},"topic":{_quoted(window.topic)},'
         f'"label":{_quoted(window.public_id)},{noise_bound}"drawn":{window.draws},'
-        f'"slots":[{slots}],"masked":{_or_null(window.masked_slot)}}}'
+        f'"slots":[{slots}],"masked":{_or_null(window.masked_slot)}{pad}}}'
     )
 
 
@@ -192,7 +206,15 @@ def _decode_window(document: dict[str, Any], version: int) -> OpenWindow:
         draws=_whole(document["drawn"]),
         slots=tuple(slots),
         masked_slot=masked_slot,
+        sealed_pad=_sealed_pad(document.get("pad")),
     )
+
+
+def _sealed_pad(parts: list[str] | None) -> SealedPad | None:
+    if parts is None:
+        return None
+    helper_key, pad, leader_public = map(bytes.fromhex, parts)
+    return SealedPad(helper_key, pad, leader_public)
 
 
 def _whole(value: Any) -> int:
@@ -275,6 +297,13 @@ def _weights(row: list[Any] | None) -> Weights | None:
     )
 
 
+def _crowd(row: list[Any] | None) -> Crowd | None:
+    if row is None:
+        return None
+    group_id, deadline_ms = row
+    return Crowd(_text(group_id), _whole(deadline_ms))
+
+
 def _rounding(name: Any) -> Rounding:
     if name not in get_args(Rounding):
         raise ValueError("not a rounding")
@@ -299,6 +328,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "metric": Metric,
     "weights": _weights,
     "threshold_u": _whole_or_none,
+    "crowd": _crowd,
 }
 """Decoders of the fields of terms that are not whole numbers."""
 

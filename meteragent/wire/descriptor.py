@@ -17,6 +17,8 @@ from meteragent.domain.units import DAY_MS, MICRO
 from meteragent.domain.weights import Weights
 from meteragent.wire.number import figure
 
+MECHANISM = "two-operator-laplace"
+"""The mechanism of a total with the noise of two operators (docs/crowd.md)."""
 _COVERAGE = 0.95
 
 
@@ -95,6 +97,8 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
         facts |= {"space": str(terms.space), "weights": _weights(terms.weights)}
     if terms.threshold_u is not None:
         facts["threshold_w"] = str(terms.threshold_w)
+    if terms.crowd is not None:  # the leader publishes the total's descriptor; this one never leaves
+        facts |= {"mechanism": MECHANISM, "noise": "operators", "crowd": terms.crowd.group_id}
     if terms.metric is Metric.L1:
         facts["in_all"] = True
     if terms.others_per_day:

@@ -46,10 +46,15 @@ class Line:
         return self.running
 
     def commit(
-        self, *payloads: bytes, due_ms: int = NOW_MS, topic: str = "private/m", retain: bool = False
+        self,
+        *payloads: bytes,
+        due_ms: int = NOW_MS,
+        topic: str = "private/m",
+        retain: bool = False,
+        until_ms: int | None = None,
     ) -> None:
         """Append rows, and say so."""
-        rows = [Outgoing(topic, payload, due_ms, retain=retain) for payload in payloads]
+        rows = [Outgoing(topic, payload, due_ms, retain=retain, until_ms=until_ms) for payload in payloads]
         persist(self.store, Commit("main", NOW_MS, outgoing=rows))
         self.sink.wake()
 

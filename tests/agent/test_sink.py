@@ -340,3 +340,21 @@ async def test_each_answer_makes_room_at_once(line: Line, monkeypatch: pytest.Mo
             sent = await session.next()
             assert sent.payload == expected
             line.answer(session, sent)
+
+
+async def test_a_report_is_not_sent_from_its_deadline_on(line: Line) -> None:
+    """It is counted and deleted; one that was delivered is deleted, too, and a record stays for `export`."""
+    line.commit(b"late", until_ms=NOW_MS)
+    line.commit(b"in time", until_ms=NOW_MS + 1)
+    line.commit(b"record")
+    async with line.connected() as session:
+        sent = await session.take(2)
+        assert payloads(sent) == [b"in time", b"record"]
+        line.answer(session, *sent)
+        assert line.mark() == [1, 2, 3]
+        await line.looked()
+    assert line.counts["report_late"] == 1
+    assert line.counts["delivered"] == 2
+    assert outbox.depth(line.store.connection, "main") == 0
+    assert [row.payload for row in outbox.export(line.store.connection)] == [b"record"]
+    assert outbox.total_bytes(line.store.connection) == 64 + len("private/m") + len(b"record")

@@ -72,19 +72,19 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
     batch = Batch(SLOT_S, message.batch_digest(GROUP.id, SLOT_S, entries), leader.public, len(entries), 2)
     chunks = [Chunk(batch, 0, tuple(entries[:2])), Chunk(batch, 1, tuple(entries[2:]))]
     del homes[REJECTED : REJECTED + 1], payloads[REJECTED], entries[REJECTED]
-    digest = message.batch_digest(GROUP.id, SLOT_S, entries)
+    counted_digest = message.batch_digest(GROUP.id, SLOT_S, entries)
     reports_digest = message.reports_digest(GROUP.id, SLOT_S, payloads)
-    helper_noise = draw(helper.noise, GROUP.id, SLOT_S, digest, GROUP.loss)
+    helper_noise = draw(helper.noise, GROUP.id, SLOT_S, counted_digest, GROUP.loss)
     leader_noise = draw(leader.noise, GROUP.id, SLOT_S, reports_digest, GROUP.loss)
     total = share.total([helper_noise, *(int(home["pad"]) for home in homes)])
-    total_info = info(TOTAL, GROUP.id, SLOT_S, leader.id, digest)
+    total_info = info(TOTAL, GROUP.id, SLOT_S, leader.id, counted_digest)
     sealed_total = sealed("total", total, leader.public, total_info)
     answer = Answer(SLOT_S, batch.digest, batch.homes, (REJECTED,), leader.id, sealed_total)
     quanta = sum(home["quanta"] for home in homes) + helper_noise + leader_noise
     return {
         "request": [chunk.encode(GROUP.id, LEADER.sign).hex() for chunk in chunks],
         "batch_digest": batch.digest.hex(),
-        "counted_digest": digest.hex(),
+        "counted_digest": counted_digest.hex(),
         "reports_digest": reports_digest.hex(),
         "noise": {"helper": helper_noise, "leader": leader_noise},
         "helper_total": str(total),

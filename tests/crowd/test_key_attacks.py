@@ -21,7 +21,7 @@ from tests.support.crowd_attacks import SECRET_QUANTA, Mutant, attacked, entries
 def energy_opened(world: Street, keys: home.SlotKeys, thief: DayKeys) -> int | None:
     """Return the victim's energy if a leader that also has a thief's key can open pad and share."""
     slot = home.open_slot(world.group, "victim", SLOT_S, LATTICE, keys, world.bits)
-    payload = home.close_slot(world.group, "victim", slot.add(SECRET_QUANTA * LATTICE))
+    payload = home.close_slot(world.group.id, "victim", slot.add(SECRET_QUANTA * LATTICE))
     report = Report.decode(world.group.id, payload)
     leader_keys = world.leader.keys_of_slot(SLOT_S)
     assert leader_keys is not None

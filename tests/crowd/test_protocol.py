@@ -58,7 +58,7 @@ def test_negative_energies_and_the_dither() -> None:
     world = street()
     payloads = {f"h{i}": world.report(f"h{i}", -1000 * i) for i in range(3)}
     slot = home.open_slot(world.group, "h9", SLOT_S, LATTICE, world.keys(), SystemBits())
-    payloads["h9"] = home.close_slot(world.group, "h9", slot.add(LATTICE // 2))
+    payloads["h9"] = home.close_slot(world.group.id, "h9", slot.add(LATTICE // 2))
     [record] = world.total(payloads)
     assert value_quanta(record) in (-3000, -2999)
 
@@ -76,7 +76,7 @@ def test_nothing_is_sent_in_clear() -> None:
             return pad if k == 64 else 0
 
     slot = home.open_slot(world.group, "h", SLOT_S, LATTICE, world.keys(), Fixed())  # type: ignore[arg-type]
-    payload = home.close_slot(world.group, "h", slot.add(5 * LATTICE))
+    payload = home.close_slot(world.group.id, "h", slot.add(5 * LATTICE))
     for number in (pad, (5 - pad) % 2**64):
         assert number.to_bytes(8, "big") not in payload
         assert number.to_bytes(8, "little") not in payload
@@ -143,7 +143,7 @@ def test_pads_that_do_not_open_are_not_counted() -> None:
     payloads = reports(world)
     mixed = world.keys()._replace(helper=Street(world.group, seed="other").keys().helper)
     slot = home.open_slot(world.group, "bad", SLOT_S, LATTICE, mixed, SystemBits())
-    payloads["bad"] = home.close_slot(world.group, "bad", slot)
+    payloads["bad"] = home.close_slot(world.group.id, "bad", slot)
     [record] = world.total(payloads)
     assert (value_quanta(record), json.loads(record)["homes"]) == (1000, 4)
 
@@ -166,7 +166,7 @@ def test_too_few_pads_end_the_slot() -> None:
     payloads = {}
     for label in ("a", "b", "c"):
         slot = home.open_slot(world.group, label, SLOT_S, LATTICE, mixed, SystemBits())
-        payloads[label] = home.close_slot(world.group, label, slot)
+        payloads[label] = home.close_slot(world.group.id, label, slot)
     assert world.total(payloads) == []
     assert world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few"
     assert Key("answer", SLOT_S) in world.helper_rows
@@ -323,7 +323,9 @@ def test_a_home_that_restarts_after_midnight_closes_the_last_slot() -> None:
     }
     world.prepare(last_s + 1801)
     assert home.slot_keys(world.lists["leader"], world.lists["helper"], last_s) is None
-    closed = {label: home.close_slot(world.group, label, slot.add(LATTICE)) for label, slot in slots.items()}
+    closed = {
+        label: home.close_slot(world.group.id, label, slot.add(LATTICE)) for label, slot in slots.items()
+    }
     [record] = world.total(closed, last_s)
     assert value_quanta(record) == 3
 

@@ -234,7 +234,7 @@ answer_s = 14400
         keys = home.slot_keys(self.lists["leader"], self.lists["helper"], slot_s)
         assert keys is not None
         slot = home.open_slot(self.group, f"h{number}", slot_s, LATTICE, keys, SystemBits())
-        return home.close_slot(self.group, f"h{number}", slot.add((_QUANTA << number) * LATTICE))
+        return home.close_slot(self.group.id, f"h{number}", slot.add((_QUANTA << number) * LATTICE))
 
     async def finish(self) -> Totals:
         """Wait until no slot is open, let the leader send its totals again, and return what there is."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from meteragent.agent import runner
 from meteragent.agent.runner import StoreThread
-from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, Slot, TimelineState
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, SealedPad, Slot, TimelineState
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import StoreError
 from meteragent.store import Store, ledger, outbox, schema
@@ -75,8 +75,9 @@ def row_by_row(tx: sqlite3.Connection, commit: Commit) -> None:
         _write_state(tx, stream, meter, schema.encode_state(item) if item else b"")
     for row in commit.outgoing:
         tx.execute(
-            "INSERT INTO outbox (channel, due_ms, topic, payload, retain) VALUES (?, ?, ?, ?, ?)",
-            (stream, row.due_ms, row.topic, row.payload, row.retain),
+            "INSERT INTO outbox (channel, due_ms, topic, payload, retain, until_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (stream, row.due_ms, row.topic, row.payload, row.retain, row.until_ms),
         )
 
 
@@ -131,6 +132,7 @@ windows = st.builds(
     st.integers(),
     st.lists(st.builds(Slot, st.integers(), st.integers()), max_size=3).map(tuple),
     st.none() | st.integers(),
+    st.none() | st.builds(SealedPad, *[st.binary(max_size=40)] * 3),
 )
 
 
@@ -145,12 +147,13 @@ def test_a_state_is_written_as_any_json(one: TimelineState) -> None:
         "idle_windows": "idle",
         "draws": "drawn",
         "masked_slot": "masked",
+        "sealed_pad": "pad",
     }
     plain = [
         {
-            names.get(name, name): kept
+            names.get(name, name): [part.hex() for part in kept] if name == "sealed_pad" else kept
             for name, kept in window._asdict().items()
-            if (name, kept) != ("noise_bound", None)
+            if (name, kept) not in (("noise_bound", None), ("sealed_pad", None))
         }
         for window in one.windows
     ]

@@ -155,19 +155,19 @@ def content(path: Path) -> dict[str, list[Any]]:
         return rows
 
 
-def test_a_store_of_version_4_gets_the_tables_of_receivers_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_a_store_of_version_4_gets_new_tables_and_nothing_else_changes(tmp_path: Path) -> None:
     """Not a byte of its states, rows and charges; version 4 could still use it."""
     path = left_by("version_4", tmp_path / "db")
     before = content(path)
     assert all(before[table] for table in ("mark", "terms", "state", "charge", "descriptor", "outbox"))
     with opened(path) as store:
         assert not store.set_aside
-        for table in ("receiver", "announced", "sent"):
+        for table in ("receiver", "announced", "sent", "crowd_keys"):
             assert store.connection.execute(f"SELECT * FROM {table}").fetchall() == []
         slots = store.connection.execute("SELECT DISTINCT id_of_terms, from_ms, to_ms FROM outbox")
         assert slots.fetchall() == [(None, None, None)]
         [(version,)] = store.connection.execute("PRAGMA user_version")
-        assert version == 5
+        assert version == 6
         assert meta(store.connection, "compatible_from") == 4
     assert content(path) == before
 

@@ -103,7 +103,7 @@ class Street:
     def report(self, label: str, quanta: int, slot_s: int = SLOT_S) -> bytes:
         """Return a report of a whole number of quanta."""
         slot = home.open_slot(self.group, label, slot_s, LATTICE, self.keys(slot_s), self.bits)
-        return home.close_slot(self.group, label, slot.add(quanta * LATTICE))
+        return home.close_slot(self.group.id, label, slot.add(quanta * LATTICE))
 
     def deliver(self, reports: Mapping[str, bytes], slot_s: int = SLOT_S) -> None:
         """Deliver reports to the leader right after the slot's end."""

@@ -232,7 +232,7 @@ class Street:
             return
         name = label(number)
         slot = home.open_slot(self.group, name, slot_s, LATTICE, keys, self.bits)
-        payload = home.close_slot(self.group, name, slot.add(energy(number, self.homes) * LATTICE))
+        payload = home.close_slot(self.group.id, name, slot.add(energy(number, self.homes) * LATTICE))
         self._send(f"report/{name}", payload)
 
     def _send(self, topic: str, payload: bytes) -> None:

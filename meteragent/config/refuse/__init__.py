@@ -10,10 +10,12 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from meteragent.config import nested
+from meteragent.config.crowd import counted
 from meteragent.config.model import Config, Stream
 from meteragent.config.receivers import shared_streams
 from meteragent.config.refuse import (
     above,
+    crowd,
     peak,
     privacy,
     receivers,
@@ -59,10 +61,14 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
-    # Conflicts between streams concern the names and topics that shares give them.
+    # Conflicts between streams concern the names and topics that shares and groups give them.
+    of_groups = [
+        stream if _is_without_group(wrong_keys) else counted(stream)
+        for stream, wrong_keys in zip(config.stream, wrong_by_stream, strict=True)
+    ]
     parts = [
         (part, prefix, wrong_keys)
-        for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True)
+        for stream, prefix, wrong_keys in zip(of_groups, prefixes, wrong_by_stream, strict=True)
         for part in (nested.parts(stream) if _may_be_divided(wrong_keys) else (stream,))
     ]
     streams, prefixes_of_parts, wrong_by_part = zip(*parts, strict=True)
@@ -110,6 +116,14 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
     """Yield the refusals of one table and its streams, and add their keys to `wrong_paths`."""
     has_shares = stream.privacy.shares is not None or path_of("privacy.shares") in wrong_paths
     wrong_in_form = frozenset(wrong_paths)
+    for problem in crowd.before(stream, wrong_in_form):
+        wrong_paths.add(path_of(problem.key))
+        yield problem
+    if stream.sink.crowd is not None:
+        is_unknown = _is_without_group(wrong_paths)
+        wrong_paths |= set(map(path_of, GRID)) if is_unknown else set()
+        yield from _stream_problems(stream if is_unknown else counted(stream), wrong_paths)
+        return
     for check in (_preset, shares.beside, shares.nesting) if has_shares else ():
         for problem in check(stream, frozenset(wrong_paths)):
             wrong_paths.add(path_of(problem.key))
@@ -125,6 +139,11 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
             if path_of(problem.key) not in refused_paths:
                 wrong_paths.add(path_of(problem.key))
                 yield problem
+
+
+def _is_without_group(wrong_paths: Collection[Path]) -> bool:
+    """Return whether the file of a stream's group is not known, or refused."""
+    return any(depends(path_of("sink.crowd.group"), path) for path in wrong_paths)
 
 
 def _may_be_divided(wrong_paths: Collection[Path]) -> bool:
@@ -196,7 +215,7 @@ _CHECKS = (
     *(window.zone, window.alternatives, window.bands, window.energy_bands, window.slots, window.limits),
     *(weights.weights, above.threshold),
     *(window.gap, privacy.alternatives, privacy.distance, privacy.lattice, privacy.radius, privacy.noise),
-    *(privacy.budget, peak.parts, peak.usefulness),
+    *(privacy.budget, peak.parts, peak.usefulness, *crowd.CHECKS),
     _home_assistant,
 )
 """The order matters: a check may rely on every key that the checks before it have not refused."""

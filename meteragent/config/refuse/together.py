@@ -117,6 +117,8 @@ def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
 def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: WrongPaths) -> Problems:
     """Yield refusals of windows that `sanitise` does not release."""
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
+        if stream.sink.crowd is not None:
+            yield ConfigError(f"{prefix}sink.crowd", "a table beside [archive]", "a file of its own")
         is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
         if is_known and metric(stream) is Metric.L1:
             expected = "the metric 'linf', the only metric that archives support"

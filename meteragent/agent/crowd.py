@@ -1,0 +1,160 @@
+"""A stream's part in a crowd: the operators' keys, pads, and reports (docs/crowd.md).
+
+Theory of operation
+-------------------
+The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
+committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
+that list seals anything. After a restart the lists are read from the store, so a slot can open before the
+broker is back.
+
+The core opens a slot only if both keys of its day are known (`may_open`). A slot that cannot open is counted,
+and is neither charged nor reported.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from meteragent.agent.other_agent import OnMessage, Serve
+from meteragent.crowd.codec import Malformed
+from meteragent.crowd.group import ROLES, Group, is_label
+from meteragent.crowd.home import OpenSlot, SlotKeys, close_slot, keys_of, open_slot, slot_keys
+from meteragent.crowd.message import KeyList
+from meteragent.domain.commit import OpenWindow, SealedPad
+from meteragent.domain.errors import LinkError
+from meteragent.domain.terms import Terms
+from meteragent.mqtt import Session, Token
+from meteragent.privacy.bits import Bits
+from meteragent.store import crowd_keys
+
+if TYPE_CHECKING:
+    from meteragent.agent.runner import StoreThread
+
+Commit = Callable[[str, int, bytes], Awaitable[None]]
+"""A function that commits a list: its role, its serial and its signed bytes."""
+
+_log = logging.getLogger("meteragent")
+
+
+class Keys:
+    """The newest list of each operator of a group, and the cryptography that uses its keys."""
+
+    def __init__(self, group: Group, lists: dict[str, KeyList], commit: Commit) -> None:
+        """Begin with the lists of the store; `commit` writes a newer one."""
+        self._group = group
+        self._lists = lists
+        self._commit = commit
+        self._topics = {f"crowd/{group.name}/keys/{role}": role for role in ROLES}
+        self._waiting: dict[str, bytes] = {}
+        self._wake = asyncio.Event()
+
+    # --- the core's view -----------------------------------------------------------------------
+
+    def may_open(self, label: str, start_ms: int) -> bool:
+        """Return whether the name can be a home's label, and both operators' keys of the slot are known."""
+        return is_label(label) and self._keys(start_ms // 1000) is not None
+
+    def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
+        """Draw a pad and a dither; return the accumulator and the sealed pad.
+
+        Raises LinkError if a key is missing; `may_open` tells this in advance.
+        """
+        slot_s = start_ms // 1000
+        keys = self._keys(slot_s)
+        if keys is None:
+            raise LinkError("a key of the slot is missing")
+        slot = open_slot(self._group, label, slot_s, lattice, keys, bits)
+        return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
+
+    def close(self, window: OpenWindow, terms: Terms) -> bytes:
+        """Return the report of a complete slot, with its share sealed, for the group of its terms."""
+        [slot], sealed = window.slots, window.sealed_pad
+        if sealed is None or terms.crowd is None:
+            raise ValueError("a window without a pad has no share")
+        open_ = OpenSlot(
+            window.start_ms // 1000,
+            slot.accumulator,
+            terms.lattice(0),
+            sealed.pad,
+            sealed.helper_key,
+            sealed.leader_public,
+        )
+        return close_slot(bytes.fromhex(terms.crowd.group_id), window.public_id, open_)
+
+    def _keys(self, slot_s: int) -> SlotKeys | None:
+        """Return both keys of a slot's day; None if one is missing."""
+        if len(self._lists) < len(ROLES):
+            return None
+        return slot_keys(self._lists["leader"], self._lists["helper"], slot_s)
+
+    # --- the connection ------------------------------------------------------------------------
+
+    def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
+        """Return an `on_message` that keeps lists of keys, and passes every message on."""
+
+        def keep_lists(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
+            """Keep the newest payload of each role's topic."""
+            if (role := self._topics.get(topic)) is not None:
+                self._waiting[role] = payload
+                self._wake.set()
+            on_message(topic, payload, qos, retain, token)
+
+        return keep_lists
+
+    def wrap_serve(self, serve: Serve) -> Serve:
+        """Return a `serve` that also takes lists of keys from the same connection."""
+
+        async def serve_and_take(session: Session) -> None:
+            """Run both until the session ends."""
+            take_task = asyncio.ensure_future(self._take_lists(session))
+            try:
+                await serve(session)
+            finally:
+                take_task.cancel()
+                await asyncio.wait({take_task})
+                if not take_task.cancelled():
+                    take_task.result()  # raises the store's error
+
+        return serve_and_take
+
+    async def _take_lists(self, session: Session) -> None:
+        """Subscribe to the lists of both operators, then check and commit each that arrives."""
+        try:
+            for topic in self._topics:
+                await session.subscribe(topic)
+        except LinkError as error:
+            _log.warning("crowd %s: cannot read the operators' keys: %s", self._group.name, error)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                role, payload = self._waiting.popitem()
+                await self._take(role, payload)
+
+    async def _take(self, role: str, payload: bytes) -> None:
+        """Check a list and commit it, then use it; a list that is refused changes nothing."""
+        newest = self._lists.get(role)
+        try:
+            keys = keys_of(self._group, role, payload, 0 if newest is None else newest.serial)
+        except Malformed as error:
+            _log.warning("crowd %s: a list of the %s's keys is refused: %s", self._group.name, role, error)
+            return
+        if keys != newest:
+            await self._commit(role, keys.serial, payload)
+            self._lists[role] = keys
+
+
+def keys(group: Group, thread: "StoreThread") -> Keys:
+    """Return the keys of a group, with the lists in the store."""
+    group_id = group.id.hex()
+    lists = {
+        role: keys_of(group, role, payload, serial)
+        for role, (serial, payload) in crowd_keys.read(thread.store.connection, group_id).items()
+    }
+
+    async def commit(role: str, serial: int, payload: bytes) -> None:
+        """Write a list on the store's thread."""
+        await thread.call(crowd_keys.put, thread.store, group_id, role, serial, payload)
+
+    return Keys(group, lists, commit)

@@ -1,0 +1,39 @@
+"""The sentences of a statement about a stream that counts in the total of a group (docs/crowd.md)."""
+
+from meteragent import config
+from meteragent.config.files import address
+
+HEAD = (
+    (
+        "Readings are never stored and never sent. A slot's energy is split into two shares; each operator of"
+        " the group can open one, and adds noise of its own to the sum of all homes."
+    ),
+    (
+        "A copy of the disk shows, for each open slot, a share, which is uniform whatever is used. Two copies"
+        " show the energy between them. Encrypt the disk if it can be stolen."
+    ),
+    "Reports are deleted once they are delivered; the account of privacy spent is kept for ever.",
+)
+"""The sentences that hold for all streams of groups, instead of those for records."""
+
+WHO = (
+    "each of the two operators, together with all other homes and every broker, with bounded computing power;"
+    " it fails if both operators collude: then they know the home's energy in every slot, without noise"
+)
+"""Whom the promise holds against."""
+
+DESCRIPTOR = "The leader publishes the descriptor of the totals; the agent sends none."
+
+
+def leaves(stream: config.Stream) -> str:
+    """Return what leaves: one sealed report for each slot; empty for a stream without a group."""
+    group = stream.group
+    if group is None:
+        return ""
+    broker = address("sink", config.sink_url(stream), config.sink_broker(stream), None)
+    return (
+        f"To the broker {broker.host}:{broker.port}, {'with' if broker.tls else 'without'} TLS: a report for"
+        f" each slot, on `{stream.sink.topic}`. Its parts are sealed to {group.leader.name} and to"
+        f" {group.helper.name}, the operators of the group {group.name} (`{group.id.hex()}`). It is not sent"
+        " after the group's deadline."
+    )

@@ -1,0 +1,24 @@
+"""The newest list of keys of each operator of a crowd (docs/crowd.md 5).
+
+A list is on disk before one of its keys is used, so that a list with a lower serial is refused for ever.
+"""
+
+import sqlite3
+
+from meteragent.store import Store
+
+
+def put(store: Store, group_id: str, role: str, serial: int, payload: bytes) -> None:
+    """Commit a list, unless a list with a higher serial was committed before."""
+    with store.transaction() as tx:
+        tx.execute(
+            "INSERT INTO crowd_keys VALUES (?, ?, ?, ?) ON CONFLICT (group_id, role) DO UPDATE"
+            " SET serial = excluded.serial, list = excluded.list WHERE excluded.serial >= serial",
+            (group_id, role, serial, payload),
+        )
+
+
+def read(connection: sqlite3.Connection, group_id: str) -> dict[str, tuple[int, bytes]]:
+    """Return the serial and the signed list of each role."""
+    rows = connection.execute("SELECT role, serial, list FROM crowd_keys WHERE group_id = ?", (group_id,))
+    return {role: (serial, bytes(payload)) for role, serial, payload in rows}

@@ -1,0 +1,122 @@
+"""The operators' keys at a home: which lists it takes, and when it uses them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from meteragent.agent.crowd import Keys, keys
+from meteragent.agent.runner import StoreThread
+from meteragent.crowd.message import KeyList
+from meteragent.domain.counters import Counts
+from meteragent.mqtt import Token
+from meteragent.store import crowd_keys
+from tests.support.crowd import HELPER, LEADER, SLOT_S, Street, make_group
+from tests.support.fake_session import FakeSession
+from tests.support.mqtt_peer import turns
+from tests.support.stores import open_store
+
+START_MS = 1000 * SLOT_S
+WORLD = Street(make_group())
+SERIAL = WORLD.lists["helper"].serial
+
+
+def signed(role: str, serial: int = SERIAL, identity: str = "") -> bytes:
+    """Return a role's list with a serial, signed by its operator or by another role's."""
+    signer = {"leader": LEADER, "helper": HELPER}[identity or role]
+    listed = WORLD.lists[role]
+    return KeyList(role, serial, listed.keys).encode(WORLD.group.id, signer.sign)
+
+
+class Home:
+    """The keys of a home, and what it commits."""
+
+    def __init__(self) -> None:
+        self.commits: list[tuple[str, int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.keys = Keys(WORLD.group, {}, self._commit)
+
+    async def _commit(self, role: str, serial: int, _payload: bytes) -> None:
+        await self.gate.wait()
+        self.commits.append((role, serial))
+
+    @property
+    def may_open(self) -> bool:
+        """Whether a slot may open."""
+        return self.keys.may_open("h1", START_MS)
+
+    async def receive(self, *messages: tuple[str, bytes]) -> list[str]:
+        """Receive messages on a new connection; return the topics that were passed on."""
+        topics: list[str] = []
+
+        def pass_on(topic: str, _payload: bytes, _qos: int, _retain: bool, _token: Token | None) -> None:
+            topics.append(topic)
+
+        async def wait(_session: object) -> None:
+            on_message = self.keys.wrap_on_message(pass_on)
+            for topic, payload in messages:
+                on_message(f"crowd/elm-street/keys/{topic}", payload, 1, True, None)
+                await turns(20)
+
+        await self.keys.wrap_serve(wait)(FakeSession())
+        return topics
+
+
+async def test_both_lists_let_a_slot_open_and_other_names_do_not() -> None:
+    """One list is not enough; a name that is no label never is."""
+    home = Home()
+    await home.receive(("leader", signed("leader")))
+    assert not home.may_open
+    assert await home.receive(("helper", signed("helper"))) == ["crowd/elm-street/keys/helper"]
+    assert home.may_open
+    assert not home.keys.may_open("a home", START_MS)
+    assert not home.keys.may_open("h1", START_MS + 30 * 86_400_000)  # no key of that day
+
+
+async def test_a_list_is_used_only_after_its_commit() -> None:
+    """While the commit is on its way, no key of the list seals anything."""
+    home = Home()
+    await home.receive(("leader", signed("leader")))
+    home.gate.clear()
+    await home.receive(("helper", signed("helper")))
+    assert not home.may_open
+    assert home.commits == [("leader", WORLD.lists["leader"].serial)]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        signed("leader"),
+        signed("helper", identity="leader"),
+        signed("helper", SERIAL - 1),
+        b"",
+        signed("helper", SERIAL + 2)[:-1],
+    ],
+    ids=["the leader's list", "the leader's signature", "an older serial", "nothing", "cut short"],
+)
+async def test_a_list_that_is_refused_changes_nothing(
+    payload: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list must be of the role of its topic, signed by it, and not older; a refusal is logged."""
+    home = Home()
+    await home.receive(("helper", signed("helper", SERIAL + 1)))
+    await home.receive(("helper", payload))
+    assert home.commits == [("helper", SERIAL + 1)]
+    assert "refused" in caplog.text
+
+
+async def test_lists_outlive_a_restart_and_serials_never_fall(tmp_path: Path) -> None:
+    """After a restart a slot opens without the broker; the store keeps the highest serial of each role."""
+    with open_store(tmp_path / "db") as store:
+        group_id = WORLD.group.id.hex()
+        for role in ("leader", "helper"):
+            crowd_keys.put(store, group_id, role, SERIAL + 5, signed(role, SERIAL + 5))
+        crowd_keys.put(store, group_id, "helper", SERIAL, signed("helper"))
+        assert crowd_keys.read(store.connection, group_id)["helper"] == (
+            SERIAL + 5,
+            signed("helper", SERIAL + 5),
+        )
+        home = keys(WORLD.group, StoreThread(store, 0, 2**20, {"main"}, Counts()))
+        assert home.may_open("h1", START_MS)
+        assert crowd_keys.read(store.connection, "0" * 64) == {}

@@ -12,7 +12,7 @@ Rules:
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -67,10 +67,10 @@ class Store:
         if not path.parent.is_dir():
             raise StoreError(f"{path}: its folder does not exist")
         with file.device(path), ExitStack() as undo:
-            undo.callback(os.close, file.lock(path))
+            undo.callback(os.close, _locked(path, file.lock))
             if not path.exists() and generation.read(path) is not None:
                 raise StoreLost(f"{path}: missing, although it has existed; {ANEW}")
-            undo.callback(os.close, file.hold(path))
+            undo.callback(os.close, _locked(path, file.hold))
             connection = file.connect(path)
             undo.callback(wal.close, connection, path)
             is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -193,6 +193,14 @@ def ledger(path: Path) -> list[LedgerLine]:
             return [LedgerLine(*line) for line in lines]
         finally:
             connection.close()
+
+
+def _locked(path: Path, lock: Callable[[Path], int]) -> int:
+    """Lock a file of the store; return the descriptor. Raises StoreInUse."""
+    try:
+        return lock(path)
+    except StoreInUse:
+        raise StoreInUse(f"{path}: another operator has it open: stop it, or set another path") from None
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
+from meteragent.agent.watch import ask
 from meteragent.crowd import group as groups
 from meteragent.crowd import home
 from meteragent.crowd.codec import Malformed
 from meteragent.crowd.message import KeyList
 from meteragent.domain.grid import parse_time
 from meteragent.mqtt import Endpoint, Session, Token, keep_connected
-from meteragent.operators import identity
+from meteragent.operators import identity, vitals
 from meteragent.operators.desk import LedgerLine
 from meteragent.operators.store import ledger
 from meteragent.privacy.sampling import SystemBits
@@ -80,6 +81,13 @@ class Operator:
         self._process.kill()
         self._process.wait(LIMIT_S)
         self._process = None
+
+    def assert_healthy(self) -> None:
+        """Fail unless the process answers with its state, and is connected to the broker."""
+        answer = ask(self.store)
+        assert answer is not None, self.log.read_text()
+        state = vitals.from_json(answer)
+        assert (state.role, state.is_connected, state.refused_topics) == (self.role, True, ())
 
     def stop(self) -> None:
         """Stop the process with SIGTERM, and check that it ends well."""
@@ -247,6 +255,8 @@ answer_s = 14400
         leader.start()  # what the broker lost when it was killed is sent again
         counted = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
         await until(lambda: counted <= self.latest)
+        for operator in self.operators.values():
+            operator.assert_healthy()
         for operator in self.operators.values():
             operator.stop()
         lines = {role: ledger(operator.store) for role, operator in self.operators.items()}

@@ -231,9 +231,11 @@ def _faults() -> Iterator[None]:
     """Translate the library's errors into this package's."""
     try:
         yield
-    except (errors.AuthorizationError, errors.NoServersError) as error:
-        raise LoginRefused(str(error)) from None
+    except errors.NoRespondersError:
+        raise LinkError("JetStream does not answer: it is off, or not for this account") from None
     except TimeoutError:
-        raise LinkError("no answer: is JetStream on, and may the user ask it?") from None
+        raise LinkError("no answer: may the user ask JetStream?") from None
     except (errors.Error, OSError) as error:
-        raise LinkError(str(error) or type(error).__name__) from None
+        text = str(error) or type(error).__name__
+        is_login = "authorization" in text.lower()  # the library has no class for it here
+        raise (LoginRefused if is_login else LinkError)(text) from None

@@ -242,11 +242,11 @@ def kill_and_start(victim: Victim, collector: Collector, postgres: Postgres, bro
     part.start()
 
 
-def count(table_url: str) -> int | None:
-    """Return the number of rows; None while the database or the table is not there."""
+def count(table_url: str, table: str = "record") -> int | None:
+    """Return the number of rows of a table; None while the database or the table is not there."""
     try:
         with psycopg.connect(table_url) as connection:
-            [(number,)] = connection.execute("SELECT count(*) FROM meteragent.record").fetchall()
+            [(number,)] = connection.execute(f"SELECT count(*) FROM meteragent.{table}").fetchall()
     except psycopg.Error:
         return None
     return int(number)

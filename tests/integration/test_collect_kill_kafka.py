@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.collecting import Collector, Victim, by_kafka, kill
-from tests.support.kafka import Kafka
+from tests.integration.collecting import IMPATIENT, Collector, Victim, by_kafka, count, kill
+from tests.integration.service import until
+from tests.support.collecting import record_messages, terms_message
+from tests.support.kafka import TOPICS, Kafka
 from tests.support.postgres import Postgres
+from tests.support.stores import TERMS
 
 pytestmark = pytest.mark.integration
 
@@ -40,3 +43,22 @@ async def test_the_table_equals_what_left(
             assert beside.stop() == 0
     kept.assert_equal()
     assert kept.lives > 0
+
+
+async def test_a_record_whose_descriptor_another_collector_took(
+    kafka: Kafka, table_url: str, tmp_path: Path
+) -> None:
+    """A record waits in the table, and becomes a row although its own collector never gets the descriptor."""
+    collectors = []
+    for number, topic in enumerate(TOPICS):
+        (tmp_path / topic).mkdir()
+        source = f'url = "kafka://{kafka.servers}"\nkafka_topics = ["{topic}"]\nclient_id = "c{number}"'
+        collectors.append(Collector(tmp_path / topic, source, table_url, IMPATIENT))
+    records, descriptors = collectors
+    with records, descriptors:
+        await until(lambda: records.is_connected() and descriptors.is_connected())
+        kafka.send([terms_message(TERMS)])
+        await until(lambda: count(table_url, "descriptor") == 1)
+        kafka.send(record_messages(TERMS, range(5)))
+        await until(lambda: count(table_url) == 5)
+    assert count(table_url, "waiting") == 0

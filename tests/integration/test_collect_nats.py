@@ -1,0 +1,106 @@
+"""The source of NATS at a real server: what it says when it cannot read, and what comes again."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meteragent.collect import nats as source_module
+from meteragent.collect.core import PAYLOAD_MAX, Message
+from meteragent.collect.nats import NatsSource
+from meteragent.collect.topic import StreamTopic
+from meteragent.mqtt import Endpoint
+from tests.integration.collecting import send
+from tests.integration.service import until
+from tests.support.collecting import TEMPLATE, record_messages, terms_message, topic
+from tests.support.nats import Nats, nats_program
+from tests.support.stores import TERMS
+
+pytestmark = pytest.mark.integration
+
+
+def endpoint(server: Nats) -> Endpoint:
+    """Return the address and the login of docs/collect.md."""
+    return Endpoint("127.0.0.1", server.port, tls=False, username="collect", password="password")
+
+
+@asynccontextmanager
+async def connected(server: Endpoint, template: str = TEMPLATE) -> AsyncIterator[NatsSource]:
+    """Run a source; at the end, disconnect."""
+    filters = StreamTopic.parse("main", template).filters
+    source = NatsSource([server], "test", filters, os.urandom)
+    running = asyncio.create_task(source.run())
+    try:
+        yield source
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def received(source: NatsSource, count: int) -> list[Message]:
+    """Wait for a number of messages."""
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages += await asyncio.wait_for(source.batch(count - len(messages)), 30)
+    return messages
+
+
+async def test_what_cannot_be_read_is_said(nats: Nats, caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong password and a subject without a stream each have a message of their own."""
+    for server, template, text in (
+        (replace(endpoint(nats), password="wrong"), TEMPLATE, "check source.username"),
+        (endpoint(nats), "other/{meter}", "no stream holds the subject other.*: docs/collect.md"),
+    ):
+        async with connected(server, template):
+            await until(lambda text=text: text.replace("\\", "") in caplog.text)  # type: ignore[misc]
+    assert "wrong" not in caplog.text
+
+
+async def test_what_is_not_acknowledged_comes_again(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later connection gets exactly what was not acknowledged, with its topic, cut where too large."""
+    monkeypatch.setattr(source_module, "ACK_WAIT_S", 1)
+    sent = [*record_messages(TERMS, range(4)), terms_message(TERMS), Message(topic("m2"), b"x" * 100_000)]
+    await send(nats.mqtt_url, sent)
+    async with connected(endpoint(nats)) as source:
+        messages = await received(source, len(sent))
+        assert sorted(message.topic for message in messages) == sorted(message.topic for message in sent)
+        large = max(messages, key=lambda message: len(message.payload))
+        assert len(large.payload) == PAYLOAD_MAX + 1
+        await source.acknowledge(messages[:3])
+        await asyncio.sleep(0.1)
+    async with connected(endpoint(nats)) as source:
+        again = await received(source, 3)
+        assert sorted(message.payload for message in again) == sorted(
+            message.payload for message in messages[3:]
+        )
+        await source.acknowledge(again)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(source.batch(1), 1.5)
+
+
+async def test_reading_pauses(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more wait in memory than the limit and a request; the rest comes as they are taken."""
+    monkeypatch.setattr(source_module, "QUEUE_MAX", 20)
+    monkeypatch.setattr(source_module, "PULL", 10)
+    await send(nats.mqtt_url, record_messages(TERMS, range(100)))
+    async with connected(endpoint(nats)) as source:
+        await until(lambda: len(source._queue) >= 20)
+        await asyncio.sleep(0.3)
+        assert len(source._queue) < 20 + 10
+        assert len({message.payload for message in await received(source, 100)}) == 100
+
+
+async def test_a_server_without_jetstream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says what is missing."""
+    program = nats_program()
+    assert program is not None
+    server = Nats(program, tmp_path)
+    path = tmp_path / "nats.conf"
+    path.write_text(f'listen: "127.0.0.1:{server.port}"')
+    with server:
+        async with connected(replace(endpoint(server), username=None, password=None)):
+            await until(lambda: "JetStream" in caplog.text)

@@ -181,3 +181,31 @@ def test_a_quantum_in_the_units_of_any_reading(source: dict[str, str], lattice: 
     assert terms.lattice(0) == lattice
     assert (terms.value_unit, terms.hides_wh, terms.n) == ("Wh", Fraction(110), 1)
     assert terms.kind is Kind(source["kind"].strip("'"))
+
+
+def stopped_in_a_slot() -> Snapshot:
+    """Return the store of a home that was stopped while a slot was open."""
+    pipeline = home(schedule(hold="'10min'"), 1)
+    steps = [([reading(-1, 600)], START_MS - 1), ([], START_MS), ([reading(STEP_MS, 0)], START_MS + STEP_MS)]
+    return restored([pipeline.feed(batch, now_ms, now_ms).commit for batch, now_ms in steps])
+
+
+def test_a_slot_closes_for_the_group_with_which_it_opened() -> None:
+    """A home that pins another group in a slot still sends the slot's report to the first, and opens it."""
+    other = Street(make_group(level="2"))
+    keys = Keys(other.group, other.lists, commit)
+    known = stream(schedule(hold="'10min'"), sink_topic="crowd/other/report/{meter}", crowd=keys, ahead_ms=0)
+    pipeline = Pipeline(known, stopped_in_a_slot(), Spending(), SeededBits(2), Counts())
+    end_ms = START_MS + SLOT_MS
+    [row] = pipeline.feed([], end_ms, end_ms).commit.outgoing
+    assert row.topic == "crowd/elm-street/report/h1"
+    assert quanta((WORLD.leader, WORLD.helper), row) == pytest.approx(
+        20, abs=1
+    )  # 600 W for a minute is 10 Wh
+
+
+def test_a_stream_that_leaves_its_group_drops_the_open_slot() -> None:
+    """Without the group's cryptography a share could only leave in clear, so it does not leave at all."""
+    pipeline = Pipeline(stream(ahead_ms=0), stopped_in_a_slot(), Spending(), SeededBits(2), Counts())
+    end_ms = START_MS + SLOT_MS
+    assert [row for row in pipeline.feed([], end_ms, end_ms).commit.outgoing if not row.retain] == []

@@ -41,7 +41,14 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 texts |= st.sampled_from(['"', "\\", "é", "\\u0000"])
 meters = st.sampled_from(["m", 'm"1', "é\\", "Straße 1", "\x7f"])
 sizes = st.sampled_from([1, 1, 2, 300, 900])
-rows = st.builds(Outgoing, texts, st.binary(max_size=40), st.integers(0, 2**53), st.booleans())
+rows = st.builds(
+    Outgoing,
+    texts,
+    st.binary(max_size=40),
+    st.integers(0, 2**53),
+    st.booleans(),
+    until_ms=st.none() | st.integers(0, 2**53),
+)
 
 
 @st.composite

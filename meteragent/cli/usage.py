@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from meteragent.cli import options
+from meteragent.cli import convert_options, options
 
 WIDTH_MAX = 100
 """The maximum width of a help line, in characters."""
@@ -296,7 +296,7 @@ COMMANDS = {
         _PROFILE_TEST.meanings,
     ),
     "collect": Command(
-        "Receive private records over MQTT, NATS or Kafka, and keep each once in PostgreSQL.",
+        "Receive private records over MQTT, NATS or Kafka; keep each once in PostgreSQL or Parquet.",
         "collect collect.toml --check\ncollect collect.toml",
         options.collect,
         (0, 1, 2, 78),
@@ -315,6 +315,14 @@ COMMANDS = {
         options.sanitise,
         (0, 1, 2, 78, 130),
         {78: "the configuration or the key is refused", 130: "interrupted; the same command resumes the run"},
+    ),
+    "convert": Command(
+        "Write private records as CSV, Green Button or CIM, or read files of readings for `sanitise`.",
+        "convert private.parquet private.xml --to green-button\n"
+        "convert usage.xml homes.parquet --to readings",
+        convert_options.declare,
+        (0, 1, 2),
+        {1: "failed: a format cannot carry a value, or a file cannot be read; the message says why"},
     ),
     "key": Command(
         "Create, show or forget the key from which an archive's noise is derived.",

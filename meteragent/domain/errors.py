@@ -13,6 +13,7 @@
         +-- StoreMoved       the store has the marks of other meters than those configured
         +-- StoreLost        the store is missing or corrupt, and its clock is unknown
     +-- PageError            the device: the address of the local page is taken
+    +-- FormatError          the operator: a file of another system that cannot be read or written
     +-- ArchiveError         the operator: an archive, its output or its ledger that cannot be used
         +-- ArchiveInUse     another run has the ledger open
     +-- KeyRefused           the operator: an archive's key is not the required one
@@ -125,6 +126,10 @@ class LinkError(MeteragentError):
 
 class DatabaseError(MeteragentError):
     """A database that refuses what `collect` needs: a permission, a version, a setting or a table."""
+
+
+class FormatError(MeteragentError):
+    """A file that is not of the format it should be, or values that a format cannot carry."""
 
 
 class StoreError(MeteragentError):

@@ -1,0 +1,75 @@
+"""The command `convert`: private records in formats that utilities exchange, and readings for `sanitise`."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from meteragent.cli import common
+from meteragent.consume import Series, read_table
+from meteragent.consume.archive import read
+from meteragent.domain.errors import FormatError, RecordError
+from meteragent.formats import aiida, entry, green_button, meter_readings, readings, table
+
+_END_MS = 253_402_300_799_000
+"""The end of the year 9999."""
+_WRITERS: dict[str, Callable[[list[entry.Entry], int], bytes]] = {
+    "csv": lambda entries, _now_ms: table.write(entries),
+    "csv-semicolon": lambda entries, _now_ms: table.write(entries, ";"),
+    "green-button": green_button.write,
+    "meter-readings": meter_readings.write,
+    "aiida": aiida.write,
+}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert a file or a folder; return the exit code."""
+    try:
+        entries = list(_entries(options.input, options.stream))
+        if options.to == "readings":
+            _write_readings(entries, options.output)
+        else:
+            content = _WRITERS[options.to](entries, common.now_ms())
+            with options.output.open("xb") as file:
+                file.write(content)
+    except (FormatError, RecordError) as error:
+        print(f"meteragent: {options.input}: {error}", file=sys.stderr)
+        return common.EXIT_CRASH
+    except OSError as error:
+        reason = (error.strerror or "failed").lower()
+        print(f"meteragent: {error.filename}: {reason}", file=sys.stderr)
+        return common.EXIT_CRASH
+    meters = len({value.meter for value in entries})
+    print(f"{len(entries)} values of {meters} meters: {options.output}", file=sys.stderr)
+    return 0
+
+
+def _entries(path: Path, stream: str) -> Iterator[entry.Entry]:
+    """Yield the values of a file or a folder."""
+    if path.is_dir():
+        yield from entry.released(_series(path, stream).values())
+        return
+    content = path.read_bytes()
+    is_xml = content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    yield from green_button.read(content) if is_xml else table.read(content)
+
+
+def _series(folder: Path, stream: str) -> dict[str, Series]:
+    """Return the series of an output of `sanitise`, or of a dataset of `collect`."""
+    if common.lacks("collect-parquet", "convert"):
+        raise FormatError("reading Parquet files needs pyarrow")
+    if (folder / "descriptor.parquet").exists():
+        return read_table(folder, stream, 0, _END_MS)
+    return read(folder)
+
+
+def _write_readings(entries: list[entry.Entry], path: Path) -> None:
+    """Write a Parquet file for `sanitise`, and print what its values mean."""
+    if common.lacks("collect-parquet", "convert"):
+        raise FormatError("writing Parquet files needs pyarrow")
+    import pyarrow.parquet as pq  # noqa: PLC0415 -- only this format needs it
+
+    content = readings.table(entries)
+    with path.open("xb") as file:
+        pq.write_table(content, file)
+    print(f"[source]\n{readings.source_lines(entries)}")

@@ -1,0 +1,74 @@
+"""Near-real-time documents of CIM 1.12 as AIIDA sends them (EDDIE), out only: a JSON envelope on each line.
+
+AIIDA sends what a meter shows at an instant; a record is the mean of an interval. Its envelope has the end of
+the interval, the mean in kW as quantity type 2 (active power consumption), and the quality ESTIMATED. The
+length of the interval and the standard deviation have no field. Energies are refused: type 0 is the reading
+of a register.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from meteragent.domain.errors import FormatError
+from meteragent.domain.grid import iso_time
+from meteragent.formats.entry import Entry, decimal, require_intervals
+
+_CONSUMPTION_KW: Final = "2"
+_NAME_MAX: Final = 60
+_QUALITY: Final = {"estimated": "ESTIMATED", "measured": "AS_PROVIDED"}
+_NAMESPACE: Final = uuid.UUID("2c0f0f0c-9f2e-4a52-8a5e-3f0c8c2f7b11")
+"""The name space of the documents' ids, so that the same values have the same ids."""
+
+
+def write(entries: Iterable[Entry], now_ms: int) -> bytes:
+    """Return entries as envelopes, one a line; raises FormatError if AIIDA's document cannot carry one."""
+    lines = [json.dumps(envelope(entry, now_ms)) for entry in require_intervals(entries, "aiida")]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
+    """Return the envelope of a mean power; raises FormatError."""
+    if entry.is_energy:
+        raise FormatError("aiida cannot carry energies of intervals: use green-button or meter-readings")
+    if len(entry.meter) > _NAME_MAX:
+        raise FormatError("aiida cannot carry a meter's name of more than 60 characters")
+    created = iso_time(now_ms - now_ms % 1000)
+    name = f"{entry.meter} {entry.end_ms} {entry.d}"
+    quantity = {
+        "quantity": _kilowatts(entry),
+        "type": _CONSUMPTION_KW,
+        "quality": _QUALITY[entry.quality],
+    }
+    series = {
+        "version": "1.0",
+        "dateAndOrTime.dateTime": iso_time(entry.end_ms),
+        "Quantity": [quantity],
+        "registeredResource.mRID": {"value": entry.meter, "codingScheme": "NAT"},
+    }
+    return {
+        "MessageDocumentHeader": {
+            "creationDateTime": created,
+            "MetaInformation": {
+                "documentType": "near-real-time-market-document",
+                "dataSourceId": entry.meter,
+            },
+        },
+        "MarketDocument": {
+            "mRID": str(uuid.uuid5(_NAMESPACE, name)),
+            "createdDateTime": created,
+            "TimeSeries": [series],
+        },
+    }
+
+
+def _kilowatts(entry: Entry) -> float:
+    """Return the mean power in kW as a JSON number of the same digits; raises FormatError."""
+    exact = decimal(entry.base_value) / 1000
+    number = float(exact)
+    if Fraction(Decimal(repr(number))) != entry.base_value / 1000:
+        raise FormatError("aiida cannot carry a number of more than 15 digits")
+    return number

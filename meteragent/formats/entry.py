@@ -1,0 +1,86 @@
+"""What all formats share: the value of an interval of a meter, with its quality and standard deviation."""
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from meteragent.consume.series import Series
+from meteragent.domain.errors import FormatError
+from meteragent.domain.shape import Space
+from meteragent.domain.units import MICRO, UNIT_FACTOR
+
+Quality = Literal["measured", "estimated"]
+
+_WITHOUT_INTERVALS = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
+_BITS = 63
+
+
+class Entry(NamedTuple):
+    """The mean power (W, kW) or the energy (Wh, kWh) of an interval.
+
+    A released value is estimated, has the standard deviation `sd` of its noise, and names its descriptor `d`.
+    The `band` of a mean day has the time of its window; otherwise `band` is empty.
+    """
+
+    meter: str
+    start_ms: int
+    end_ms: int
+    value: Fraction
+    unit: str
+    quality: Quality = "measured"
+    sd: float | None = None
+    band: str = ""
+    d: str = ""
+
+    @property
+    def is_energy(self) -> bool:
+        """Whether the value is an energy."""
+        return self.unit.endswith("Wh")
+
+    @property
+    def base_value(self) -> Fraction:
+        """The value in W or Wh."""
+        return self.value * UNIT_FACTOR[self.unit]
+
+    @property
+    def base_sd(self) -> float | None:
+        """The standard deviation in W or Wh."""
+        return None if self.sd is None else self.sd * UNIT_FACTOR[self.unit]
+
+
+def released(meters: Iterable[Series]) -> Iterator[Entry]:
+    """Yield the entries of released series; raises FormatError for values that are not those of intervals."""
+    for series in meters:
+        for record in series.records:
+            if series.terms(record).space in _WITHOUT_INTERVALS:
+                raise FormatError("peaks, energies above a threshold and amounts of money are not converted")
+            yield Entry(
+                record.meter,
+                record.time_ms,
+                record.time_ms + record.step_ms,
+                record.value,
+                record.unit,
+                "estimated",
+                record.sd,
+                record.band or "",
+                record.descriptor,
+            )
+
+
+def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
+    """Return entries in order of meter and time; raises FormatError if a format cannot carry one of them."""
+    checked_entries = sorted(entries, key=lambda entry: (entry.meter, entry.start_ms, entry.unit, entry.d))
+    for entry in checked_entries:
+        if entry.band:
+            raise FormatError(f"{form} cannot carry the bands of a mean day: use csv")
+        if entry.start_ms % 1000 or entry.end_ms % 1000:
+            raise FormatError(f"{form} cannot carry fractions of a second: use csv")
+    return checked_entries
+
+
+def decimal(value: Fraction) -> Decimal:
+    """Return a value with at most six decimal places, exactly; raises FormatError for any other."""
+    if (value * MICRO).denominator != 1 or abs(value * MICRO) >= 1 << _BITS:
+        raise FormatError("a value has more than six decimal places, or more than 13 digits before them")
+    return Decimal(int(value * MICRO)).scaleb(-6).normalize()

@@ -1,0 +1,279 @@
+"""Green Button: an Atom feed of ESPI resources (NAESB REQ.21), out and in.
+
+    UsagePoint (a meter) <- MeterReading (a stream of values) <- IntervalBlock (the values of a UTC day)
+                                     | related
+                                ReadingType (unit, power of ten, length of intervals)
+
+Values are whole numbers of a power of ten of W (code 38) or Wh (code 72), the mean or the energy of an
+interval. ESPI has no quality for "estimated" alone: its codes 8 and 9 name a method that was not used here. A
+released value has code 11, derived: calculated, not only measured. The standard deviation has no element;
+it is in the title of the ReadingType, where people and `read` find it.
+"""
+
+import re
+import uuid
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from meteragent.domain.errors import FormatError
+from meteragent.domain.grid import iso_time
+from meteragent.domain.identity import holds_name
+from meteragent.domain.units import DAY_MS
+from meteragent.formats.entry import Entry, Quality, require_intervals
+from meteragent.formats.xml import child, document, parse
+
+ATOM: Final = "{http://www.w3.org/2005/Atom}"
+ESPI: Final = "{http://naesb.org/espi}"
+
+_POWER, _ENERGY = 38, 72
+_UOM: Final = {_POWER: "W", _ENERGY: "Wh"}
+_DERIVED = 11
+_MEASURED: Final = {0, 7, 17, 18, 19}
+"""Qualities of a measured value: valid, edited by hand, validated, verified, good for bills."""
+_DELTA, _INDICATING = 4, 6
+_AVERAGE, _NORMAL = 2, 12
+_KIND_ENERGY, _KIND_POWER = 12, 37
+_ELECTRICITY = 1
+_FORWARD: Final = {0, 1, 4}
+"""Directions of flow that are consumption, or net."""
+_POWERS: Final = (0, -3, -6)
+_INT48_MAX: Final = 2**47 - 1
+_ROOT: Final = "/espi/1_1/resource"
+_NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
+"""The name space of the feed's ids, so that the same values have the same ids."""
+_TITLE = re.compile(r"estimated, standard deviation (\S+) Wh?, descriptor (\S*)")
+
+ET.register_namespace("atom", ATOM.strip("{}"))
+ET.register_namespace("espi", ESPI.strip("{}"))
+
+
+class Form(NamedTuple):
+    """What the values of a MeterReading share."""
+
+    is_energy: bool
+    length_s: int
+    quality: Quality
+    sd: float | None
+    d: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Form":
+        """Return the form of an entry."""
+        length_s = (entry.end_ms - entry.start_ms) // 1000
+        return cls(entry.is_energy, length_s, entry.quality, entry.base_sd, entry.d)
+
+    @property
+    def title(self) -> str:
+        """The title of the ReadingType."""
+        unit = "Wh" if self.is_energy else "W"
+        if self.sd is None:
+            return f"{self.quality}"
+        return f"{self.quality}, standard deviation {self.sd!r} {unit}, descriptor {self.d}"
+
+
+def write(entries: Iterable[Entry], now_ms: int) -> bytes:
+    """Return entries as a feed; raises FormatError if ESPI cannot carry one of them."""
+    checked_entries = require_intervals(entries, "green-button")
+    feed = ET.Element(f"{ATOM}feed")
+    _identify(feed, _ROOT, "Green Button usage", now_ms)
+    groups: defaultdict[str, defaultdict[Form, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    for entry in checked_entries:
+        groups[entry.meter][Form.of(entry)].append(entry)
+    powers = {form: _power_of(groups, form) for forms in groups.values() for form in forms}
+    types = {form: f"{_ROOT}/ReadingType/{number}" for number, form in enumerate(powers, start=1)}
+    for number, (meter, forms) in enumerate(groups.items(), start=1):
+        place = f"{_ROOT}/UsagePoint/{number}"
+        point = _resource(feed, place, f"{_ROOT}/UsagePoint", [f"{place}/MeterReading"], meter, now_ms)
+        child(child(child(point, f"{ESPI}UsagePoint"), f"{ESPI}ServiceCategory"), f"{ESPI}kind", "0")
+        for index, (form, values) in enumerate(forms.items(), start=1):
+            _stream(feed, f"{place}/MeterReading/{index}", types[form], values, powers[form], now_ms)
+    for form, place in types.items():
+        _reading_type(feed, place, form, powers[form], now_ms)
+    return document(feed)
+
+
+def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
+    """Return the power of ten in which all values of a form are whole numbers; raises FormatError."""
+    values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
+    for power in _POWERS:
+        scaled = [value / Fraction(10) ** power for value in values]
+        if all(value.denominator == 1 for value in scaled):
+            if max(map(abs, scaled)) > _INT48_MAX:
+                raise FormatError("green-button cannot carry a value of more than 48 bits: use csv")
+            return power
+    raise FormatError("green-button cannot carry a value of more than six decimal places of a W or Wh")
+
+
+def _stream(
+    feed: ET.Element, place: str, reading_type: str, entries: list[Entry], power: int, now_ms: int
+) -> None:
+    """Append a MeterReading and its blocks."""
+    blocks = f"{place}/IntervalBlock"
+    content = _resource(feed, place, place.rpartition("/")[0], [blocks, reading_type], "", now_ms)
+    child(content, f"{ESPI}MeterReading")
+    for day, group in groupby(entries, lambda entry: entry.start_ms // DAY_MS):
+        values = list(group)
+        block = child(_resource(feed, f"{blocks}/{day}", blocks, [], "", now_ms), f"{ESPI}IntervalBlock")
+        _period(block, "interval", values[0].start_ms, values[-1].end_ms)
+        for entry in values:
+            reading = child(block, f"{ESPI}IntervalReading")
+            code = _DERIVED if entry.quality == "estimated" else 0
+            child(child(reading, f"{ESPI}ReadingQuality"), f"{ESPI}quality", str(code))
+            _period(reading, "timePeriod", entry.start_ms, entry.end_ms)
+            child(reading, f"{ESPI}value", str(entry.base_value / Fraction(10) ** power))
+
+
+def _reading_type(feed: ET.Element, place: str, form: Form, power: int, now_ms: int) -> None:
+    content = _resource(feed, place, place.rpartition("/")[0], [], form.title, now_ms)
+    element = child(content, f"{ESPI}ReadingType")
+    numbers = {
+        "accumulationBehaviour": _DELTA if form.is_energy else _INDICATING,
+        "commodity": _ELECTRICITY,
+        "dataQualifier": _NORMAL if form.is_energy else _AVERAGE,
+        "defaultQuality": _DERIVED if form.quality == "estimated" else 0,
+        "intervalLength": form.length_s,
+        "kind": _KIND_ENERGY if form.is_energy else _KIND_POWER,
+        "powerOfTenMultiplier": power,
+        "uom": _ENERGY if form.is_energy else _POWER,
+    }
+    for name, number in numbers.items():
+        child(element, f"{ESPI}{name}", str(number))
+
+
+def _period(parent: ET.Element, name: str, start_ms: int, end_ms: int) -> None:
+    element = child(parent, f"{ESPI}{name}")
+    child(element, f"{ESPI}duration", str((end_ms - start_ms) // 1000))
+    child(element, f"{ESPI}start", str(start_ms // 1000))
+
+
+def _resource(
+    feed: ET.Element, place: str, above: str, related: list[str], title: str, now_ms: int
+) -> ET.Element:
+    """Append an entry of the feed; return its content."""
+    element = child(feed, f"{ATOM}entry")
+    _identify(element, place, title, now_ms, above)
+    for other_place in related:
+        child(element, f"{ATOM}link", rel="related", href=other_place)
+    content = child(element, f"{ATOM}content")
+    child(element, f"{ATOM}published", iso_time(now_ms))
+    return content
+
+
+def _identify(element: ET.Element, place: str, title: str, now_ms: int, above: str | None = None) -> None:
+    child(element, f"{ATOM}id", f"urn:uuid:{uuid.uuid5(_NAMESPACE, place)}")
+    child(element, f"{ATOM}title", title)
+    child(element, f"{ATOM}updated", iso_time(now_ms))
+    child(element, f"{ATOM}link", rel="self", href=place)
+    if above is not None:
+        child(element, f"{ATOM}link", rel="up", href=above)
+
+
+class _Type(NamedTuple):
+    """What `read` needs of a ReadingType."""
+
+    unit: str
+    scale: Fraction
+    quality: int | None
+    sd: float | None
+    d: str
+
+
+def read(content: bytes) -> Iterator[Entry]:
+    """Yield the entries of a feed, in W and Wh; raises FormatError for a feed with other quantities."""
+    feed = parse(content)
+    points = dict(_resources(feed, "UsagePoint"))
+    readings = dict(_resources(feed, "MeterReading"))
+    types = {place: _type(resource) for place, resource in _resources(feed, "ReadingType")}
+    if not types:
+        raise FormatError("no ReadingType: not a Green Button file, or one without its units")
+    for place, block in _resources(feed, "IntervalBlock"):
+        stream = _above(block, place, "IntervalBlock")
+        if stream not in readings:
+            stream = next((p for p, r in readings.items() if stream in _links(r, "related")), stream)
+        reading = readings.get(stream)
+        if reading is None:
+            raise FormatError("an IntervalBlock belongs to no MeterReading of the file")
+        names = [name for name in _links(reading, "related") if name in types]
+        if len(names) != 1:
+            raise FormatError("a MeterReading has not exactly one ReadingType in the file")
+        meter = _meter(points, _above(reading, stream, "MeterReading"))
+        for element in block.iter(f"{ESPI}IntervalReading"):
+            yield _entry(element, meter, types[names[0]])
+
+
+def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
+    """Yield the entries of a feed whose content is of a kind, with their places."""
+    for element in feed.iter(f"{ATOM}entry"):
+        if element.find(f"{ATOM}content/{ESPI}{kind}") is not None:
+            yield next(iter(_links(element, "self")), ""), element
+
+
+def _links(element: ET.Element, relation: str) -> list[str]:
+    return [link.get("href", "") for link in element.iter(f"{ATOM}link") if link.get("rel") == relation]
+
+
+def _above(element: ET.Element, place: str, kind: str) -> str:
+    """Return the place of the resource to which another one belongs."""
+    above = next(iter(_links(element, "up")), place.rpartition("/")[0])
+    return above.removesuffix(f"/{kind}")
+
+
+def _meter(points: dict[str, ET.Element], place: str) -> str:
+    """Return the name of a meter: the title of its UsagePoint, if no other has it, or else its number."""
+    titles = {name: (point.findtext(f"{ATOM}title") or "").strip() for name, point in points.items()}
+    title = titles.get(place, "")
+    name = title if title and list(titles.values()).count(title) == 1 else place.rpartition("/")[2]
+    if not holds_name(name):
+        raise FormatError("a UsagePoint has no name")
+    return name
+
+
+def _type(resource: ET.Element) -> _Type:
+    """Return what a ReadingType says; raises FormatError for a quantity that is not a power or an energy."""
+    element = next(resource.iter(f"{ESPI}ReadingType"))
+    uom = _integer(element, "uom")
+    if uom not in _UOM:
+        raise FormatError(f"uom {uom}: expected 38 (W) or 72 (Wh)")
+    behaviour = _integer(element, "accumulationBehaviour", _DELTA)
+    if behaviour not in {0, _DELTA, _INDICATING}:
+        raise FormatError(f"accumulationBehaviour {behaviour}: expected values of intervals (4)")
+    if _integer(element, "flowDirection", 1) not in _FORWARD:
+        raise FormatError("flowDirection: expected consumption (1) or net (4): remove the other readings")
+    if _integer(element, "commodity", _ELECTRICITY) not in {0, _ELECTRICITY}:
+        raise FormatError("commodity: expected electricity (1)")
+    scale = Fraction(10) ** _integer(element, "powerOfTenMultiplier", 0)
+    title = _TITLE.fullmatch((resource.findtext(f"{ATOM}title") or "").strip())
+    quality = _integer(element, "defaultQuality", 0)
+    if title is None:
+        return _Type(_UOM[uom], scale, quality, None, "")
+    return _Type(_UOM[uom], scale, quality, float(title[1]), title[2])
+
+
+def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
+    """Return the entry of an IntervalReading."""
+    period = element.find(f"{ESPI}timePeriod")
+    if period is None:
+        raise FormatError("an IntervalReading has no timePeriod")
+    start_s, duration_s = _integer(period, "start"), _integer(period, "duration")
+    if duration_s <= 0:
+        raise FormatError("an IntervalReading has no duration")
+    codes = [_integer(quality, "quality") for quality in element.iter(f"{ESPI}ReadingQuality")]
+    is_measured = all(code in _MEASURED for code in codes or [form.quality or 0])
+    value = _integer(element, "value") * form.scale
+    quality: Quality = "measured" if is_measured else "estimated"
+    times = start_s * 1000, (start_s + duration_s) * 1000
+    return Entry(meter, *times, value, form.unit, quality, form.sd, "", form.d)
+
+
+def _integer(element: ET.Element, name: str, default: int | None = None) -> int:
+    """Return the whole number in an element; raises FormatError."""
+    text = element.findtext(f"{ESPI}{name}")
+    if text is None and default is not None:
+        return default
+    if text is None or re.fullmatch(r"\s*[+-]?\d{1,19}\s*", text, re.ASCII) is None:
+        raise FormatError(f"{name}: expected a whole number")
+    return int(text)

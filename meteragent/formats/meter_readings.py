@@ -1,0 +1,80 @@
+"""The message payload MeterReadings of IEC 61968-9 (2nd edition, CIM profile of 2011), out only.
+
+    MeterReadings > MeterReading > IntervalBlocks > IntervalReadings (timeStamp, value, ReadingQualities)
+
+Each meter has a MeterReading, and each of its forms an IntervalBlocks with its ReadingType: 18 numbers that
+name quantity, unit and length. A `timeStamp` is the end of its interval. The quality of a released value is
+2.8.0: estimated, by the system that manages meter data; the comment beside it has the standard deviation.
+
+The schema is sold by IEC and was not at hand: the elements and their order are those of documents that are
+published (docs/formats.md).
+"""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+
+from meteragent.domain.errors import FormatError
+from meteragent.domain.grid import iso_time
+from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
+from meteragent.formats.entry import Entry, decimal, require_intervals
+from meteragent.formats.xml import child, document
+
+NAMESPACE: Final = "{http://iec.ch/TC57/2011/MeterReadings#}"
+
+_PERIOD: Final = {
+    MINUTE_MS: 3,
+    5 * MINUTE_MS: 6,
+    10 * MINUTE_MS: 1,
+    15 * MINUTE_MS: 2,
+    30 * MINUTE_MS: 5,
+    HOUR_MS: 7,
+    DAY_MS: 4,
+}
+"""The code of the length of intervals, of those lengths that have one."""
+_ESTIMATED, _VALID = "2.8.0", "2.0.0"
+
+ET.register_namespace("m", NAMESPACE.strip("{}"))
+
+
+def reading_type(entry: Entry) -> str:
+    """Return the 18 numbers of a quantity; raises FormatError for a length that has no code."""
+    period = _PERIOD.get(entry.end_ms - entry.start_ms)
+    if period is None:
+        raise FormatError(
+            "meter-readings cannot carry this length: it has codes for 1, 5, 10, 15, 30, 60 min and 1 d"
+        )
+    delta_or_indicating, energy_or_power = (4, 12) if entry.is_energy else (6, 37)
+    average = 0 if entry.is_energy else 2
+    kilo = 3 if entry.unit.startswith("k") else 0
+    uom = 72 if entry.is_energy else 38
+    return f"0.{average}.{period}.{delta_or_indicating}.0.1.{energy_or_power}.0.0.0.0.0.0.0.0.{kilo}.{uom}.0"
+
+
+def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
+    """Return entries as a payload; raises FormatError if it cannot carry one of them."""
+    root = ET.Element(f"{NAMESPACE}MeterReadings")
+    for meter, of_meter in groupby(require_intervals(entries, "meter-readings"), lambda entry: entry.meter):
+        element = child(root, f"{NAMESPACE}MeterReading")
+        values = sorted(of_meter, key=lambda entry: (reading_type(entry), entry.start_ms))
+        for code, block in groupby(values, reading_type):
+            _block(element, code, block)
+        child(child(child(element, f"{NAMESPACE}Meter"), f"{NAMESPACE}Names"), f"{NAMESPACE}name", meter)
+    return document(root)
+
+
+def _block(parent: ET.Element, code: str, entries: Iterable[Entry]) -> None:
+    """Append the values of one ReadingType."""
+    element = child(parent, f"{NAMESPACE}IntervalBlocks")
+    for entry in entries:
+        reading = child(element, f"{NAMESPACE}IntervalReadings")
+        child(reading, f"{NAMESPACE}timeStamp", iso_time(entry.end_ms))
+        child(reading, f"{NAMESPACE}value", f"{decimal(entry.value):f}")
+        quality = child(reading, f"{NAMESPACE}ReadingQualities")
+        if entry.sd is not None:
+            comment = f"standard deviation {entry.sd!r} {entry.unit}, descriptor {entry.d}"
+            child(quality, f"{NAMESPACE}comment", comment)
+        code_of_quality = _ESTIMATED if entry.quality == "estimated" else _VALID
+        child(quality, f"{NAMESPACE}ReadingQualityType", ref=code_of_quality)
+    child(element, f"{NAMESPACE}ReadingType", ref=code)

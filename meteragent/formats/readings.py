@@ -1,0 +1,57 @@
+"""Readings for `sanitise`: a Parquet file of meter, time and value, from entries of any format.
+
+An energy has the time at which its interval ends, and a mean power that at which it begins, as `sanitise`
+reads them; `source_lines` are the lines of [source] that say so.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from meteragent.domain.errors import FormatError
+from meteragent.domain.grid import format_duration
+from meteragent.formats.entry import Entry, decimal
+
+
+def table(entries: Sequence[Entry]) -> Any:
+    """Return entries as an Arrow table; raises FormatError unless they are of one unit and one interval."""
+    import pyarrow as pa  # noqa: PLC0415 -- only archives need it
+
+    _require_uniform(entries)
+    rows = _in_order(entries)
+    times = [entry.end_ms if entry.is_energy else entry.start_ms for entry in rows]
+    return pa.table(
+        {
+            "meter": pa.array([entry.meter for entry in rows], pa.string()),
+            "time": pa.array(times, pa.timestamp("ms", "UTC")),
+            "value": pa.array([decimal(entry.value) for entry in rows], pa.decimal128(19, 6)),
+        }
+    )
+
+
+def source_lines(entries: Sequence[Entry]) -> str:
+    """Return the lines of [source] for `sanitise` that say what the values mean."""
+    first = entries[0]
+    kind = "interval_energy" if first.is_energy else "power"
+    key = "interval" if first.is_energy else "hold"
+    length = format_duration(first.end_ms - first.start_ms)
+    return f'kind = "{kind}"\nunit = "{first.unit}"\n{key} = "{length}"'
+
+
+def _in_order(entries: Sequence[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: (entry.meter, entry.start_ms))
+
+
+def _require_uniform(entries: Sequence[Entry]) -> None:
+    if not entries:
+        raise FormatError("there are no values")
+    if any(entry.band for entry in entries):
+        raise FormatError("the bands of a mean day are no readings")
+    units = {entry.unit for entry in entries}
+    if len(units) > 1:
+        raise FormatError(f"values in {' and '.join(sorted(units))}: convert each unit by itself")
+    if len({entry.end_ms - entry.start_ms for entry in entries}) > 1:
+        raise FormatError("intervals of several lengths: convert each length by itself")
+    for entry, follower in pairwise(_in_order(entries)):
+        if entry.meter == follower.meter and follower.start_ms < entry.end_ms:
+            raise FormatError("two intervals of a meter overlap: remove one of them")

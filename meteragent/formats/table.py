@@ -1,0 +1,127 @@
+"""CSV as utilities exchange it, in two dialects.
+
+    meter,start,end,value,unit,quality,sd,band,d
+    m1,2026-11-20T12:00:00Z,2026-11-20T12:30:00Z,311.5,W,estimated,44.0,,1a2b3c4d
+
+The other dialect has semicolons between columns and a comma in numbers. A file is UTF-8, with a header; times
+have an offset or Z. `quality`, `sd`, `band` and `d` may be absent, as may other columns be present.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Literal, NamedTuple, cast
+
+from meteragent.domain.errors import FormatError
+from meteragent.domain.grid import iso_time, parse_time
+from meteragent.domain.identity import holds_name
+from meteragent.domain.units import UNIT_FACTOR
+from meteragent.formats.entry import Entry, Quality, decimal
+
+Separator = Literal[",", ";"]
+_NAMES = ("meter", "start", "end", "value", "unit", "quality", "sd", "band", "d")
+_NEEDED = _NAMES[:5]
+_QUALITIES = ("measured", "estimated")
+_NUMBER = re.compile(r"-?\d{1,13}(\.\d{1,6})?", re.ASCII)
+_DEVIATION = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
+    """Return entries as CSV, in their order; raises FormatError for a value that is not a decimal number."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, delimiter=separator, lineterminator="\r\n")
+    table.writerow(_NAMES)
+    mark = "." if separator == "," else ","
+    for entry in entries:
+        deviation = "" if entry.sd is None else repr(entry.sd).replace(".", mark)
+        table.writerow(
+            [
+                entry.meter,
+                iso_time(entry.start_ms),
+                iso_time(entry.end_ms),
+                f"{decimal(entry.value):f}".replace(".", mark),
+                entry.unit,
+                entry.quality,
+                deviation,
+                entry.band,
+                entry.d,
+            ]
+        )
+    return text.getvalue().encode()
+
+
+def read(content: bytes) -> Iterator[Entry]:
+    """Yield the entries of a CSV file of either dialect; raises FormatError, naming line and column."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FormatError("the file is not UTF-8") from None
+    header = text.partition("\n")[0]
+    separator = ";" if header.count(";") > header.count(",") else ","
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    missing = [name for name in _NEEDED if name not in (table.fieldnames or ())]
+    if missing:
+        raise FormatError(f"line 1: no column {', '.join(missing)}; expected {separator.join(_NAMES)}")
+    try:
+        for row in table:
+            yield _entry(row, table.line_num, "," if separator == ";" else ".")
+    except csv.Error:
+        raise FormatError(f"line {table.line_num}: a quotation mark is not where one may be") from None
+
+
+def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
+    """Return the entry of a row; raises FormatError."""
+    cells = _Cells({name: row.get(name) or "" for name in _NAMES}, line, mark)
+    start_ms, end_ms = cells.time("start"), cells.time("end")
+    if end_ms <= start_ms:
+        raise cells.refuse("end", "a time after start")
+    if not holds_name(cells.texts["meter"]):
+        raise cells.refuse("meter", "a name of printable characters")
+    if cells.texts["unit"] not in UNIT_FACTOR:
+        raise cells.refuse("unit", f"one of {', '.join(UNIT_FACTOR)}")
+    if cells.texts["quality"] not in {"", *_QUALITIES}:
+        raise cells.refuse("quality", f"one of {', '.join(_QUALITIES)}, or nothing")
+    deviation = float(cells.number("sd", _DEVIATION, "44.0")) if cells.texts["sd"] else None
+    if deviation is not None and not math.isfinite(deviation):
+        raise cells.refuse("sd", "a finite number")
+    return Entry(
+        cells.texts["meter"],
+        start_ms,
+        end_ms,
+        Fraction(cells.number("value", _NUMBER, "311.5")),
+        cells.texts["unit"],
+        cast("Quality", cells.texts["quality"] or "measured"),
+        deviation,
+        cells.texts["band"],
+        cells.texts["d"],
+    )
+
+
+class _Cells(NamedTuple):
+    """The texts of a row, with its line and its decimal mark."""
+
+    texts: dict[str, str]
+    line: int
+    mark: str
+
+    def refuse(self, column: str, expected: str) -> FormatError:
+        """Return the refusal of a column."""
+        return FormatError(f"line {self.line}: column {column}: expected {expected}")
+
+    def time(self, column: str) -> int:
+        """Return a time; raises FormatError."""
+        try:
+            return parse_time(self.texts[column])
+        except ValueError:
+            raise self.refuse(column, "a time with an offset, such as 2026-11-20T12:00:00+01:00") from None
+
+    def number(self, column: str, form: re.Pattern[str], example: str) -> str:
+        """Return the text of a number, with a decimal point; raises FormatError."""
+        text = self.texts[column]
+        plain = text.replace(self.mark, ".")
+        if (self.mark == "," and "." in text) or form.fullmatch(plain) is None:
+            raise self.refuse(column, f"a number such as {example.replace('.', self.mark)}")
+        return plain

@@ -1,0 +1,41 @@
+"""XML without its dangers: a document type, and with it every entity of its own, is refused."""
+
+import xml.etree.ElementTree as ET
+from typing import Any, NoReturn
+
+from meteragent.domain.errors import FormatError
+
+
+class _WithoutTypes(ET.TreeBuilder):
+    """A builder of trees that refuses a document type before anything in it is read."""
+
+    def doctype(self, *_: Any) -> NoReturn:
+        """Refuse a document type."""
+        raise FormatError("XML with a document type is refused: it could define entities")
+
+
+def parse(content: bytes) -> ET.Element:
+    """Parse a document; raises FormatError without quoting it."""
+    parser = ET.XMLParser(target=_WithoutTypes())  # noqa: S314 -- document types are refused
+    try:
+        parser.feed(content)
+        root: ET.Element = parser.close()
+    except ET.ParseError as error:
+        raise FormatError(f"not well-formed XML: line {error.position[0]}") from None
+    except (LookupError, ValueError):
+        raise FormatError("not XML in an encoding that is known") from None
+    return root
+
+
+def child(parent: ET.Element, name: str, text: str | None = None, **attributes: str) -> ET.Element:
+    """Append an element, and return it."""
+    element = ET.SubElement(parent, name, attributes)
+    element.text = text
+    return element
+
+
+def document(root: ET.Element) -> bytes:
+    """Return a document, with an indented line for each element."""
+    ET.indent(root, " ")
+    content: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
+    return content + b"\n"

@@ -7,6 +7,7 @@ from textwrap import wrap
 import amqtt
 
 from meteragent.report import wording
+from meteragent.report.catalogue import say
 from meteragent.report.format import MEAN_W, mean_of
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
 from simulators.outcome import Compared, Measured, Outcome
@@ -69,9 +70,9 @@ def _share(compared: Compared, use: float) -> str:
 
 def _hidden(guarantee: Guarantee) -> Iterator[str]:
     layout = "  {:<26}{:>10}{:>8}{:>18}{:>18}"
-    yield wording.HIDDEN
+    yield say("hidden.title")
     yield f"{wording.guesses()}."
-    for cells in (wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)):
+    for cells in (wording.guess_columns(), *wording.guess_rows(guarantee)):
         yield layout.format(*cells)
 
 
@@ -98,6 +99,6 @@ def _promised_and_measured(figures: Measured, unit: str) -> tuple[str, str]:
 
 
 def _end(guarantee: Guarantee) -> Iterator[str]:
-    yield wording.NOT_HIDDEN
+    yield say("hidden.not")
     for sentence in wording.not_hidden(guarantee):
         yield from wrap(sentence, 100, initial_indent="  - ", subsequent_indent="    ")

@@ -1,5 +1,6 @@
 """What tests share: a real broker, certificates, and how hard Hypothesis looks."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 
@@ -10,6 +11,11 @@ from tests.support.broker import Broker, Certificates, mosquitto_program
 from tests.support.collecting import empty_database
 from tests.support.not_run import not_run
 from tests.support.postgres import Postgres, server_programs
+
+if "LC_ALL" in os.environ:
+    os.environ["LANG"] = os.environ.pop("LC_ALL")
+os.environ["LC_MESSAGES"] = "C"
+"""Texts are in English, here and in programs that tests start, whatever language the developer reads."""
 
 MakeBroker = Callable[..., Broker]
 PARTS = {"mosquitto", "broker", "nats", "certificates", "postgres", "table_url"}

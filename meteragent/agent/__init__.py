@@ -102,8 +102,8 @@ class Agent:
         address = None if self._config.page is None else page_settings(self._config.page)
         for line in banner.lines(self._config, self._environment.wall_ms()):
             _log.info("%s", line)
-        for line in settings.exposed(self._config):
-            _log.warning("%s", line)
+        for key, path in settings.exposed(self._config).items():
+            _log.warning("%s: every user of this machine can read %s: chmod 600", key, path)
         while True:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:
@@ -122,8 +122,9 @@ class Agent:
     def _restore(self, jumped_ms: int) -> None:
         """Treat the store as a copy, as `ledger --restored-at now` does; raises StoreError."""
         self.counts.add("clock_jumped")
-        step = grid.duration_text(round(jumped_ms / 1000) * 1000, 2)
-        self.alarms.raise_("clock_jumped", step=step)
+        step_ms = round(jumped_ms / 1000) * 1000
+        step = grid.duration_text(step_ms, 2)
+        self.alarms.raise_("clock_jumped", step_ms=step_ms)
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
             "the clock jumped %s ahead of the time since the machine's start, as if a snapshot was resumed:"

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from meteragent import config as settings
 from meteragent.config.source import every_ms, reports_on_change
 from meteragent.domain.counters import REFUSALS, Counts
-from meteragent.domain.grid import duration_text
 from meteragent.domain.problem import Problem, problem
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
@@ -115,8 +114,7 @@ class IntakeHealth:
 
     def _silence(self, stream: str, limit_ms: int) -> Problem:
         refusals = self._list([*REFUSALS, *_NO_READING])
-        arrivals = f"received instead: {refusals}" if refusals else "nothing was received"
-        return problem("no_readings", stream, limit=duration_text(limit_ms), came=arrivals)
+        return problem("no_readings", stream, limit_ms=limit_ms, refusals=refusals or 0)
 
     def _unreadable(self) -> int:
         return sum(self._counts[name] - self._counts_before[name] for name in _UNREADABLE)

@@ -85,8 +85,8 @@ class Vitals:
             if stream.refused_topics:
                 yield problem("topic_refused", stream.name, topics=stream.refused_topics)
             if stream.lag_s > LAG_S:
-                since = duration_text(round(stream.lag_s) * 1000, 2)
-                yield problem("messages_wait", stream.name, waiting=stream.waiting, since=since)
+                since_ms = round(stream.lag_s) * 1000
+                yield problem("messages_wait", stream.name, waiting=stream.waiting, since_ms=since_ms)
         yield from self.raised
 
 

@@ -11,12 +11,21 @@ from pathlib import Path
 from meteragent import config
 from meteragent.cli import admission, common
 from meteragent.domain.terms import Terms
-from meteragent.report import combined, event, facts, guarantee, terminal
+from meteragent.report import catalogue, combined, event, facts, guarantee, terminal
 from meteragent.store import read_only, terms
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the promises of all streams; if a stream must not run, print only the refusals and return 78."""
+    """Print the promises of all streams; if a stream must not run, print only the refusals and return 78.
+
+    JSON and the statement do not depend on who reads them: they are in English.
+    """
+    is_plain_text = not (options.json or options.statement)
+    with catalogue.speaking(options.lang if is_plain_text else catalogue.ENGLISH):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     settings = config.load(options.config)
     if admission.refused(options.config, settings, sys.stderr):
         if not (options.json or options.statement):

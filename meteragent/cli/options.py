@@ -6,9 +6,12 @@ the command's module, which is imported only when such an argument is given.
 
 import argparse
 import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from meteragent.report.catalogue import LANGUAGES, of_environment
 
 
 def _parsed_by(command: str, function: str) -> Callable[[str], Any]:
@@ -41,6 +44,16 @@ def _log_level(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _language(group: Any) -> None:
+    """Add the option --lang."""
+    group.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        default=of_environment(os.environ),
+        help="the language of the text; default: that of LC_ALL, LC_MESSAGES or LANG, or else English",
+    )
+
+
 def run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `run`."""
     _config(parser)
@@ -60,7 +73,9 @@ def run(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `check`."""
     _config(parser)
-    form = parser.add_argument_group("output").add_mutually_exclusive_group()
+    output = parser.add_argument_group("output")
+    _language(output)
+    form = output.add_mutually_exclusive_group()
     _json(form)
     form.add_argument(
         "--statement", action="store_true", help="print a page for your data protection records (Markdown)"
@@ -165,6 +180,7 @@ def plan(parser: argparse.ArgumentParser) -> None:
         parse = _parsed_by("plan", f"parse_{flag[2:]}")
         group.add_argument(flag, metavar=metavar, type=parse, help=text)
     parser.set_defaults(level="1", timezone="UTC")  # strings: argparse parses them too
+    _language(output)
     _json(output)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from meteragent.cli import common
-from meteragent.report import plan
+from meteragent.report import catalogue, plan
 from meteragent.report.plan import amount, ask, nested
 from meteragent.report.plan.ask import Goal, Share
 from meteragent.report.plan.solve import Question
@@ -24,7 +24,15 @@ T = TypeVar("T")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the third quantity, and plot it on request; an unanswerable question is a usage error."""
+    """Print the third quantity, and plot it on request; an unanswerable question is a usage error.
+
+    JSON is in English.
+    """
+    with catalogue.speaking(catalogue.ENGLISH if options.json else options.lang):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         if isinstance(options.share, list):
             return _run_nested(options)

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from meteragent.config.accept import missing_extras, refusals
-from meteragent.config.accept import warnings as load_warnings
 from meteragent.config.broker import Receiver
 from meteragent.config.crowd import joined
 from meteragent.config.files import endpoint, exposed, read_secret, sink_broker, unreadable
@@ -63,7 +62,6 @@ __all__ = [
     "has_local_times",
     "has_times",
     "load",
-    "load_warnings",
     "locate",
     "missing_extras",
     "month",

@@ -1,4 +1,4 @@
-"""Warnings and refusals for readings that follow the load too coarsely, with better settings."""
+"""Refusals of readings that follow the load too coarsely, with better settings."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -10,7 +10,7 @@ from meteragent.config.model import Config, Stream
 from meteragent.config.terms import terms
 from meteragent.domain import loads
 from meteragent.domain.errors import ConfigError
-from meteragent.domain.figures import exact, figures
+from meteragent.domain.figures import figures
 from meteragent.domain.grid import format_duration
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
@@ -19,48 +19,6 @@ FACTOR_MAX = 2
 """A stream is refused if a change by the hidden energy can cost more than this many times the stream's
 level.
 """
-
-_UNTIL = "until then the promise covers the readings, not the load itself"
-
-
-def warnings(stream: Stream) -> list[str]:
-    """Return the warnings for a stream whose readings reveal, or may reveal, more than its load does."""
-    rules = terms(stream)
-    lines = []
-    if keys := loads.unknown(rules):
-        coarse = rules.kind is not Kind.POWER and 40 * (stream.source.scale or 0) >= rules.radius
-        lines.append(_counted(stream.source.scale or Fraction(0), rules) if coarse else _unknown(rules, keys))
-    if loads.factor(rules) > 1:
-        levels = ", ".join(
-            f"{name}: {figures(loads.level(rules, Fraction(wh)))}" for name, wh in loads.MOVES_WH.items()
-        )
-        lines.append(f"{_cost(rules)}. The level depends on the size of the change: {levels}")
-    return lines
-
-
-def _unknown(rules: Terms, keys: Collection[str]) -> str:
-    """Return the warning that a property of the source is unknown, with the key that sets it."""
-    if rules.kind is not Kind.POWER:
-        return f"the meter's counting step is unknown: set source.dead_band; {_UNTIL}"
-    if "source.every" in keys:
-        return f"the time between readings is unknown: set source.every; {_UNTIL}"
-    return (
-        "how far the power may drift from the device's last report is unknown: set source.dead_band;"
-        f" {_UNTIL}"
-    )
-
-
-def _counted(count: Fraction, rules: Terms) -> str:
-    """Return the warning about a meter that may count in steps of `count`.
-
-    Each end of a slot may be off by one count, so the load's level is the level at the radius plus two
-    counts.
-    """
-    level = rules.epsilon * ceil((rules.radius + 2 * count) / rules.quantum) * rules.quantum
-    return (
-        f"if the meter counts in steps of {exact(count)} {rules.unit}, the level for the energy that the home"
-        f" really used is {figures(level)}: set source.dead_band to the step"
-    )
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:

@@ -38,8 +38,8 @@ def _path_text(path: Path) -> str:
     return str(path) if is_place else "a file in the working directory"
 
 
-def exposed(config: Config) -> list[str]:
-    """Return a line for each secret that every user of this machine can read: key, file and remedy."""
+def exposed(config: Config) -> dict[str, Path]:
+    """Return the file of each secret that every user of this machine can read, by key."""
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]
@@ -48,11 +48,7 @@ def exposed(config: Config) -> list[str]:
         paths["page.token_file"] = config.page.token_file
     if config.archive is not None:
         paths["archive.key_file"] = config.archive.key_file
-    return [
-        f"{key}: every user of this machine can read {path}: chmod 600"
-        for key, path in paths.items()
-        if _mode(path) & stat.S_IROTH
-    ]
+    return {key: path for key, path in paths.items() if _mode(path) & stat.S_IROTH}
 
 
 def _mode(path: Path) -> int:

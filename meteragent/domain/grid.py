@@ -246,21 +246,27 @@ def format_duration(duration_ms: int) -> str:
 _PARTS_MS = (("day", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", 1000), ("ms", 1))
 
 
+def duration_parts(duration_ms: int, units: int = len(_PARTS_MS)) -> list[tuple[str, int]]:
+    """Divide a duration into units, the largest first; it is rounded down to its largest `units` units."""
+    parts: list[tuple[str, int]] = []
+    remainder_ms, units_left = duration_ms, units
+    for unit, unit_ms in _PARTS_MS:
+        count, remainder_ms = divmod(remainder_ms, unit_ms)
+        if count:
+            parts.append((unit, count))
+        units_left -= bool(parts)
+        if units_left == 0:
+            break
+    return parts or [("s", 0)]
+
+
 def duration_text(duration_ms: int, units: int = len(_PARTS_MS)) -> str:
     """Format a duration for people: ``30 min``, ``1 day``, ``2 days 4 h``.
 
     A long duration is rounded down to its largest `units` units: ``2,191 days 23 h``.
     """
-    parts: list[str] = []
-    remainder_ms, units_left = duration_ms, units
-    for unit, unit_ms in _PARTS_MS:
-        count, remainder_ms = divmod(remainder_ms, unit_ms)
-        if count:
-            parts.append(f"{count:,} {unit}{'s' if unit == 'day' and count > 1 else ''}")
-        units_left -= bool(parts)
-        if units_left == 0:
-            break
-    return " ".join(parts) or "0 s"
+    parts = duration_parts(duration_ms, units)
+    return " ".join(f"{count:,} {unit}{'s' if unit == 'day' and count > 1 else ''}" for unit, count in parts)
 
 
 @lru_cache(maxsize=256)  # records have few distinct durations

@@ -3,7 +3,10 @@
 A problem never holds a value and never names a meter (law 4); it may state a number of meters.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meteragent.domain.grid import duration_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ PROBLEMS = {
         "another-agent-releases-a-meter",
     ),
     "no_readings": Meaning(
-        "no reading has been accepted for more than {limit}; {came}",
+        "no reading has been accepted for more than {limit}; messages received instead: {refusals}",
         "Check that the meter is on, that it publishes on source.topic and that the broker lets the agent "
         "read it: `meteragent discover` shows the messages that arrive.",
         "no-reading-is-accepted",
@@ -115,12 +118,16 @@ PROBLEMS = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A condition that needs a person's attention, in one stream or in the agent (`stream` is None)."""
+    """A condition that needs a person's attention, in one stream or in the agent (`stream` is None).
+
+    `fields` are those of the cause; a field in milliseconds has a name that ends in `_ms`.
+    """
 
     code: str
     cause: str
     cure: str
     stream: str | None = None
+    fields: Mapping[str, str | int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -128,10 +135,14 @@ class Problem:
         return self.cause if self.stream is None else f"stream {self.stream}: {self.cause}"
 
 
-def problem(code: str, stream: str | None = None, **fields: object) -> Problem:
+def problem(code: str, stream: str | None = None, **fields: str | int) -> Problem:
     """Make a problem with the `fields` of its cause filled in; raises KeyError for an unknown code."""
     meaning = PROBLEMS[code]
-    return Problem(code, meaning.cause.format(**fields), meaning.cure, stream)
+    texts = {
+        name.removesuffix("_ms"): duration_text(int(value), 2) if name.endswith("_ms") else value
+        for name, value in fields.items()
+    }
+    return Problem(code, meaning.cause.format(**texts), meaning.cure, stream, fields)
 
 
 class Alarms:
@@ -140,7 +151,7 @@ class Alarms:
     def __init__(self) -> None:
         self._active: dict[tuple[str, str | None], Problem] = {}
 
-    def raise_(self, code: str, stream: str | None = None, **fields: object) -> None:
+    def raise_(self, code: str, stream: str | None = None, **fields: str | int) -> None:
         """Raise a problem; it replaces one of the same code and stream."""
         self._active[code, stream] = problem(code, stream, **fields)
 

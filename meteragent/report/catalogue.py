@@ -1,24 +1,55 @@
 """The texts that `check`, the statement, `plan` and the local page share: one file for each language.
 
 Placeholders are written ``{name}``; Python and the page's script fill them in by the same rule. A translation
-is another file beside `en.json` with the same keys.
+is another file beside `en.json` with the same keys, and with a key for each counter and problem, whose
+English texts are those of `domain`.
+
+`speaking` sets the language for the code that it encloses. Outside it, and in JSON, the language is English.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-LANGUAGE = "en"
+from meteragent.domain.counters import COUNTERS
+from meteragent.domain.problem import PROBLEMS
+
+ENGLISH = "en"
 
 _FOLDER = Path(__file__).parent / "texts"
+LANGUAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
+"""The languages that have a file of texts."""
+_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""The variables of POSIX that set the language of messages; the first that is set decides."""
+_language: ContextVar[str] = ContextVar("language", default=ENGLISH)
 
 
 @cache
-def texts(language: str = LANGUAGE) -> Mapping[str, str]:
+def texts(language: str) -> Mapping[str, str]:
     """Read all texts of a language, by key."""
     text_by_key: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text("utf-8"))
-    return text_by_key
+    return text_by_key | _of_domain() if language == ENGLISH else text_by_key
+
+
+def _of_domain() -> dict[str, str]:
+    """Return the English texts of counters and problems."""
+    counters = {f"counter.{name}": meaning for name, meaning in COUNTERS.items()}
+    causes = {f"problem.{code}": meaning.cause for code, meaning in PROBLEMS.items()}
+    cures = {f"cure.{code}": meaning.cure for code, meaning in PROBLEMS.items()}
+    return counters | causes | cures
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Set the language of `say` inside this context, and in the tasks and threads that it starts."""
+    before = _language.set(language)
+    try:
+        yield
+    finally:
+        _language.reset(before)
 
 
 def say(key: str, **values: object) -> str:
@@ -27,4 +58,29 @@ def say(key: str, **values: object) -> str:
     Raises:
         KeyError: there is no such text, or one of its placeholders has no value.
     """
-    return texts()[key].format(**values)
+    return texts(_language.get())[key].format(**values)
+
+
+def of_environment(environment: Mapping[str, str]) -> str:
+    """Return the language that a process's environment asks for, or English if it has no texts."""
+    name = next(filter(None, map(environment.get, _VARIABLES)), "")
+    language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()
+    return language if language in LANGUAGES else ENGLISH
+
+
+def of_reader(accept: str) -> str:
+    """Return the language that a browser's Accept-Language prefers, or English if it has no texts."""
+    ranges = [_range(item) for item in accept.split(",")]
+    choices = [(quality, language) for quality, language in ranges if language in LANGUAGES and quality > 0]
+    return max(choices, key=lambda item: item[0], default=(0.0, ENGLISH))[1]
+
+
+def _range(item: str) -> tuple[float, str]:
+    """Return the quality and the language of one range, such as ``de-AT;q=0.8``; 0 if it is malformed."""
+    name, _, parameter = item.partition(";")
+    key, _, number = parameter.strip().partition("=")
+    try:
+        quality = float(number) if key.strip() == "q" else 1.0
+    except ValueError:
+        quality = 0.0
+    return quality, name.strip().partition("-")[0].lower()

@@ -15,6 +15,8 @@ from meteragent.domain.grid import duration_text, parse_duration
 from meteragent.domain.shape import Metric
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS
+from meteragent.report.catalogue import say
+from meteragent.report.format import duration
 
 _EVENT = re.compile(r"(\d{1,6})\s*W\s+(\d{1,6}(?:s|min|h|d))", re.ASCII)
 
@@ -23,13 +25,24 @@ _WINDOWS_FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change in the power by `power_w` for `duration_ms`; `daily` if it can happen every day."""
+    """A change in the power by `power_w` for `duration_ms`; `daily` if it can happen every day.
+
+    `name` is the English name, which commands and JSON use. `key` is the key of a public example's title.
+    """
 
     name: str
     power_w: int
     duration_ms: int
     source: str
     daily: bool = True
+    key: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name in the language of the text."""
+        if self.key:
+            return say(f"event.{self.key}")
+        return say("event.of_power", power=self.power_w, duration=duration(self.duration_ms))
 
     @property
     def energy_wh(self) -> Fraction:
@@ -41,14 +54,32 @@ _ASSUMED = "our assumption"
 _AWAY = "our assumption: a home of 330 W falls to its standby of 80 W"
 
 EVENTS = (
-    Event("a change of programme, 1 h", 38, HOUR_MS, "tracebase: d_inf of windows of one set, 18 to 38 W"),
-    Event("a kettle", 2200, 3 * MINUTE_MS, "110 Wh; tracebase WaterKettle: 1.8 to 2.5 kW"),
-    Event("a TV evening", 100, 3 * HOUR_MS, "0.3 kWh; tracebase TV-LCD and TV-CRT: 58 to 156 W on"),
-    Event("a washing machine", 400, 2 * HOUR_MS, f"0.8 kWh; {_ASSUMED}, heating spread over the cycle"),
-    Event("the oven, 45 min", 1600, 45 * MINUTE_MS, f"1.2 kWh; {_ASSUMED}"),
-    Event("away 8 h", 250, 8 * HOUR_MS, f"2 kWh; {_AWAY}"),
-    Event("away a day", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}", daily=False),
-    Event("away a week", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}", daily=False),
+    Event(
+        "a change of programme, 1 h",
+        38,
+        HOUR_MS,
+        "tracebase: d_inf of windows of one set, 18 to 38 W",
+        key="programme",
+    ),
+    Event("a kettle", 2200, 3 * MINUTE_MS, "110 Wh; tracebase WaterKettle: 1.8 to 2.5 kW", key="kettle"),
+    Event(
+        "a TV evening",
+        100,
+        3 * HOUR_MS,
+        "0.3 kWh; tracebase TV-LCD and TV-CRT: 58 to 156 W on",
+        key="evening",
+    ),
+    Event(
+        "a washing machine",
+        400,
+        2 * HOUR_MS,
+        f"0.8 kWh; {_ASSUMED}, heating spread over the cycle",
+        key="washing",
+    ),
+    Event("the oven, 45 min", 1600, 45 * MINUTE_MS, f"1.2 kWh; {_ASSUMED}", key="oven"),
+    Event("away 8 h", 250, 8 * HOUR_MS, f"2 kWh; {_AWAY}", key="away_hours"),
+    Event("away a day", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}", daily=False, key="away_day"),
+    Event("away a week", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}", daily=False, key="away_week"),
 )
 """The public examples in `check` (law 8)."""
 

@@ -1,20 +1,54 @@
-"""Formats for amounts, energies, levels, odds, homes and errors in reports."""
+"""Formats for amounts, energies, levels, odds, homes, errors and paragraphs in reports."""
 
 import math
+import re
+import textwrap
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
-from meteragent.domain.figures import exact, figures
+from meteragent.domain import figures as plain
+from meteragent.domain.figures import exact
+from meteragent.domain.grid import duration_parts
 from meteragent.report.catalogue import say
 
 MEAN_W = 330
 """The assumed mean power of an average home (about 8 kWh a day), the reference for errors."""
+WIDTH = 100
+"""The largest width of a line on a terminal, in characters."""
+_NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|Tage?|%)\b|%)")
 _RATE_PLACES = 1000
 _PERCENT_BELOW = 10
 _LIMIT_FIGURES = 4
 _ODDS_IN_FULL = 10**6
 _FLOAT_LEVEL_MAX = 700  # e^710 is too large for a float
 _WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def localised(number: str) -> str:
+    """Write a number in English form with the decimal sign and the grouping of the language."""
+    return number.translate({ord("."): say("number.decimal"), ord(","): say("number.group")})
+
+
+def figures(number: float | Fraction) -> str:
+    """Format a number to three figures, or as a whole number from 1,000."""
+    return localised(plain.figures(number))
+
+
+def whole(count: int) -> str:
+    """Format a whole number with its digits in groups."""
+    return localised(f"{count:,}")
+
+
+def duration(duration_ms: int, units: int = 5) -> str:
+    """Format a duration for people, as ``30 min`` or ``2 days 4 h``, rounded down to its largest `units`."""
+    parts = duration_parts(duration_ms, units)
+    return " ".join(
+        say("duration.day" if count == 1 else "duration.days", count=whole(count))
+        if unit == "day"
+        else f"{whole(count)} {unit}"
+        for unit, count in parts
+    )
 
 
 def amount(number: float, unit: str) -> str:
@@ -26,9 +60,9 @@ def amount(number: float, unit: str) -> str:
 
 
 def full(number: Fraction) -> str:
-    """Return an exact number in full, with commas between thousands, such as ``1,440`` or ``13/11``."""
+    """Return an exact number in full, with its digits in groups, such as ``1,440`` or ``13/11``."""
     text = exact(number)
-    return text if "/" in text else f"{Decimal(text):,f}"
+    return text if "/" in text else localised(f"{Decimal(text):,f}")
 
 
 def energy(wh: float | Fraction) -> str:
@@ -52,9 +86,9 @@ def rounded_up(level: Fraction) -> Fraction:
 def odds_figures(level: Fraction) -> str:
     """Return e^level, the largest factor by which the odds change, to three figures, for any level."""
     if level > _FLOAT_LEVEL_MAX:
-        return f"{_WIDE.exp(Decimal(float(level))):.3g}"
+        return localised(f"{_WIDE.exp(Decimal(float(level))):.3g}")
     factor = math.exp(level)
-    return figures(factor) if factor < _ODDS_IN_FULL else f"{factor:.3g}"
+    return figures(factor) if factor < _ODDS_IN_FULL else localised(f"{factor:.3g}")
 
 
 def odds(level: Fraction) -> str:
@@ -64,16 +98,31 @@ def odds(level: Fraction) -> str:
 
 def mean_of(count: int) -> str:
     """Return the label for one home's number or for the mean of many homes."""
-    return say("cost.one_home") if count == 1 else say("cost.mean", count=f"{count:,}")
+    return say("cost.one_home") if count == 1 else say("cost.mean", count=whole(count))
 
 
 def share_of_home(power_w: float) -> str:
     """Return a power as a share of a home's mean: ``12.3 %``, or ``15 times``."""
     share = power_w / MEAN_W
-    return f"{figures(100 * share)} %" if share < _PERCENT_BELOW else f"{share:,.0f} times"
+    if share < _PERCENT_BELOW:
+        return f"{figures(100 * share)} %"
+    return say("number.times", count=localised(f"{share:,.0f}"))
 
 
 def column(number: float) -> str:
     """Format a number to about four figures, to fit a column, never as a power of ten."""
     decimals = 0 if abs(number) >= 1000 else 1 if abs(number) >= 10 else 3
     return f"{number:.{decimals}f}"
+
+
+def filled(text: str, indent: str = "", hanging: str = "  ") -> str:
+    """Wrap a paragraph without breaking words or paths, or separating a number from its unit."""
+    lines = textwrap.fill(
+        _BEFORE_UNIT.sub(_NO_BREAK, text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace(_NO_BREAK, " ")

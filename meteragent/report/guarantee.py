@@ -5,10 +5,10 @@ demo only render it; `wording` has the sentences that they share.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from meteragent import config
@@ -92,6 +92,7 @@ class Guarantee:
     `errors` has the names used in the JSON: `number` and `ci95` in the unit, `day_kwh` and `month_kwh` for
     totals, `month_total` for amounts in the unit, and `mean_of_100` and `mean_of_1000` for one slot over that
     many homes. A stream of a crowd has only the last two. `tariffs` has the errors of costs.
+    `warn_of_stream` returns the warnings about the settings.
     """
 
     stream: str
@@ -100,13 +101,18 @@ class Guarantee:
     errors: Mapping[str, Error]
     exposures: tuple[Exposure, ...]
     in_all: tuple[InAll, ...]
-    warnings: tuple[str, ...]
+    warn_of_stream: Callable[[], Sequence[str]] = field(compare=False, repr=False)
     tariffs: TariffErrors | None = None
 
     @property
     def terms(self) -> Terms:
         """The terms of an ordinary window."""
         return self.descriptor.terms
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings, in the language of the text."""
+        return (*self.warn_of_stream(), *_habits(self.exposures))
 
     @property
     def is_archive(self) -> bool:
@@ -188,7 +194,7 @@ def of(
         dict([*_errors(terms), *_combined(terms, path)]),
         exposures,
         tuple(_in_all(terms)),
-        (*warn.of_stream(stream, stored_streams, archived=archived), *_habits(exposures)),
+        partial(warn.of_stream, stream, stored_streams, archived=archived),
         tariff_errors(stream, terms, tariffs),
     )
 
@@ -346,7 +352,7 @@ def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
 def _habits(exposures: Sequence[Exposure]) -> list[str]:
     """Return a warning about events that are hidden if they happen once but learnt if they happen daily."""
     learnt = [
-        event.name
+        event.title
         for event, percent in exposures
         if percent[REPETITIONS[0]] < LEARNT_AT_PERCENT <= percent.get(REPETITIONS[-1], 0)
     ]

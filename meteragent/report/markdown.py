@@ -17,6 +17,7 @@ from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import Kind
 from meteragent.report import archive, combined, crowd, guarantee, sharing, wording
+from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
 from meteragent.report.format import full, rate
 from meteragent.report.guarantee import MONTH_DAYS, Guarantee
@@ -286,8 +287,8 @@ def _guarantee(part: Part) -> list[str]:
 def _hidden(part: Part) -> list[str]:
     return [
         _text(f"{wording.guesses()}:"),
-        _table(wording.GUESS_COLUMNS, wording.guess_rows(part.guarantee)),
-        f"{wording.NOT_HIDDEN}:",
+        _table(wording.guess_columns(), wording.guess_rows(part.guarantee)),
+        f"{say('hidden.not')}:",
         _list(*wording.not_hidden(part.guarantee)),
     ]
 
@@ -320,7 +321,7 @@ def _errors(part: Part) -> list[str]:
     if not tariffs:
         return lines
     priced = _list(*(f"{label}: {error}" for label, error in tariffs), *wording.tariff_notes(part.guarantee))
-    return [*lines, f"{wording.TARIFFS}:", priced]
+    return [*lines, f"{say('tariff.title')}:", priced]
 
 
 def _changes(part: Part) -> list[str]:
@@ -380,11 +381,11 @@ def _descriptors(part: Part) -> list[str]:
 _SECTIONS: Mapping[str, Callable[[Part], list[str]]] = {
     "What leaves": _leaves,
     "The guarantee": _guarantee,
-    wording.HIDDEN: _hidden,
+    say("hidden.title"): _hidden,
     "What repeats and adds": _adds,
     "Invariants": _invariants,
-    wording.COSTS: _errors,
+    say("cost.title"): _errors,
     "Changes": _changes,
-    wording.WARNINGS: _warnings,
+    say("hidden.warnings"): _warnings,
     "Descriptors": _descriptors,
 }

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from meteragent import config
 from meteragent.domain import loads
-from meteragent.domain.figures import exact, figures
+from meteragent.domain.figures import exact
 from meteragent.domain.grid import iso_time
 from meteragent.report.catalogue import say
-from meteragent.report.format import odds
+from meteragent.report.format import figures, odds
 
 MOVED_WH = Fraction(110)
 """The example: one boil of a kettle, within a slot of each stream."""

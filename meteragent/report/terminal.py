@@ -1,20 +1,17 @@
-"""Guarantees as `check` prints them, in lines of at most WIDTH characters."""
+"""Guarantees as `check` prints them, in lines of at most `format.WIDTH` characters."""
 
-import re
-import textwrap
 from collections.abc import Iterable, Sequence
 
 from meteragent import config
-from meteragent.domain.grid import duration_text
 from meteragent.domain.terms import Clock
 from meteragent.report import sharing, warn, wording
 from meteragent.report.catalogue import say
+from meteragent.report.format import duration, filled
 from meteragent.report.guarantee import Guarantee
 
-WIDTH = 100
 _INDENT = "  "
-_NO_BREAK = "\u00a0"
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?Wh?|min|h|s|ms|days?|%)\b|%)")
+_LABEL_MIN = 26
+"""The smallest width of a column of labels."""
 
 
 def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
@@ -27,7 +24,7 @@ def _receivers(settings: config.Config) -> str:
     """Return who gets what, and what it costs together; empty if there is a sink instead."""
     if not settings.receiver:
         return ""
-    lines = (_filled(line, _INDENT, _INDENT * 2) for line in sharing.lines(settings))
+    lines = (filled(line, _INDENT, _INDENT * 2) for line in sharing.lines(settings))
     return "\n".join([say("receivers.head"), *lines])
 
 
@@ -46,7 +43,7 @@ def next_step(
     configuration that `is_new`, the first step is a rehearsal.
     """
     if refused:
-        return _filled(say("next.refused"))
+        return filled(say("next.refused"))
     if any(guarantee.is_archive for guarantee in guarantees):
         return f"{say('next.sanitise', program=program, config=path)}\n{_INDENT}{say('next.dry_run')}"
     command = say("next.then" if is_new else "next.run", program=program, config=path)
@@ -58,8 +55,8 @@ def next_step(
     earliest_ms, latest_ms = zip(*map(_first_number_ms, guarantees), strict=True)
     spread_ms = max(stream.sink.spread for stream in settings.stream)
     durations = {
-        "earliest": duration_text(min(earliest_ms)),
-        "latest": duration_text(max(latest_ms) + spread_ms),
+        "earliest": duration(min(earliest_ms)),
+        "latest": duration(max(latest_ms) + spread_ms),
     }
     return f"{command}\n{_INDENT}{say('next.first_number', **durations)}"
 
@@ -82,46 +79,50 @@ def _of_stream(guarantee: Guarantee) -> str:
 
 
 def _head(guarantee: Guarantee) -> list[str]:
-    lines, fleet = [wording.head(guarantee)], guarantee.fleet
+    lines, fleet = [filled(wording.head(guarantee))], guarantee.fleet
     if fleet is not None:
         lines.append(_INDENT + say("stream.shard", shard=fleet.shard, meters=wording.shard_meters(fleet)))
     if guarantee.is_archive:
-        lines.append(_INDENT + wording.ARCHIVE)
+        lines.append(_INDENT + say("stream.archive"))
     return lines
 
 
 def _promise(guarantee: Guarantee) -> list[str]:
-    return [wording.PROMISE, *(_filled(line, _INDENT, _INDENT) for line in wording.promise(guarantee))]
+    return [say("promise.title"), *(filled(line, _INDENT, _INDENT) for line in wording.promise(guarantee))]
 
 
 def _costs(guarantee: Guarantee) -> list[str]:
-    lines = [wording.COSTS]
-    for label, cost, useful in wording.costs(guarantee):
-        lines.append(f"  {label:<26}{cost}{' *' if useful else ''}")
-    marked = any(useful for _, _, useful in wording.costs(guarantee))
-    return [*lines, f"  * {wording.USEFUL}"] if marked else lines
+    rows = wording.costs(guarantee)
+    width = max(_LABEL_MIN, *(len(label) + 2 for label, _, _ in rows))
+    lines = [say("cost.title")]
+    lines += [f"  {label:<{width}}{cost}{' *' if useful else ''}" for label, cost, useful in rows]
+    marked = any(useful for _, _, useful in rows)
+    return [*lines, f"  * {wording.useful()}"] if marked else lines
 
 
 def _tariffs(guarantee: Guarantee) -> list[str]:
     rows = wording.tariffs(guarantee)
     if not rows:
         return []
-    notes = (_filled(note, _INDENT, _INDENT) for note in wording.tariff_notes(guarantee))
-    return [wording.TARIFFS, *(f"  {label:<25} {error}" for label, error in rows), *notes]
+    width = max(_LABEL_MIN, *(len(label) + 2 for label, _ in rows))
+    notes = (filled(note, _INDENT, _INDENT) for note in wording.tariff_notes(guarantee))
+    return [say("tariff.title"), *(f"  {label:<{width}}{error}" for label, error in rows), *notes]
 
 
 def _guesses(guarantee: Guarantee) -> list[str]:
     if not guarantee.exposures:
         return []
+    rows = [wording.guess_columns(), *wording.guess_rows(guarantee)]
+    width = max(_LABEL_MIN, *(len(row[0]) + 2 for row in rows))
     lines = [wording.guesses()]
-    for name, moves, *cells in [wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)]:
-        lines.append(f"  {name:<26}{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
+    for name, moves, *cells in rows:
+        lines.append(f"  {name:<{width}}{moves:>10}" + "".join(f"{cell:>16}" for cell in cells))
     return lines
 
 
 def _not_hidden(guarantee: Guarantee) -> list[str]:
     items = wording.not_hidden(guarantee)
-    return [f"{wording.NOT_HIDDEN}:", *(_filled(item, "  - ", "    ") for item in items)]
+    return [f"{say('hidden.not')}:", *(filled(item, "  - ", "    ") for item in items)]
 
 
 def _warned(guarantee: Guarantee) -> list[str]:
@@ -129,17 +130,4 @@ def _warned(guarantee: Guarantee) -> list[str]:
 
 
 def _warnings(texts: Iterable[str]) -> list[str]:
-    return [_filled(say("hidden.warning", text=text), "", _INDENT) for text in texts]
-
-
-def _filled(text: str, indent: str = "", hanging: str = _INDENT) -> str:
-    """Wrap a paragraph without breaking words or paths, or separating a number from its unit."""
-    filled = textwrap.fill(
-        _BEFORE_UNIT.sub(_NO_BREAK, text),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return filled.replace(_NO_BREAK, " ")
+    return [filled(say("hidden.warning", text=text), "", _INDENT) for text in texts]

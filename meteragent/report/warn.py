@@ -1,16 +1,18 @@
 """Warnings about settings that are allowed but probably not intended."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 
 from meteragent import config
-from meteragent.domain.grid import duration_text
+from meteragent.domain import loads
+from meteragent.domain.figures import exact
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, UNIT_FACTOR, Kind
 from meteragent.privacy.accuracy import sd
 from meteragent.report.catalogue import say
-from meteragent.report.format import amount, full, odds_figures
+from meteragent.report.format import amount, duration, figures, full, localised, odds_figures, whole
 from meteragent.store import mount
 
 _SLOTS_MANY = 12
@@ -19,8 +21,11 @@ _LEVEL_HIGH = 4
 
 def of_config(settings: config.Config) -> list[str]:
     """Return the warnings that concern no single stream: files that others can read, the store's place."""
-    store = mount.warning(settings.store.path)
-    return [*config.exposed(settings), *([store] if store else [])]
+    secrets = [
+        say("warning.secret", setting=key, path=path) for key, path in config.exposed(settings).items()
+    ]
+    kind = mount.keeper(settings.store.path)
+    return [*secrets, *([] if kind is None else [say("warning.blocks", kind=kind)])]
 
 
 def of_stream(
@@ -48,7 +53,7 @@ def of_stream(
         say("warning.level", level=full(terms.level), factor=factor): terms.level > _LEVEL_HIGH,
         say("warning.stream", streams=names, stream=stream.name): is_new,
     }
-    warnings = [*config.load_warnings(stream), *(text for text, is_true in applies.items() if is_true)]
+    warnings = [*_of_loads(stream, terms), *(text for text, is_true in applies.items() if is_true)]
     return [*warnings, _many_slots(terms)] if terms.slots_per_bound > _SLOTS_MANY else warnings
 
 
@@ -58,9 +63,72 @@ def _many_slots(terms: Terms) -> str:
     wide = energy / Fraction(terms.length_ms, HOUR_MS) if terms.kind is Kind.POWER else energy
     radius = -(-wide // terms.quantum) * terms.quantum
     merged = replace(terms, step_ms=terms.length_ms, radius=radius, preset=None, bands=())
-    length, error = duration_text(terms.length_ms), amount(merged.sd, terms.unit)
-    return say("warning.slots", count=f"{terms.n:,}", length=length, error=error)
+    length, error = duration(terms.length_ms), amount(merged.sd, terms.unit)
+    return say("warning.slots", count=whole(terms.n), length=length, error=error)
 
 
 def _coarse_quantum(terms: Terms) -> str:
     return say("warning.quantum", quantum=amount(float(terms.quantum), terms.value_unit))
+
+
+# Readings that reveal, or may reveal, more than the load does -----------------------------------------
+
+
+def _of_loads(stream: config.Stream, terms: Terms) -> Iterator[str]:
+    """Yield the warnings about readings that follow the load coarsely, or about which too little is known."""
+    if keys := loads.unknown(terms):
+        scale = stream.source.scale or Fraction(0)
+        is_coarse = terms.kind is not Kind.POWER and 40 * scale >= terms.radius
+        yield _counted(scale, terms) if is_coarse else _unknown(terms, keys)
+    if loads.factor(terms) > 1:
+        yield _cost(terms)
+
+
+def _unknown(terms: Terms, keys: Collection[str]) -> str:
+    """Return the warning that a property of the source is unknown, with the key that sets it."""
+    if terms.kind is not Kind.POWER:
+        return say("warning.step_unknown")
+    return say("warning.every_unknown" if "source.every" in keys else "warning.drift_unknown")
+
+
+def _counted(scale: Fraction, terms: Terms) -> str:
+    """Return the warning about a meter that may count in steps of `scale`.
+
+    Each end of a slot may be off by one count, so the load's level is the level at the radius plus two
+    counts.
+    """
+    level = terms.epsilon * ceil((terms.radius + 2 * scale) / terms.quantum) * terms.quantum
+    step = f"{localised(exact(scale))} {terms.unit}"
+    return say("warning.count", step=step, level=figures(level))
+
+
+def _cost(terms: Terms) -> str:
+    """Return the warning that a change by the hidden energy can count for more, with its level."""
+    counted_wh = loads.distance(terms, terms.hides_wh) * terms.wh_per_value * terms.hours
+    levels = "; ".join(
+        f"{localised(name)}: {figures(loads.level(terms, Fraction(wh)))}"
+        for name, wh in loads.MOVES_WH.items()
+    )
+    return say(
+        "warning.cost",
+        reason=_reason(terms),
+        energy=_energy(terms.hides_wh),
+        counted=_energy(counted_wh),
+        level=figures(terms.level * loads.factor(terms)),
+        usual=figures(terms.level),
+        levels=levels,
+    )
+
+
+def _reason(terms: Terms) -> str:
+    """Return why a change by the hidden energy can count for more."""
+    if terms.kind is not Kind.POWER:
+        step_wh = (terms.dead_band or Fraction(0)) * UNIT_FACTOR[terms.unit]
+        return say("warning.cost_step", step=_energy(step_wh))
+    hold_ms = loads.longest_hold_ms(terms)
+    return say("warning.cost_sparse", period=duration(hold_ms)) if hold_ms else say("warning.cost_dead_band")
+
+
+def _energy(wh: Fraction) -> str:
+    """Format an energy in Wh, or in kWh if it is large."""
+    return f"{figures(wh)} Wh" if wh < 1000 else f"{figures(wh / 1000)} kWh"

@@ -3,42 +3,41 @@
 Each function fills in one text of the catalogue. Nothing is computed here: numbers come from `guarantee`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from meteragent.domain import loads
-from meteragent.domain.figures import exact, figures
-from meteragent.domain.grid import duration_text
+from meteragent.domain.figures import exact
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS, HOUR_MS, MICRO, Kind
 from meteragent.report.catalogue import say
-from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, rate, rounded_up
+from meteragent.report.event import Event
+from meteragent.report.format import (
+    MEAN_W,
+    amount,
+    duration,
+    energy,
+    figures,
+    full,
+    localised,
+    mean_of,
+    odds,
+    rate,
+    rounded_up,
+    whole,
+)
 from meteragent.report.guarantee import CROWDS, MONTH_DAYS, REPETITIONS, USEFUL_ERROR_SHARE, Fleet, Guarantee
 from meteragent.report.tariffs import MISTAKEN
 
-PROMISE = say("promise.title")
-HIDDEN = say("hidden.title")
-COSTS = say("cost.title")
-TARIFFS = say("tariff.title")
-NOT_HIDDEN = say("hidden.not")
-WARNINGS = say("hidden.warnings")
-ARCHIVE = say("stream.archive")
-GUESS_COLUMNS = (
-    say("guess.event"),
-    say("guess.moves"),
-    say("guess.once"),
-    *(say("guess.daily", days=days) for days in REPETITIONS[1:]),
-)
-USEFUL = say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
 _OF_ONE_HOME = {
-    "number": say("cost.number"),
-    "combined": say("cost.combined"),
-    "day_kwh": say("cost.day"),
-    "month_kwh": say("cost.month", days=MONTH_DAYS),
-    "month_total": say("cost.month", days=MONTH_DAYS),
+    "number": "cost.number",
+    "combined": "cost.combined",
+    "day_kwh": "cost.day",
+    "month_kwh": "cost.month",
+    "month_total": "cost.month",
 }
-_OF = {**_OF_ONE_HOME, **{f"mean_of_{homes}": mean_of(homes) for homes in CROWDS}}
+"""The keys of the labels of one home's errors."""
 
 
 # Streams ------------------------------------------------------------------------------------------
@@ -60,8 +59,8 @@ def head(guarantee: Guarantee) -> str:
         windows=windows(terms),
         numbers=say(
             one_number if terms.n == 1 else keys.get(terms.space, "stream.numbers"),
-            count=f"{terms.n:,}",
-            part=duration_text(terms.step_ms),
+            count=whole(terms.n),
+            part=duration(terms.step_ms),
             threshold=f"{full(terms.threshold_w)} W",
         ),
     )
@@ -78,7 +77,7 @@ def shard_meters(fleet: Fleet) -> str:
 def windows(terms: Terms) -> str:
     """Return a description of the windows."""
     if terms.timezone is None:
-        return say("stream.windows", duration=duration_text(terms.length_ms))
+        return say("stream.windows", duration=duration(terms.length_ms))
     period = {1: "days", 7: "weeks"}.get(terms.length_ms // DAY_MS, "months")
     return say("stream.local_windows", period=say(f"stream.{period}"), timezone=terms.timezone)
 
@@ -86,7 +85,7 @@ def windows(terms: Terms) -> str:
 def slot(terms: Terms) -> str:
     """Return a description of a slot: for a mean day, of its shortest band; for a peak, of a part."""
     key = "stream.part" if terms.space is Space.PEAK else "stream.band" if terms.bands else "stream.slot"
-    return say(key, duration=duration_text(terms.step_ms))
+    return say(key, duration=duration(terms.step_ms))
 
 
 def where(terms: Terms, slot_text: str | None = None) -> str:
@@ -161,7 +160,7 @@ def prices(guarantee: Guarantee) -> str:
     weights = guarantee.terms.weights
     if weights is None:
         return ""
-    return say("promise.prices", bound=f"{exact(Fraction(weights.bound_u, MICRO))} {weights.unit}")
+    return say("promise.prices", bound=f"{localised(exact(Fraction(weights.bound_u, MICRO)))} {weights.unit}")
 
 
 def in_all(guarantee: Guarantee) -> str:
@@ -186,8 +185,7 @@ def _over(limits: Mapping[int, str]) -> str:
     if len(set(limits.values())) == 1:
         return next(iter(limits.values()))
     texts = (
-        say("in_all.over", limit=limit, duration=duration_text(days * DAY_MS))
-        for days, limit in limits.items()
+        say("in_all.over", limit=limit, duration=duration(days * DAY_MS)) for days, limit in limits.items()
     )
     return say("and").join(texts)
 
@@ -203,7 +201,7 @@ def _reasons(terms: Terms) -> Iterator[str]:
     hold_ms = loads.longest_hold_ms(terms)
     if terms.kind is Kind.POWER and hold_ms:
         more_wh = loads.width_w(terms) * hold_ms / HOUR_MS
-        yield say("in_all.sampled", period=duration_text(hold_ms), energy=energy(more_wh))
+        yield say("in_all.sampled", period=duration(hold_ms), energy=energy(more_wh))
     if terms.rounding == "half-up":
         yield say("in_all.rounded", quantum=f"{full(terms.quantum)} {terms.value_unit}")
 
@@ -267,10 +265,24 @@ def within(half_width: str) -> str:
 
 def costs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     """Return each error's label and size, with a note if the error is useful."""
-    errors = [
-        (label, name, guarantee.errors[name]) for name, label in _OF.items() if name in guarantee.errors
+    labels = {name: _label(name) for name in _OF_ONE_HOME} | {
+        f"mean_of_{homes}": mean_of(homes) for homes in CROWDS
+    }
+    return [
+        (label, _size(guarantee, name), useful() if guarantee.errors[name].useful else "")
+        for name, label in labels.items()
+        if name in guarantee.errors
     ]
-    return [(label, _size(guarantee, name), USEFUL if error.useful else "") for label, name, error in errors]
+
+
+def _label(name: str) -> str:
+    """Return the label of one of `_OF_ONE_HOME`."""
+    return say(_OF_ONE_HOME[name], days=MONTH_DAYS)
+
+
+def useful() -> str:
+    """Return the note on a useful error."""
+    return say("cost.useful", percent=f"{100 * USEFUL_ERROR_SHARE:.0f}", watts=MEAN_W)
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
@@ -324,7 +336,7 @@ def tariff_notes(guarantee: Guarantee) -> list[str]:
 def summary(guarantee: Guarantee) -> str:
     """Return one line about the hidden energy and one home's error."""
     names = [name for name in _OF_ONE_HOME if name in guarantee.errors]
-    sizes = ", ".join(f"{_OF_ONE_HOME[name]} {_size(guarantee, name)}" for name in names)
+    sizes = ", ".join(f"{_label(name)} {_size(guarantee, name)}" for name in names)
     terms = guarantee.terms
     return say("cost.summary", energy=energy(terms.hides_wh), where=where(terms), sizes=sizes)
 
@@ -342,10 +354,21 @@ def guess_limit(percent: int, events: str) -> str:
     return say("guess.limit", percent=percent, events=events)
 
 
+def guess_columns() -> tuple[str, ...]:
+    """Return the heads of `guess_rows`."""
+    daily = (say("guess.daily", days=days) for days in REPETITIONS[1:])
+    return (say("guess.event"), say("guess.moves"), say("guess.once"), *daily)
+
+
+def names(events: Iterable[Event]) -> str:
+    """Join the names of events; empty without events."""
+    return "; ".join(event.title for event in events)
+
+
 def guess_rows(guarantee: Guarantee) -> list[tuple[str, ...]]:
-    """Return a row of `GUESS_COLUMNS` for each event."""
+    """Return a row of `guess_columns` for each event."""
     return [
-        (event.name, energy(event.energy_wh), *(str(percent.get(days, "-")) for days in REPETITIONS))
+        (event.title, energy(event.energy_wh), *(str(percent.get(days, "-")) for days in REPETITIONS))
         for event, percent in guarantee.exposures
     ]
 

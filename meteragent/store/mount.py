@@ -25,15 +25,10 @@ class Mount(NamedTuple):
         return self.kind in WRITES_ELSEWHERE or "data=journal" in self.options
 
 
-def warning(path: Path) -> str | None:
-    """Return a warning if an existing store is on a file system that keeps overwritten blocks; else None."""
+def keeper(path: Path) -> str | None:
+    """Return the file system of an existing store if it keeps overwritten blocks; else None."""
     mount = mount_of(path) if path.exists() else None
-    if mount is None or not mount.keeps_old_blocks:
-        return None
-    return (
-        f"the store is on {mount.kind}, where overwritten blocks may stay on the device: earlier sums of open"
-        " slots in them would reveal readings. Encrypt the disk, or move the store to ext4 or xfs"
-    )
+    return mount.kind if mount is not None and mount.keeps_old_blocks else None
 
 
 def mount_of(path: Path, table: Path = MOUNTS) -> Mount | None:

@@ -154,12 +154,12 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
         await quiet(world, 2)
         [actual] = await problems(world)
         assert (actual.code, actual.stream) == ("no_readings", "main")
-        assert actual.cause == "no reading has been accepted for more than 1 h; nothing was received"
+        assert actual.cause == "no reading has been accepted for more than 1 h; messages received instead: 0"
         source = world.sides["source"]
         source.on_message("meters/m/power", reading(1, world.now_ms), 0, True, None)
         await world.until(lambda: world.agent.counts["retained"] == 1)
         [actual] = await problems(world)
-        assert actual.cause.endswith("; received instead: retained 1")
+        assert actual.cause.endswith("; messages received instead: retained 1")
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         assert await codes(world) == []
 

@@ -12,8 +12,12 @@ from tests.support.not_run import ROOT
 STATIC = ROOT / "meteragent" / "agent" / "page" / "static"
 OURS = sorted(path for path in STATIC.glob("*") if path.suffix in {".html", ".js", ".css", ".svg"})
 PAGES = sorted(STATIC.glob("*.html"))
-TEXTS = catalogue.texts()
-REPORTS = "".join(path.read_text() for path in sorted((ROOT / "meteragent" / "report").rglob("*.py")))
+TEXTS = catalogue.texts("en")
+SAYING = [
+    *sorted((ROOT / "meteragent" / "report").rglob("*.py")),
+    ROOT / "meteragent" / "agent" / "page" / "serialise.py",
+]
+REPORTS = "".join(path.read_text() for path in SAYING)
 SCRIPT = "".join(path.read_text() for path in sorted(STATIC.glob("*.js")))
 
 

@@ -85,14 +85,14 @@ def test_a_full_store_has_a_code_of_its_own() -> None:
 def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     """A problem that was raised stands beside those that follow from figures, once, with its newest cause."""
     alarms = Alarms()
-    alarms.raise_("messages_wait", "main", waiting=2, since="2min")
-    alarms.raise_("messages_wait", "main", waiting=3, since="3min")
+    alarms.raise_("messages_wait", "main", waiting=2, since_ms=120_000)
+    alarms.raise_("messages_wait", "main", waiting=3, since_ms=180_000)
     alarms.raise_("sink_down", "other")
     alarms.clear("source_down", "main")
     raised = replace(WELL, raised=alarms.active)
     texts = [item.text for item in raised.problems]
     assert texts == [
-        "stream main: 3 messages wait, the first for 3min",
+        "stream main: 3 messages wait, the first for 3 min",
         "stream other: no connection to the broker of the sink",
     ]
     assert from_json(as_json(raised)) == raised

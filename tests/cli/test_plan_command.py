@@ -86,7 +86,7 @@ def test_a_plan_is_what_check_says_of_its_configuration(
 def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     """What is not possible ends with 0: why, what would be, and the first of it to paste."""
     text = said(capsys, "--hide", "kettle", "--share", "half-hour", "--homes", "100", "--error", "1%")
-    assert "NOT possible: the error is 9.43 times the goal." in text
+    assert "NOT possible: the error is 9.43 times the goal." in " ".join(text.split())
     assert "more homes: half hours, the mean of 8,889 homes, 110 Wh hidden: 3.3 W" in text
     assert "share days: the mean of 100 homes, 110 Wh hidden: 0.0156 kWh" in text
     assert "Paste the first of these (it is the preset 'appliance')" in text

@@ -8,11 +8,22 @@ from typing import Any, NamedTuple
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import Browser, Page, Request, expect
 
+from meteragent.agent.page import app
 from meteragent.domain.units import HOUR_MS
-from tests.integration.service import until
+from tests.integration.browser import chromium
+from tests.integration.service import now_ms, until
+from tests.support.broker import free_port
+from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
 
 STEP_MS = HOUR_MS // 2
+SENT = {"en": "{} was sent", "de": "Gesendet wurde {}"}
+"""How the page says, in each language, that a number was sent."""
+
+
+DECISIVE = ("hidden-events", "attack-game", "spent-table", "trace-numbers .wide")
+"""The tables whose columns are all seen on a phone."""
+PICTURES = ROOT / "demo-out" / "page"
 
 
 class Site(NamedTuple):
@@ -22,11 +33,23 @@ class Site(NamedTuple):
     url: str
     browser: Browser
 
+    def begin(self) -> None:
+        """Set the world to the last boundary before now, with a day's records in its past."""
+        world = self.world
+        world.now_ms = now_ms() // STEP_MS * STEP_MS
+        world.history = [
+            world.record(world.now_ms - i * STEP_MS, 400 + 50 * (i % 7)) for i in range(12, 0, -1)
+        ]
+        world.last = None
+        world.timelines.clear()
+
     @asynccontextmanager
-    async def looking(self, *, refused: bool = False, **options: Any) -> AsyncIterator["Look"]:
+    async def looking(
+        self, *, refused: bool = False, language: str = "en", **options: Any
+    ) -> AsyncIterator["Look"]:
         """A page that is open, in a window of its own; whatever it complains of fails the test."""
-        async with window(self.browser, **options) as page:
-            look = Look(self.world, page)
+        async with window(self.browser, locale=language, **options) as page:
+            look = Look(self.world, page, language)
             if refused:
                 look.refused = True  # which the browser complains of
             else:
@@ -34,6 +57,20 @@ class Site(NamedTuple):
             yield look
         await until(lambda: not self.world.viewers)
         assert look.refused or look.complaints == []
+
+
+@asynccontextmanager
+async def serving_site() -> AsyncIterator[Site]:
+    """The page's server and a browser, until the block ends."""
+    app.GLANCE_S, usual_s = 0.2, app.GLANCE_S
+    world, port = PageWorld(), free_port()
+    # Names that lead to this machine, as an attacker's may.
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP gateway.local 127.0.0.1"
+    try:
+        async with world.serving(port=port), chromium(rules) as browser:
+            yield Site(world, f"http://127.0.0.1:{port}/", browser)
+    finally:
+        app.GLANCE_S = usual_s
 
 
 @asynccontextmanager
@@ -49,8 +86,9 @@ async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
 class Look:
     """One open page, the requests it made, and what it complained of."""
 
-    def __init__(self, world: PageWorld, page: Page) -> None:
+    def __init__(self, world: PageWorld, page: Page, language: str = "en") -> None:
         self.world = world
+        self.language = language
         self.page = page
         self.requests: list[str] = []
         self.complaints: list[str] = []
@@ -85,6 +123,21 @@ class Look:
             arg=[place, before],
         )
 
+    async def landmarks(self) -> list[str]:
+        """The names by which somebody goes from landmark to landmark."""
+        names: list[str] = await self.page.locator("nav, section, [role=region]").evaluate_all(
+            """all => all.map(one => one.getAttribute("aria-label")
+                || document.getElementById(one.getAttribute("aria-labelledby")).textContent)"""
+        )
+        return names
+
+    async def hidden_width(self, place: str) -> int:
+        """How much of a place is not seen unless it is scrolled sideways, in pixels."""
+        hidden: int = await self.page.locator(f"#{place}").evaluate(
+            "one => one.scrollWidth - one.clientWidth"
+        )
+        return hidden
+
     async def live(self, slots: int = 3) -> list[int]:
         """So many slots pass, with their readings and their records; returns what left."""
         generator, left = self._generator, list[int]()
@@ -96,7 +149,7 @@ class Look:
             left.append(generator.randint(-300, 900))
             self.world.release(start_ms, left[-1])
         await expect(self.page.locator("#trace-latest")).to_contain_text(
-            f"{left[-1]:,}\u00a0W was sent".replace("-", "−")
+            SENT[self.language].format(f"{left[-1]:,}\u00a0W").replace("-", "−")
         )
         return left
 

@@ -12,20 +12,16 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from meteragent.agent import page as page_module
-from meteragent.agent.page import app
 from meteragent.core.upcoming import Upcoming
 from meteragent.domain.grid import iso_time
 from meteragent.report import guarantee, wording
-from tests.integration.browser import chromium
-from tests.integration.look import STEP_MS, Look, Site, serious, tab, window
+from tests.integration.look import DECISIVE, PICTURES, STEP_MS, Look, Site, serious, serving_site, tab, window
 from tests.integration.service import now_ms, until
 from tests.support.broker import free_port
-from tests.support.not_run import ROOT
 from tests.support.page_world import TOKEN, PageWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
-PICTURES = ROOT / "demo-out" / "page"
 SECTIONS = ["trace", "bands", "month", "hidden", "presets", "spent", "attack", "last", "health"]
 CONTROLS = [
     "meter",
@@ -43,25 +39,14 @@ JUDGED = {360: "dark", 1280: "light"}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site() -> AsyncIterator[Site]:
     """The server and the browser, for all tests."""
-    app.GLANCE_S, usual_s = 0.2, app.GLANCE_S
-    world, port = PageWorld(), free_port()
-    # Names that lead to this machine, as an attacker's may.
-    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP gateway.local 127.0.0.1"
-    try:
-        async with world.serving(port=port), chromium(rules) as browser:
-            yield Site(world, f"http://127.0.0.1:{port}/", browser)
-    finally:
-        app.GLANCE_S = usual_s
+    async with serving_site() as served:
+        yield served
 
 
 @pytest.fixture(autouse=True)
 def fresh(site: Site) -> None:
     """The world begins at the last boundary before now, with a day's records in its past."""
-    world = site.world
-    world.now_ms = now_ms() // STEP_MS * STEP_MS
-    world.history = [world.record(world.now_ms - i * STEP_MS, 400 + 50 * (i % 7)) for i in range(12, 0, -1)]
-    world.last = None
-    world.timelines.clear()
+    site.begin()
 
 
 async def test_it_shows_what_it_is_to_show_in_order(site: Site) -> None:
@@ -124,7 +109,7 @@ async def test_it_says_the_promise_as_check_does(site: Site) -> None:
         assert await look.page.locator("#hidden-promise h3").all_inner_texts() == [wording.guesses()]
         cells = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
         shown = await look.page.locator("#hidden-events tr").evaluate_all(cells)
-        assert shown == [list(row) for row in (wording.GUESS_COLUMNS, *wording.guess_rows(promised))]
+        assert shown == [list(row) for row in (wording.guess_columns(), *wording.guess_rows(promised))]
         for place, lines in (("not", wording.not_hidden(promised)), ("warnings", [*promised.warnings])):
             assert await look.page.locator(f"#hidden-{place} li").all_inner_texts() == lines
         own = await look.page.locator("#preset-choice small").first.inner_text()
@@ -219,11 +204,8 @@ async def test_the_decisive_columns_are_seen_on_a_phone(site: Site) -> None:
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()
         await expect(look.page.locator("#attack-game .bar")).to_have_count(8)
-        for place in ("hidden-events", "attack-game", "spent-table", "trace-numbers .wide"):
-            scrolled = await look.page.locator(f"#{place}").evaluate(
-                "one => one.scrollWidth - one.clientWidth"
-            )
-            assert scrolled == 0, place
+        for place in DECISIVE:
+            assert await look.hidden_width(place) == 0, place
 
 
 async def test_no_two_landmarks_have_one_name(site: Site) -> None:
@@ -232,16 +214,13 @@ async def test_no_two_landmarks_have_one_name(site: Site) -> None:
         await look.live(1)
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()
-        names = await look.page.locator("nav, section, [role=region]").evaluate_all(
-            """all => all.map(one => one.getAttribute("aria-label")
-                || document.getElementById(one.getAttribute("aria-labelledby")).textContent)"""
-        )
+        names = await look.landmarks()
         assert len({name for name in names if name}) == len(names) == 19
 
 
 async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:
     """It names the first slot that is sent, and when its number leaves; once it is open, its mean so far."""
-    async with site.looking(timezone_id="UTC", locale="en") as look:
+    async with site.looking(timezone_id="UTC") as look:
         world, start_ms = look.world, look.world.clock_ms
         world.history, following_ms = [], start_ms + STEP_MS
         world.upcoming = Upcoming(following_ms, following_ms + STEP_MS, following_ms + STEP_MS + 60_000)

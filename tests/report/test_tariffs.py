@@ -95,7 +95,7 @@ def test_check_prints_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     long_name = "a rather long name of a tariff"
     file.write_text(file.read_text().replace("'flat'", f"'{long_name}'"))
     assert main(["check", str(file)]) == 0
-    assert f"{long_name} or night recognised" in capsys.readouterr().out
+    assert f"{long_name} or night  recognised" in capsys.readouterr().out
     file.write_text(file.read_text().replace(f"'{long_name}'", "'flat'"))
     page = markdown.page(config.load(file))
     assert "- tariff flat: 0.735 EUR (95 % within ± 1." in page

@@ -96,9 +96,11 @@ def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_s_headings_are_those_of_the_statement() -> None:
     """What is hidden, what is not, and warnings have one title each."""
-    texts = catalogue.texts()
-    headings = [wording.HIDDEN, wording.NOT_HIDDEN, wording.WARNINGS]
-    assert [texts[f"hidden.{name}"] for name in ("title", "not", "warnings")] == headings
+    settings = config.parse(written())
+    page = (ROOT / "meteragent" / "agent" / "page" / "static" / "index.html").read_text()
+    for name in ("title", "not", "warnings"):
+        assert f"{{{{hidden.{name}}}}}" in page
+        assert catalogue.say(f"hidden.{name}") in markdown.page(settings)
 
 
 def test_a_summary_is_about_one_home() -> None:

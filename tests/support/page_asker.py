@@ -73,9 +73,10 @@ class Line:
         self.reader = reader
         self.writer = writer
 
-    async def ask(self, path: str) -> int:
+    async def ask(self, path: str, headers: Mapping[str, str] | None = None) -> int:
         """Send a request, read the headers of the answer, and return its status."""
-        self.writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        lines = [f"{name}: {value}\r\n" for name, value in (headers or {}).items()]
+        self.writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{''.join(lines)}\r\n".encode())
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         return int(head.split()[1])
 

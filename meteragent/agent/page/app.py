@@ -5,7 +5,7 @@ import contextlib
 import html
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -70,7 +70,6 @@ class _Page:
         self._keys = keys
         self._promises: list[Promises] | None = None
         self._history_lock = asyncio.Lock()
-        self._texts = catalogue.texts()
         self._files = {
             path.relative_to(_STATIC).as_posix(): (path.read_bytes(), _TYPES.get(path.suffix))
             for path in _STATIC.rglob("*")
@@ -91,29 +90,30 @@ class _Page:
             At("/static/{name:path}", self._file),
         ]
 
-    async def _front(self, _: Request) -> Response:
-        return self._html("index.html")
+    async def _front(self, request: Request) -> Response:
+        return _html("index.html", _texts(request))
 
-    async def _login(self, _: Request) -> Response:
-        return self._html("login.html", wrong="")
+    async def _login(self, request: Request) -> Response:
+        return _html("login.html", {**_texts(request), "wrong": ""})
 
     async def _enter(self, request: Request) -> Response:
         """Check a token; answer with its cookie, or show the form again."""
         form = parse_qs((await _body(request)).decode("utf-8", "replace"))
         if not self._keys.matches(form.get("token", [""])[0].encode()):
-            return self._html("login.html", 403, wrong=self._texts["login.wrong"])
+            texts = _texts(request)
+            return _html("login.html", {**texts, "wrong": texts["login.wrong"]}, 403)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, self._keys.cookie, httponly=True, samesite="strict", path="/")
         return answer
 
-    async def _texts_file(self, _: Request) -> Response:
-        return Response(json.dumps(self._texts), media_type="application/json")
+    async def _texts_file(self, request: Request) -> Response:
+        return Response(json.dumps(_texts(request)), media_type="application/json")
 
-    async def _facts(self, _: Request) -> Response:
+    async def _facts(self, request: Request) -> Response:
         """Answer with the facts; for the first request, compute the promises in a thread."""
-        facts = serialise.facts(
-            self._view.streams, await self._stream_promises(), await self._view.problems()
-        )
+        promises, problems = await self._stream_promises(), await self._view.problems()
+        with catalogue.speaking(_language(request)):
+            facts = serialise.facts(self._view.streams, promises, problems)
         return Response(facts, media_type="application/json")
 
     async def _stream_promises(self) -> list[Promises]:
@@ -162,9 +162,9 @@ class _Page:
             viewer = self._viewers.enter(stream.name, meter, stream.topic(meter), schedules)
         except TooManyViewers:
             return Response(serialise.event("full", {}), media_type=_EVENTS)
-        return _Stream(self._viewers, viewer, self._stream_events(stream, viewer))
+        return _Stream(self._viewers, viewer, self._stream_events(stream, viewer, _language(request)))
 
-    async def _stream_events(self, stream: StreamView, viewer: Viewer) -> AsyncIterator[bytes]:
+    async def _stream_events(self, stream: StreamView, viewer: Viewer, language: str) -> AsyncIterator[bytes]:
         """Yield the events of an open page until it is closed or the server stops."""
         history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
         yield RETRY + serialise.event("start", serialise.start(viewer, history))
@@ -177,7 +177,9 @@ class _Page:
                 meters, previous_meters = serialise.meters(stream), meters
                 state = await self._view.glance(stream.name, viewer.meter)
                 glance = serialise.glance(state, stream.terms, self._view.counts)
-                glance["problems"] = serialise.problem_rows(await self._view.problems())
+                problems = await self._view.problems()
+                with catalogue.speaking(language):
+                    glance["problems"] = serialise.problem_rows(problems)
                 change = {} if meters == previous_meters else {"meters": meters}
                 yield serialise.event("glance", glance | change)
             await viewer.wait(glance_at - loop.time())
@@ -187,12 +189,22 @@ class _Page:
             if news.readings or news.records:
                 yield serialise.event("news", serialise.news(news))
 
-    def _html(self, name: str, status: int = 200, **further_texts: str) -> Response:
-        """Answer with an HTML file after filling in its texts."""
-        texts = {**self._texts, **further_texts}
-        text = (_STATIC / name).read_text(encoding="utf-8")
-        page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
-        return Response(page, status, media_type="text/html")
+
+def _language(request: Request) -> str:
+    """Return the language of a request's reader, who may be someone else than whoever started the agent."""
+    return catalogue.of_reader(request.headers.get("accept-language", ""))
+
+
+def _texts(request: Request) -> Mapping[str, str]:
+    """Return the texts in the language of a request's reader."""
+    return catalogue.texts(_language(request))
+
+
+def _html(name: str, texts: Mapping[str, str], status: int = 200) -> Response:
+    """Answer with an HTML file after filling in its texts."""
+    text = (_STATIC / name).read_text(encoding="utf-8")
+    page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
+    return Response(page, status, media_type="text/html")
 
 
 class _Stream(StreamingResponse):

@@ -16,7 +16,8 @@ from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.report import facts as report
-from meteragent.report import wording
+from meteragent.report import state, wording
+from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
 
 METERS = 500
@@ -41,13 +42,17 @@ def facts(
         }
         for stream, stream_promises in zip(streams, promises, strict=True)
     ]
-    document = {"version": __version__, "streams": views, "counters": COUNTERS}
+    meanings = {name: say(f"counter.{name}") for name in COUNTERS}
+    document = {"version": __version__, "streams": views, "counters": meanings}
     return json.dumps(document | {"problems": problem_rows(problems)}).encode()
 
 
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Return problems in the form that the page displays."""
-    return [{"code": problem.code, "text": problem.text, "cure": problem.cure} for problem in problems]
+    return [
+        {"code": problem.code, "text": state.problem(problem), "cure": say(f"cure.{problem.code}")}
+        for problem in problems
+    ]
 
 
 def meters(stream: StreamView) -> list[str]:
@@ -72,7 +77,7 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
             "promise": wording.promise(guarantee),
             "summary": wording.summary(guarantee),
             "guesses": wording.guesses(),
-            "table": [wording.GUESS_COLUMNS, *wording.guess_rows(guarantee)],
+            "table": [wording.guess_columns(), *wording.guess_rows(guarantee)],
         },
         "power_unit": {"Wh": "W", "kWh": "kW"}.get(terms.unit, terms.unit),
         "watts": UNIT_FACTOR[terms.unit],

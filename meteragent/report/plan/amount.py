@@ -16,11 +16,11 @@ from meteragent import config
 from meteragent.domain.figures import exact
 from meteragent.domain.terms import Terms
 from meteragent.report import facts, guarantee, wording
+from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
-from meteragent.report.format import amount, energy, mean_of
+from meteragent.report.format import amount, energy, filled, localised, mean_of
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import ENERGY_MAX_WH, Hide, forms
-from meteragent.report.plan.render import NEXT
 from meteragent.report.plan.setting import HEAD, last_place
 from meteragent.wire.number import figure
 
@@ -28,10 +28,15 @@ _MONEY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([A-Z]{3})", re.ASCII)
 
 
 class AmountShare(NamedTuple):
-    """An amount for each window of the local calendar."""
+    """An amount for each window of the local calendar; `name` is the English name, which JSON uses."""
 
     name: str
     length: str
+
+    @property
+    def title(self) -> str:
+        """The name in the language of the text."""
+        return say(f"share.cost_{self.length}")
 
 
 class Money(NamedTuple):
@@ -43,7 +48,7 @@ class Money(NamedTuple):
     @property
     def text(self) -> str:
         """The sum as people write it."""
-        return f"{exact(self.value)} {self.currency}"
+        return f"{localised(exact(self.value))} {self.currency}"
 
 
 _SHARES = {
@@ -181,23 +186,30 @@ def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
 def as_text(answer: AmountAnswer) -> str:
     """Return the answer as text: its errors, the hidden energy, its configuration, and the next step."""
     question, setting = answer.question, answer.setting
-    parts = [f"hide {question.hide.name}"] if question.hide else []
-    parts.append(f"share {question.share.name} at prices of at most {question.bound.text} per kWh")
-    if question.goal is not None:
-        parts.append(f"{mean_of(question.homes)} within {question.goal.text}")
-    verdict = "possible" if answer.is_possible else "NOT possible"
     currency = question.bound.currency
-    lines = [f"To {', '.join(parts)}: {verdict}.", "", "What it costs: one standard deviation"]
+    lines = [_verdict(answer), "", say("plan.amount_costs")]
     for homes in sorted({1, question.homes, *CROWDS}):
         error = amount(setting.terms.sd / math.sqrt(homes), currency)
         lines.append(f"  {mean_of(homes):<28}{error:>14}")
     within = wording.within(amount(setting.terms.half_width(0.95), currency))
-    lines += [f"  One home's number: {within}.", ""]
+    lines += [f"  {say('plan.one_home', within=within)}", ""]
     if not answer.is_possible and answer.limit is not None:
-        lines += [f"Within the goal, at most {energy(answer.limit.hide_wh)} can be hidden.", ""]
-    names = ", ".join(event.name for event in EVENTS if event.energy_wh <= setting.hide_wh) or "no example"
-    lines += [f"Hides {energy(setting.hide_wh)} in total in each window: {names}.", ""]
-    return "\n".join([*lines, "Paste this", "", *setting.text.splitlines(), "", NEXT])
+        lines += [say("plan.amount_limit", energy=energy(answer.limit.hide_wh)), ""]
+    events = wording.names(event for event in EVENTS if event.energy_wh <= setting.hide_wh)
+    hides = say("plan.amount_hides", energy=energy(setting.hide_wh), events=events or say("plan.no_example"))
+    paste = [say("plan.paste"), "", *setting.text.splitlines(), "", filled(say("plan.next"))]
+    return "\n".join([*lines, filled(hides), "", *paste])
+
+
+def _verdict(answer: AmountAnswer) -> str:
+    """Return the question, and whether it can be answered."""
+    question = answer.question
+    parts = [say("plan.hide", change=question.hide.title)] if question.hide else []
+    parts.append(say("plan.amount_share", share=question.share.title, price=question.bound.text))
+    if question.goal is not None:
+        parts.append(say("plan.within", homes=mean_of(question.homes), goal=question.goal.text))
+    key = "plan.possible" if answer.is_possible else "plan.amount_impossible"
+    return filled(say(key, question=say("plan.join").join(parts)))
 
 
 def as_json(answer: AmountAnswer) -> str:

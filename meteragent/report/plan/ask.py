@@ -9,8 +9,9 @@ from typing import NamedTuple
 from meteragent.domain.shape import Space
 from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
+from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import MEAN_W
+from meteragent.report.format import MEAN_W, localised
 
 _ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
 _GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)
@@ -22,11 +23,21 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 
 
 class Hide(NamedTuple):
-    """A change to hide: an event, or any change that moves an energy, whatever its shape."""
+    """A change to hide: an event, or any change that moves an energy, whatever its shape.
+
+    `name` is the event's, or the energy as the question states it.
+    """
 
     name: str
     energy_wh: Fraction
     event: Event | None = None
+
+    @property
+    def title(self) -> str:
+        """The change in the language of the text."""
+        if self.event is not None:
+            return self.event.title
+        return say("plan.any_change", energy=localised(self.name))
 
 
 class Share(NamedTuple):
@@ -34,6 +45,7 @@ class Share(NamedTuple):
 
     `blocks` is the number of values in a calendar window, 0 if `setting.advised` chooses it; `step_ms` is the
     total duration of one value in an ordinary window. `quantum_w` is the coarsest sufficient quantum.
+    `name` is the English name, which JSON uses.
     """
 
     name: str
@@ -43,6 +55,11 @@ class Share(NamedTuple):
     unit: str | None = None
     blocks: int = 1
     space: Space = Space.LINF
+
+    @property
+    def title(self) -> str:
+        """The name in the language of the text."""
+        return say(f"share.{self.name.replace(' ', '_')}")
 
     @property
     def hours(self) -> Fraction:
@@ -88,11 +105,8 @@ class Goal:
     @property
     def text(self) -> str:
         """The goal as people write it."""
-        return (
-            f"{float(self.amount):g}{self.unit}"
-            if self.unit == "%"
-            else f"{float(self.amount):g} {self.unit}"
-        )
+        number = localised(f"{float(self.amount):g}")
+        return say("plan.percent", number=number) if self.unit == "%" else f"{number} {self.unit}"
 
     def watts(self, share: Share) -> float:
         """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.
@@ -120,7 +134,7 @@ def hide(text: str) -> Hide:
         energy_wh = Fraction(match[1]) * UNIT_FACTOR[match[2]]
         if not 0 < energy_wh <= ENERGY_MAX_WH:
             raise ValueError("an energy above zero and up to 10000kWh, such as 110Wh")
-        return Hide(f"any change of {match[1]} {match[2]}", energy_wh)
+        return Hide(f"{match[1]} {match[2]}", energy_wh)
     try:
         hidden_event = event.parse(text)
     except ValueError:

@@ -26,9 +26,10 @@ from meteragent.domain.grid import format_duration
 from meteragent.domain.shape import Space
 from meteragent.privacy import LInfLaplace, nested, sd
 from meteragent.privacy.nested import Kind
-from meteragent.report.format import energy
+from meteragent.report.catalogue import say
+from meteragent.report.format import energy, filled, full, localised
 from meteragent.report.plan.ask import Goal, Hide, Share
-from meteragent.report.plan.render import NEXT, error
+from meteragent.report.plan.render import error
 from meteragent.report.plan.setting import HEAD
 from meteragent.wire.number import figure
 
@@ -207,25 +208,34 @@ def _energy_text(wh: Fraction) -> str:
 def as_text(answer: NestedAnswer) -> str:
     """Return the answer as text: its errors, its configuration, and the next step."""
     question = answer.question
-    names = ", ".join(length.name for length in question.lengths)
-    verdict = "possible" if answer.is_possible else "NOT possible; these are the nearest shares"
-    chosen = "nested streams" if answer.is_better else "a single stream is as good"
+    shares = ", ".join(length.title for length in question.lengths)
+    task = say("plan.join").join(
+        [say("plan.hide", change=question.hide.title), say("plan.share", share=shares)]
+    )
+    verdict = "possible" if answer.is_possible else "impossible"
+    choice = "better" if answer.is_better else "single"
+    heads = [say(f"plan.nested_{name}") for name in ("share", "nested", "single", "goal")]
     lines = [
-        f"To hide {question.hide.name}, share {names}: {verdict}, {chosen}.",
+        filled(f"{say(f'plan.nested_{verdict}', question=task)} {say(f'plan.nested_is_{choice}')}"),
         "",
-        "What it costs: one standard deviation for one home, if the receiver combines all streams",
-        f"  {'':<16}{'share':>8}{'nested':>12}{'one stream':>14}{'goal':>12}",
+        say("plan.nested_costs"),
+        _row("", *heads),
     ]
     goals = question.goals or (None,) * len(question.lengths)
     rows = zip(
         question.lengths, answer.best.shares, answer.best.errors_w, answer.single.errors_w, goals, strict=True
     )
     for length, share, error_w, single_w, goal in rows:
-        cells = f"{exact(share):>8}{error(error_w, length):>12}{error(single_w, length):>14}"
-        lines.append(f"  {length.name:<16}{cells}{goal.text if goal else '-':>12}")
-    level = exact(question.level)
-    hidden_text = f"Together they hide {energy(question.hide.energy_wh)} at level {level}, in all slots."
-    return "\n".join([*lines, "", hidden_text, "", "Paste this", "", *answer.text.splitlines(), "", NEXT])
+        cells = localised(exact(share)), error(error_w, length), error(single_w, length)
+        lines.append(_row(length.title, *cells, goal.text if goal else "-"))
+    hides = say("plan.nested_hides", energy=energy(question.hide.energy_wh), level=full(question.level))
+    paste = [say("plan.paste"), "", *answer.text.splitlines(), "", filled(say("plan.next"))]
+    return "\n".join([*lines, "", hides, "", *paste])
+
+
+def _row(name: str, share: str, nested_error: str, single_error: str, goal: str) -> str:
+    """Return a row of the table of errors."""
+    return f"  {name:<16}{share:>8}{nested_error:>14}{single_error:>16}{goal:>12}"
 
 
 def as_json(answer: NestedAnswer) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS
 from meteragent.report.format import mean_of
 from meteragent.report.guarantee import CROWDS
@@ -41,10 +42,10 @@ def draw(answer: Answer, path: Path) -> None:
     _lines(axes, setting, homes)
     _examples(axes, setting)
     _goal(axes, answer, setting)
-    axes.set_title(f"What hiding costs: {setting.share.name}", loc="left", fontweight="bold", pad=64)
-    axes.set_xlabel("energy hidden in each number, in Wh")
+    axes.set_title(say("picture.title", share=setting.share.title), loc="left", fontweight="bold", pad=64)
+    axes.set_xlabel(say("picture.energy"))
     unit = "kWh" if setting.share.in_kwh else "W"
-    axes.set_ylabel(f"error (one standard deviation), in {unit}")
+    axes.set_ylabel(say("picture.error", unit=unit))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper left", frameon=False, fontsize=9)
@@ -65,12 +66,11 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
         errors = [point.error_w(count) * unit for point in settings]
         axes.plot(hidden_wh, errors, color=color, linewidth=5, alpha=0.45, label=name)
         floors = [point.floor_w / math.sqrt(count) * unit for point in settings]
-        label = "lower bound: no noise that keeps the promise has a smaller error" if count == 1 else None
+        label = say("picture.floor") if count == 1 else None
         axes.plot(hidden_wh, floors, color=FLOOR, linewidth=1.2, linestyle="--", label=label)
         setting_error = setting.error_w(count) * unit
-        setting_label = (
-            f"this setting: {error(setting.error_w(), setting.share)} for one home" if count == 1 else None
-        )
+        one_home = error(setting.error_w(), setting.share)
+        setting_label = say("picture.setting", error=one_home) if count == 1 else None
         axes.plot(
             [float(setting.hide_wh)], [setting_error], "o", color=color, markersize=10, label=setting_label
         )
@@ -79,7 +79,7 @@ def _lines(axes: Axes, setting: Setting, homes: int) -> None:
 def _examples(axes: Axes, setting: Setting) -> None:
     """Mark the smallest energy at which each public example is hidden."""
     hides = [Hide(event.name, event.energy_wh, event) for event in EVENTS]
-    starts = [(minimal(hide, setting).hide_wh, hide.name) for hide in hides]
+    starts = [(minimal(hide, setting).hide_wh, hide.title) for hide in hides]
     labels: list[tuple[float, str]] = []
     for start_wh, name in sorted(starts):
         if not setting.hide_wh / _REACH <= start_wh <= setting.hide_wh * _REACH:
@@ -98,4 +98,4 @@ def _goal(axes: Axes, answer: Answer, setting: Setting) -> None:
     """Draw the line of the error to reach."""
     if answer.question.goal is not None:
         goal = answer.question.goal.watts(setting.share) * _unit(setting)
-        axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label="the error to reach")
+        axes.axhline(goal, color="#009E73", linewidth=1.2, linestyle="-.", label=say("picture.goal"))

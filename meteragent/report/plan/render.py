@@ -1,15 +1,25 @@
 """An answer in words and as JSON: the verdict, error, configuration to paste, and alternatives."""
 
 import json
-import textwrap
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from meteragent.domain.grid import duration_text
 from meteragent.report import facts, guarantee, wording
+from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import MEAN_W, amount, energy, full, mean_of, odds, share_of_home
+from meteragent.report.format import (
+    MEAN_W,
+    amount,
+    duration,
+    energy,
+    filled,
+    full,
+    mean_of,
+    odds,
+    share_of_home,
+    whole,
+)
 from meteragent.report.guarantee import CROWDS
 from meteragent.report.plan.ask import Share
 from meteragent.report.plan.setting import Setting, candidates, covered, odds_level, radius_percent
@@ -19,7 +29,6 @@ from meteragent.wire.number import figure
 GOALS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 100))
 """Errors of a mean, as shares of `MEAN_W`; the answer shows how many homes each error requires."""
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
-NEXT = "Next: save the configuration as home.toml, set its topics, and run meteragent check home.toml"
 
 
 def error(watts: float, share: Share) -> str:
@@ -32,16 +41,16 @@ def _question(answer: Answer) -> str:
     question = answer.question
     parts = []
     if question.hide is not None:
-        parts.append(f"hide {question.hide.name}")
+        parts.append(say("plan.hide", change=question.hide.title))
     if question.share is not None:
-        parts.append(f"share {question.share.name}")
+        parts.append(say("plan.share", share=question.share.title))
     if question.homes is not None or question.goal is not None:
         homes = question.homes or (answer.homes if question.hide and question.share else 1)
         is_given = question.homes is not None or question.hide is None or question.share is None
-        parts.append(mean_of(homes) if is_given else "the mean of enough homes")
-    if question.goal is not None:
-        parts[-1] += f" within {question.goal.text}"
-    return ", ".join(parts)
+        homes_text = mean_of(homes) if is_given else say("plan.enough_homes")
+        goal = question.goal
+        parts.append(say("plan.within", homes=homes_text, goal=goal.text) if goal else homes_text)
+    return say("plan.join").join(parts)
 
 
 # In words -----------------------------------------------------------------------------------------------
@@ -49,17 +58,18 @@ def _question(answer: Answer) -> str:
 
 def as_text(answer: Answer) -> str:
     """Return the answer as text: its configuration, a table of errors, and the next step."""
-    verdict = "possible" if answer.is_possible else f"NOT possible: {answer.why_not}"
-    lines = [f"To {_question(answer)}: {verdict}.", "", *_considered(answer)]
+    verdict = "possible" if answer.is_possible else "impossible"
+    head = say(f"plan.{verdict}", question=_question(answer), reason=answer.why_not)
+    lines = [filled(head), "", *_considered(answer)]
     if not answer.is_possible:
         lines += [*_nearest(answer), ""]
         setting = answer.nearest[0].setting if answer.nearest else None
-        return "\n".join([*lines, *(_paste(setting, "Paste the first of these") if setting else [])])
+        return "\n".join([*lines, *(_paste(setting, say("plan.paste_first")) if setting else [])])
     setting = answer.setting
     assert setting is not None  # noqa: S101  a possible answer has a setting
     for section in (
         _costs(answer, setting),
-        _paste(setting),
+        _paste(setting, say("plan.paste")),
         _table(answer, setting),
         _slots(answer, setting),
     ):
@@ -67,7 +77,7 @@ def as_text(answer: Answer) -> str:
     windows = sliding(answer.question, setting)
     lines += [*_sliding(windows), ""] if windows else []
     lines += [*_blocks(setting), ""] if is_chosen(setting) else []
-    return "\n".join([*lines, *_wrapped(NEXT)])
+    return "\n".join([*lines, filled(say("plan.next"))])
 
 
 def _considered(answer: Answer) -> list[str]:
@@ -75,36 +85,33 @@ def _considered(answer: Answer) -> list[str]:
     if not answer.considered:
         return []
     goal = answer.question.goal
-    lines = [
-        f"What could be shared, finest first (error of {mean_of(answer.homes)}), and whether it is enough"
-    ]
+    lines = [say("plan.considered", homes=mean_of(answer.homes))]
     for setting in answer.considered:
         watts = setting.error_w(answer.homes)
         is_enough = goal is not None and homes_needed(setting, goal.watts(setting.share)) <= answer.homes
-        mark = "yes" if is_enough else "no"
-        lines.append(
-            f"  {setting.share.name:<28}{error(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
-        )
+        mark = say("plan.yes" if is_enough else "plan.no")
+        cells = f"{error(watts, setting.share):>11}{share_of_home(watts):>12}   {mark}"
+        lines.append(f"  {setting.share.title:<28}{cells}")
     return [*lines, ""]
 
 
 def _costs(answer: Answer, setting: Setting) -> list[str]:
     share, one_w = setting.share, setting.error_w()
     rows = sorted({1, answer.homes, *CROWDS})
-    lines = [f"What it costs: the error of {share.name} (one standard deviation)"]
+    lines = [say("plan.costs", share=share.title)]
+    of_home = say("plan.of_home", watts=MEAN_W)
     for homes in rows:
         watts = setting.error_w(homes)
-        figures = f"{error(watts, share):>11}{share_of_home(watts):>12}"
-        lines.append(f"  {mean_of(homes):<28}{figures} of a home's {MEAN_W} W")
+        lines.append(f"  {mean_of(homes):<28}{error(watts, share):>11}{share_of_home(watts):>12} {of_home}")
     within = wording.within(error(setting.terms.half_width(0.95), share))
-    lines.append(f"  One home's number: {within}.")
-    counts = [f"{float(100 * goal):g} %: {homes_needed(setting, float(goal * MEAN_W)):,}" for goal in GOALS]
-    lines.append(f"  Homes needed for the mean to have an error of {'; '.join(counts)}.")
-    lines += _slack(answer, setting)
-    lines.append(
-        f"  Lower bound: no noise that keeps this promise has an error below {error(setting.floor_w, share)};"
+    lines.append(f"  {say('plan.one_home', within=within)}")
+    counts = "; ".join(
+        f"{float(100 * goal):g} %: {whole(homes_needed(setting, float(goal * MEAN_W)))}" for goal in GOALS
     )
-    lines.append(f"  this noise has {error(one_w, share)}.")
+    lines.append(f"  {say('plan.homes_needed', counts=counts)}")
+    lines += _slack(answer, setting)
+    floor = say("plan.floor", floor=error(setting.floor_w, share), error=error(one_w, share))
+    lines.append(filled(floor, "  "))
     return [*lines, "", *_hidden(answer, setting)]
 
 
@@ -115,18 +122,19 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
         return []
     watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
     count, spare = homes_needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
-    least_homes = "one home is" if count == 1 else f"{count:,} homes are"
-    return [f"  Within {goal.text}: {mean_of(answer.homes)} has {spare} to spare; {least_homes} enough."]
+    key = "plan.slack_one" if count == 1 else "plan.slack"
+    text = say(key, goal=goal.text, homes=mean_of(answer.homes), spare=spare, count=whole(count))
+    return [filled(text, "  ")]
 
 
 def _hidden(answer: Answer, setting: Setting) -> list[str]:
-    hides = f"What it hides: {energy(setting.hide_wh)} in each number, at level {full(setting.level)}."
+    hides = say("plan.hides", energy=energy(setting.hide_wh), level=full(setting.level))
     limit = wording.guess_limit(radius_percent(setting), _names(covered(setting)))
-    return _wrapped(f"{hides} {limit} {_odds(answer, setting)}")
+    return [filled(f"{hides} {limit} {_odds(answer, setting)}")]
 
 
 def _names(events: Iterable[Event]) -> str:
-    return "; ".join(event.name for event in events) or "none of the examples"
+    return wording.names(events) or say("plan.no_example")
 
 
 def _odds(answer: Answer, setting: Setting) -> str:
@@ -135,36 +143,33 @@ def _odds(answer: Answer, setting: Setting) -> str:
     if hide is None:
         return ""
     if hide.event is None:
-        return (
-            f"Within one window it changes the odds by a factor of at most {odds(setting.level)}, whatever"
-            " its shape; spread over several windows by no more, apart from a quantum in each."
-        )
+        return say("plan.odds_of_energy", odds=odds(setting.level))
     factor = odds(Fraction(odds_level(setting, hide.event)))
-    return f"Together, all windows that {hide.name} touches change its odds by a factor of at most {factor}."
+    return say("plan.odds_of_event", event=hide.title, odds=factor)
 
 
-def _paste(setting: Setting, title: str = "Paste this") -> list[str]:
-    preset_text = f" (it is the preset {setting.preset!r})" if setting.preset else ""
-    return [f"{title}{preset_text}", "", *setting.text.splitlines()]
+def _paste(setting: Setting, title: str) -> list[str]:
+    head = say("plan.paste_preset", title=title, preset=repr(setting.preset)) if setting.preset else title
+    return [head, "", *setting.text.splitlines()]
 
 
 def _table(answer: Answer, setting: Setting) -> list[str]:
     """Return a table, in five rows, of the error against the energy hidden."""
     homes = answer.homes if answer.homes > 1 else CROWDS[0]
-    mean = f"{homes:,} homes"
-    lines = [
-        "Error against energy hidden (* marks this setting)",
-        f"  {'hides':>10}{'one home':>12}{mean:>16}{'lower bound':>13}   also hides",
-    ]
-    listed_names: set[str] = set()
+    heads = [say(f"plan.table_{name}", homes=whole(homes)) for name in ("hides", "homes", "floor", "also")]
+    hides, mean, floor, also = heads
+    one_width, floor_width = max(12, len(mean_of(1)) + 2), max(13, len(floor) + 2)
+    heads_text = f"{hides:>10}{mean_of(1):>{one_width}}{mean:>16}{floor:>{floor_width}}   {also}"
+    lines = [say("plan.table"), f"  {heads_text}"]
+    listed: set[Event] = set()
     for row in around(setting, FACTORS):
-        names = [event.name for event in covered(row) if event.name not in listed_names]
-        listed_names.update(names)
+        new_events = [event for event in covered(row) if event not in listed]
+        listed.update(new_events)
         mark = " *" if row == setting else "  "
         errors_w = row.error_w(), row.error_w(homes), row.floor_w
         one_home, mean, floor = (error(error_w, row.share) for error_w in errors_w)
-        cells = f"{energy(row.hide_wh):>10}{one_home:>12}{mean:>16}{floor:>13}"
-        lines.append(f"{mark}{cells}   {'; '.join(names) or '-'}")
+        cells = f"{energy(row.hide_wh):>10}{one_home:>{one_width}}{mean:>16}{floor:>{floor_width}}"
+        lines.append(f"{mark}{cells}   {wording.names(new_events) or '-'}")
     return lines
 
 
@@ -176,53 +181,51 @@ def _slots(answer: Answer, setting: Setting) -> list[str]:
     options = candidates(question.hide, setting.share, question.level, question.timezone)
     if len(options) == 1:
         return []
-    cells = ", ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in options)
-    return _wrapped(f"Numbers in a window: {setting.slots} has the least error of {cells}.")
+    errors = "; ".join(f"{option.slots}: {error(option.error_w(), option.share)}" for option in options)
+    return [filled(say("plan.slots", slots=setting.slots, errors=errors))]
 
 
 def _sliding(offer: Sliding) -> list[str]:
     """Return lines that offer a stronger promise."""
     plan, setting, simple = offer.plan, offer.setting, offer.simple
     share, windows = setting.share, plan.touched(plan.span)
-    length, level = duration_text(share.step_ms * setting.slots), full(setting.level)
-    text = (
-        f"Stronger, if you want it: odds within {odds(windows * setting.level)} over the whole event,"
-        f" wherever it starts and whatever its shape below {setting.radius_w} W. Any {plan.span} {share.name}"
-        f" in a row touch at most {windows} windows of {length}, each at level {level}. One home's error is"
-        f" then {error(setting.error_w(), share)}; hiding {energy(simple.hide_wh)} in each number instead"
-        f" would cost {error(simple.error_w(), share)}. To paste:"
+    text = say(
+        "plan.sliding",
+        odds=odds(windows * setting.level),
+        power=f"{full(setting.radius_w)} W",
+        span=plan.span,
+        share=share.title,
+        windows=windows,
+        length=duration(share.step_ms * setting.slots),
+        level=full(setting.level),
+        error=error(setting.error_w(), share),
+        energy=energy(simple.hide_wh),
+        simple=error(simple.error_w(), share),
     )
-    return [*_wrapped(text), "", *setting.text.splitlines()]
+    return [filled(text), "", *setting.text.splitlines()]
 
 
 def _blocks(setting: Setting) -> list[str]:
     """Return lines about the origin of the number of blocks, with a warning against private traces."""
-    if setting.share.blocks:
-        origin = "taken from the preset. More blocks mean more noise, fewer show less detail."
-    else:
-        origin = (
-            f"from a bound for a day on which each of the {len(EVENTS)} public examples happens once. "
-            "That is a worst case: try fewer on simulated or public homes."
-        )
-    warning = "Never choose it on a private trace: the choice would reveal something that no budget counts."
-    return _wrapped(f"The number of blocks: {setting.slots}, {origin} {warning}")
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 100, subsequent_indent="  ", break_on_hyphens=False)
+    key = "plan.blocks_of_preset" if setting.share.blocks else "plan.blocks_of_bound"
+    origin = say(key, blocks=setting.slots, examples=len(EVENTS))
+    return [filled(f"{origin} {say('plan.blocks_warning')}")]
 
 
 def _nearest(answer: Answer) -> list[str]:
     """Return lines about settings that are possible instead, each with its error."""
     if not answer.nearest:
-        return ["No similar setting is possible. Hide less, or accept a larger error."]
-    lines = ["What is possible instead"]
-    for change, setting, homes in answer.nearest:
-        share = "" if change.startswith("share") else f"{setting.share.name}, "
-        numbers = f"{share}{mean_of(homes)}, {energy(setting.hide_wh)} hidden"
-        lines.append(f"  {change}: {numbers}: {error(setting.error_w(homes), setting.share)}")
-        if change.startswith("hide") or answer.question.hide is None:
-            lines.append(f"    hides {_names(covered(setting))}")
+        return [say("plan.none_near")]
+    lines = [say("plan.near")]
+    for near in answer.nearest:
+        setting, homes = near.setting, near.homes
+        share = "" if near.kind == "share" else f"{setting.share.title}, "
+        energy_text = say("plan.near_hidden", energy=energy(setting.hide_wh))
+        numbers = f"{share}{mean_of(homes)}, {energy_text}"
+        size = error(setting.error_w(homes), setting.share)
+        lines.append(filled(f"{near.change}: {numbers}: {size}", "  ", "    "))
+        if near.kind == "less" or answer.question.hide is None:
+            lines.append(f"    {say('plan.near_hides', events=_names(covered(setting)))}")
     return lines
 
 
@@ -241,7 +244,7 @@ def as_json(answer: Answer) -> str:
         "homes": answer.homes,
         "setting": _facts(setting, answer.homes) if answer.is_possible and setting else None,
         "considered": [_facts(option, answer.homes) for option in answer.considered],
-        "nearest": [{"change": change} | _facts(option, homes) for change, option, homes in answer.nearest],
+        "nearest": [{"change": near.change} | _facts(near.setting, near.homes) for near in answer.nearest],
         "sliding": windows and _windows(windows, answer.homes),
         "error_against_hiding": [
             {name: value for name, value in _facts(row, answer.homes).items() if name != "configuration"}

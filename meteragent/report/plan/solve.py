@@ -6,7 +6,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.privacy.stream import SlidingPlan
-from meteragent.report.event import EVENTS
+from meteragent.report.catalogue import say
+from meteragent.report.event import EVENTS, Event
+from meteragent.report.format import figures
 from meteragent.report.plan.ask import CURVE, DAY, SHARES, Goal, Hide, Share
 from meteragent.report.plan.setting import Setting, covered, least, most
 
@@ -39,11 +41,22 @@ class Question:
 
 
 class Near(NamedTuple):
-    """A possible setting near the question: the change, and the number of homes that meets the goal."""
+    """A possible setting near the question: what changes, and the number of homes that meets the goal.
 
-    change: str
+    `kind` is ``homes`` for more of them, ``event`` for enough of them to hide the event, ``share`` for
+    another share, or ``less`` for less energy to hide.
+    """
+
+    kind: str
     setting: Setting
     homes: int
+    event: Event | None = None
+
+    @property
+    def change(self) -> str:
+        """The change in the language of the text."""
+        event = "" if self.event is None else self.event.title
+        return say(f"near.{self.kind}", share=self.setting.share.title, event=event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +133,8 @@ def _error(question: Question, hide: Hide, share: Share) -> Answer:
     homes = question.homes or homes_needed(setting, goal_w)
     if _meets(setting, homes, goal_w):
         return Answer(question, setting, homes)
-    reason = f"the error is {setting.error_w(homes) / goal_w:,.3g} times the goal"
-    more_homes = Near("more homes", setting, homes_needed(setting, goal_w))
+    reason = say("plan.why_error", factor=figures(setting.error_w(homes) / goal_w))
+    more_homes = Near("homes", setting, homes_needed(setting, goal_w))
     shares, smaller = _sufficient_shares(question, hide, homes), _smaller(question, share, homes, goal_w)
     return Answer(question, setting, homes, reason, (more_homes, *shares, *smaller))
 
@@ -135,14 +148,14 @@ def _sufficient_shares(question: Question, hide: Hide, homes: int) -> list[Near]
             continue
         setting = question.least(hide, share)
         if _meets(setting, homes, goal_w):
-            alternatives.append(Near(f"share {share.name}", setting, homes))
+            alternatives.append(Near("share", setting, homes))
     return alternatives
 
 
 def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> list[Near]:
     """Return the setting that hides the most within the goal, if any."""
     setting = question.most(share, homes, goal_w)
-    return [Near("hide less", setting, homes)] if setting else []
+    return [Near("less", setting, homes)] if setting else []
 
 
 # Given what to hide and the error ---------------------------------------------------------------------
@@ -157,9 +170,9 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
     for setting, goal_w in considered:
         if _meets(setting, homes, goal_w):
             return Answer(question, setting, homes, considered=settings)
-    reason = "no share is that accurate"
+    reason = say("plan.why_share")
     with_more_homes = sorted(
-        (Near("more homes", setting, homes_needed(setting, goal_w)) for setting, goal_w in considered),
+        (Near("homes", setting, homes_needed(setting, goal_w)) for setting, goal_w in considered),
         key=lambda near: near.homes,
     )
     setting, goal_w = min(considered, key=lambda pair: homes_needed(*pair))
@@ -175,18 +188,17 @@ def _hide(question: Question, share: Share, goal: Goal) -> Answer:
     setting = question.most(share, homes, goal_w)
     if setting is not None and covered(setting):
         return Answer(question, setting, homes)
-    reason = "with that error, not even the smallest example can be hidden"
+    reason = say("plan.why_smallest")
     event = min(EVENTS, key=lambda event: event.energy_wh)
     smallest = question.least(Hide(event.name, event.energy_wh, event), share)
-    change = f"more homes, enough to hide {event.name!r}"
-    nearest = [Near(change, smallest, homes_needed(smallest, goal_w))]
+    nearest = [Near("event", smallest, homes_needed(smallest, goal_w), event)]
     for candidate in SHARES:
         candidate_w = _watts(goal, candidate)
         largest = question.most(candidate, homes, candidate_w) if candidate_w and candidate != share else None
         if largest is not None and covered(largest):
-            nearest.append(Near(f"share {candidate.name}", largest, homes))
+            nearest.append(Near("share", largest, homes))
     if setting is not None:
-        nearest.append(Near("hide less", setting, homes))
+        nearest.append(Near("less", setting, homes))
     return Answer(question, setting, homes, reason, tuple(nearest))
 
 

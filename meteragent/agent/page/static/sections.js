@@ -87,7 +87,8 @@ export function showGame(promise) {
   fill("attack-about", say("attack.game_about", { rounds: number(ROUNDS) }));
   const limits = promise.hidden.map((event) => event.right_of_100["1"]);
   const results = limits.map(() => element("div", say("attack.playing")));
-  const rows = promise.hidden.map(({ event }, i) => [event, results[i], String(limits[i])]);
+  const [, ...events] = promise.said.table;
+  const rows = events.map(([event], i) => [event, results[i], String(limits[i])]);
   const heads = ["event", "private", "bound"].map((name) => say(`attack.${name}`));
   fillTable("attack-game", say("attack.game"), heads, rows);
   game = new Worker("/static/game.js", { type: "module" });

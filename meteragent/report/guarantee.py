@@ -356,4 +356,4 @@ def _habits(exposures: Sequence[Exposure]) -> list[str]:
         for event, percent in exposures
         if percent[REPETITIONS[0]] < LEARNT_AT_PERCENT <= percent.get(REPETITIONS[-1], 0)
     ]
-    return [say("warning.habit", events=", ".join(learnt))] if learnt else []
+    return [say("warning.habit", events="; ".join(learnt))] if learnt else []

@@ -17,7 +17,7 @@ from tests.support.not_run import ROOT
 from tests.support.page_world import PageWorld
 
 STEP_MS = HOUR_MS // 2
-SENT = {"en": "{} was sent", "de": "Gesendet wurde {}"}
+SENT = {"en": "{} was sent", "de": "Gesendet wurde der Wert {}"}
 """How the page says, in each language, that a number was sent."""
 
 
@@ -48,7 +48,7 @@ class Site(NamedTuple):
         self, *, refused: bool = False, language: str = "en", **options: Any
     ) -> AsyncIterator["Look"]:
         """A page that is open, in a window of its own; whatever it complains of fails the test."""
-        async with window(self.browser, locale=language, **options) as page:
+        async with window(self.browser, **{"locale": language, **options}) as page:
             look = Look(self.world, page, language)
             if refused:
                 look.refused = True  # which the browser complains of

@@ -192,9 +192,9 @@ def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.C
     unknown, habit = found["warnings"]
     assert unknown.startswith("the time between readings is unknown: set source.every;")
     assert habit.startswith(
-        "an attacker can learn within a month whether any of these happens every day: a kettle, "
+        "an attacker can learn within a month whether any of these happens every day: a kettle; "
     )
-    assert habit.endswith(": a kettle, a TV evening, a washing machine")
+    assert habit.endswith(": a kettle; a TV evening; a washing machine")
 
 
 def test_check_needs_no_store_and_makes_none(write: Callable[..., str]) -> None:

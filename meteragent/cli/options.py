@@ -1,62 +1,14 @@
-"""The arguments of each command, in groups.
-
-Nothing here imports a command: an argument that needs more than argparse offers is parsed by a function in
-the command's module, which is imported only when such an argument is given.
-"""
+"""The arguments of each command, in groups; nothing here imports a command."""
 
 import argparse
-import importlib
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from meteragent.report.catalogue import LANGUAGES, of_environment
-
-
-def _parsed_by(command: str, function: str) -> Callable[[str], Any]:
-    """Return an argument parser that calls a function of a command's module, which it imports only then."""
-
-    def parse(text: str) -> Any:
-        """Parse an argument with the command's function."""
-        return getattr(importlib.import_module(f"meteragent.cli.{command}"), function)(text)
-
-    return parse
-
-
-def _config(parser: argparse.ArgumentParser) -> None:
-    """Add the argument CONFIG."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
-
-
-def _json(group: Any) -> None:
-    """Add the option --json."""
-    group.add_argument("--json", action="store_true", help="print the same facts as JSON")
-
-
-def _log_level(parser: argparse.ArgumentParser) -> None:
-    """Add the option --log-level of a service."""
-    parser.add_argument_group("log").add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="the lowest level that is logged; default: %(default)s",
-    )
-
-
-def _language(group: Any) -> None:
-    """Add the option --lang."""
-    group.add_argument(
-        "--lang",
-        choices=LANGUAGES,
-        default=of_environment(os.environ),
-        help="the language of the text; default: that of LC_ALL, LC_MESSAGES or LANG, or else English",
-    )
+from meteragent.cli.shared import add_config, add_json, add_language, add_log_level, parsed_by
 
 
 def run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `run`."""
-    _config(parser)
+    add_config(parser)
     parser.add_argument_group("rehearsal").add_argument(
         "--rehearse",
         action="store_true",
@@ -72,18 +24,18 @@ def run(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `check`."""
-    _config(parser)
+    add_config(parser)
     output = parser.add_argument_group("output")
-    _language(output)
+    add_language(output)
     form = output.add_mutually_exclusive_group()
-    _json(form)
+    add_json(form)
     form.add_argument(
         "--statement", action="store_true", help="print a page for your data protection records (Markdown)"
     )
     parser.add_argument_group("events").add_argument(
         "--event",
         metavar="'2000W 30min'",
-        type=_parsed_by("check", "parse_event"),
+        type=parsed_by("check", "parse_event"),
         action="append",
         default=[],
         help="also show how well an event of your own is hidden; can be repeated",
@@ -92,28 +44,28 @@ def check(parser: argparse.ArgumentParser) -> None:
 
 def audit(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `audit`."""
-    _config(parser)
+    add_config(parser)
     parser.add_argument_group("effort").add_argument(
         "--samples",
         metavar="N",
-        type=_parsed_by("audit", "parse_samples"),
+        type=parsed_by("audit", "parse_samples"),
         help="windows for each statistic; default: as many as fit into a few seconds",
     )
-    _json(parser.add_argument_group("output"))
+    add_json(parser.add_argument_group("output"))
 
 
 def ledger(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `ledger`."""
-    _config(parser)
+    add_config(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--meter", metavar="M", help="show only this meter")
-    _json(output)
+    add_json(output)
     repair = parser.add_argument_group("a store that was restored or moved")
     repair = repair.add_mutually_exclusive_group()
     repair.add_argument(
         "--restored-at",
         metavar="TIME",
-        type=_parsed_by("ledger", "parse_time_ms"),
+        type=parsed_by("ledger", "parse_time_ms"),
         help="make a restored store usable: nothing before TIME (RFC 3339, or now) is released again",
     )
     repair.add_argument(
@@ -123,7 +75,7 @@ def ledger(parser: argparse.ArgumentParser) -> None:
 
 def export(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `export`."""
-    _config(parser)
+    add_config(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--csv", action="store_true", help="print CSV (the default)")
     output.add_argument(
@@ -135,7 +87,7 @@ def export(parser: argparse.ArgumentParser) -> None:
 
 def health(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `health`."""
-    _config(parser)
+    add_config(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print all figures as JSON")
 
@@ -177,11 +129,11 @@ def plan(parser: argparse.ArgumentParser) -> None:
         ),
     )
     for group, flag, metavar, text in rows:
-        parse = _parsed_by("plan", f"parse_{flag[2:]}")
+        parse = parsed_by("plan", f"parse_{flag[2:]}")
         group.add_argument(flag, metavar=metavar, type=parse, help=text)
     parser.set_defaults(level="1", timezone="UTC")  # strings: argparse parses them too
-    _language(output)
-    _json(output)
+    add_language(output)
+    add_json(output)
 
 
 def discover(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +146,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
     listening = parser.add_argument_group("listening")
     listening.add_argument(
         "--seconds",
-        type=_parsed_by("discover", "parse_seconds"),
+        type=parsed_by("discover", "parse_seconds"),
         default=60,
         metavar="N",
         help="how long to listen; default: %(default)s; Ctrl-C stops early",
@@ -223,7 +175,7 @@ def init(parser: argparse.ArgumentParser) -> None:
     _tls(broker)
     broker.add_argument(
         "--seconds",
-        type=_parsed_by("discover", "parse_seconds"),
+        type=parsed_by("discover", "parse_seconds"),
         default=60,
         metavar="N",
         help="how long to listen; default: %(default)s",
@@ -253,7 +205,7 @@ def init(parser: argparse.ArgumentParser) -> None:
 
 def tap(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `tap`."""
-    _config(parser)
+    add_config(parser)
     parser.add_argument_group("meters").add_argument(
         "--meter", metavar="M", help="show only the meter with this name in the source's topic"
     )
@@ -266,7 +218,7 @@ def redact(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--profile",
         metavar="NAME",
-        type=_parsed_by("redact", "parse_profile"),
+        type=parsed_by("redact", "parse_profile"),
         help="also check whether this device profile reads the result as it reads the original",
     )
     group.add_argument("--keep", metavar="NAME", action="append", default=[], help="keep this key or word")
@@ -288,34 +240,34 @@ def profile_test(parser: argparse.ArgumentParser) -> None:
 
 def collect(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `collect`."""
-    _config(parser)
+    add_config(parser)
     group = parser.add_argument_group("instead of collecting").add_mutually_exclusive_group()
     group.add_argument("--check", action="store_true", help="check the configuration and its files")
     group.add_argument("--migrate", action="store_true", help="make or update the tables, as their owner")
-    _log_level(parser)
+    add_log_level(parser)
 
 
 def crowd_operator(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `crowd leader` and `crowd helper`."""
-    _config(parser)
+    add_config(parser)
     parser.add_argument_group("instead of running").add_argument(
         "--check", action="store_true", help="check the configuration and its files"
     )
-    _log_level(parser)
+    add_log_level(parser)
 
 
 def crowd_health(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `crowd health`."""
-    _config(parser)
+    add_config(parser)
     form = parser.add_argument_group("output").add_mutually_exclusive_group()
-    _json(form)
+    add_json(form)
     form.add_argument("--metrics", action="store_true", help="print the figures for Prometheus")
 
 
 def crowd_ledger(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `crowd ledger`."""
-    _config(parser)
-    _json(parser.add_argument_group("output"))
+    add_config(parser)
+    add_json(parser.add_argument_group("output"))
 
 
 def crowd_key(parser: argparse.ArgumentParser) -> None:
@@ -347,7 +299,7 @@ def key_new(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tenant",
         metavar="NAME",
-        type=_parsed_by("key", "parse_tenant"),
+        type=parsed_by("key", "parse_tenant"),
         required=True,
         help="the owner of the windows",
     )
@@ -355,7 +307,7 @@ def key_new(parser: argparse.ArgumentParser) -> None:
         "--from",
         metavar="DATE",
         dest="begin",
-        type=_parsed_by("key", "parse_date"),
+        type=parsed_by("key", "parse_date"),
         help="a day in the first epoch; default: no limit, for archives older than their key",
     )
     group.add_argument(
@@ -372,7 +324,7 @@ def key_forget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("what to forget").add_argument(
         "--before",
         metavar="DATE",
-        type=_parsed_by("key", "parse_date"),
+        type=parsed_by("key", "parse_date"),
         required=True,
         help="a day in the first epoch to keep",
     )

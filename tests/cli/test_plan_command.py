@@ -94,7 +94,9 @@ def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert "NOT possible: no share is that accurate." in text
     assert re.search(r"months +59\.4 kWh +25 % +no", text)
     text = said(capsys, "--share", "day", "--error", "1W")
-    assert "NOT possible: with that error, not even the smallest example can be hidden." in " ".join(text.split())
+    assert "NOT possible: with that error, not even the smallest example can be hidden." in " ".join(
+        text.split()
+    )
 
 
 @pytest.mark.parametrize("share", ["curve", "typical-day"])

@@ -16,9 +16,10 @@ from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import HOUR_MS, MICRO, UNIT_FACTOR, Kind
 from meteragent.report import facts as report
-from meteragent.report import state, wording
+from meteragent.report import wording
 from meteragent.report.catalogue import say
 from meteragent.report.guarantee import Guarantee
+from meteragent.report.state import problem as problem_text
 
 METERS = 500
 """The largest number of meters in the list; other meters can be reached with `?meter=`."""
@@ -50,7 +51,7 @@ def facts(
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Return problems in the form that the page displays."""
     return [
-        {"code": problem.code, "text": state.problem(problem), "cure": say(f"cure.{problem.code}")}
+        {"code": problem.code, "text": problem_text(problem), "cure": say(f"cure.{problem.code}")}
         for problem in problems
     ]
 

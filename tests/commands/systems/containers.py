@@ -169,8 +169,8 @@ def addon(engine: Engine, folder: Path) -> str:
         engine.run("start", "addon")
         wait("the add-on is healthy again", lambda: received(engine) > 0)
     except Failed as error:
-        health = engine.exit_code("exec", "addon", PROGRAM, "health", "/data/meteragent/meteragent.toml")
-        raise Failed(f"{error}\n{health}\n{engine.exit_code('logs', 'addon')[1][-3000:]}") from None
+        report = engine.exit_code("exec", "addon", PROGRAM, "health", "/data/meteragent/meteragent.toml")
+        raise Failed(f"{error}\n{report}\n{engine.exit_code('logs', 'addon')[1][-3000:]}") from None
     finally:
         meter.close()
     environment = Path("/proc", engine.field("addon", ".State.Pid"), "environ").read_bytes()

@@ -21,6 +21,7 @@ def test_the_configuration_is_accepted() -> None:
         broker.Source,
         configuration.Stream,
         configuration.Database,
+        configuration.Dataset,
         configuration.Accept,
     )
     assert written == {key for table in tables for key in table.model_fields}

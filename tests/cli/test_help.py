@@ -57,7 +57,7 @@ def test_all_commands_are_walked() -> None:
     """Each module of a command is in the list, and so are the actions of `key`, `profile` and `crowd`."""
     modules = {path.stem for path in (ROOT / "meteragent" / "cli").glob("*.py")}
     shared = {"__init__", "admission", "common", "conversation", "draft", "options", "rehearsal"}
-    shared |= {"secrecy", "shared", "usage"}
+    shared |= {"convert_options", "secrecy", "shared", "usage"}
     actions = {"key new", "key show", "key forget", "profile test"}
     actions |= {f"crowd {action}" for action in ("leader", "helper", "health", "ledger", "key")}
     actions |= {"crowd key new", "crowd key show"}
@@ -134,7 +134,8 @@ def test_help_imports_nothing_heavy(name: str) -> None:
         "print(*[m for m in heavy if m in sys.modules], *sorted(commands), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    light = {f"meteragent.cli.{name}" for name in ("common", "options", "shared", "usage")}
+    names = ("common", "convert_options", "options", "shared", "usage")
+    light = {f"meteragent.cli.{name}" for name in names}
     assert set(done.stderr.split()) <= light
 
 

@@ -52,7 +52,9 @@ def scene_of(arguments: argparse.Namespace) -> Scene:
 def _attack(arguments: argparse.Namespace) -> int:
     scene = scene_of(arguments)
     rivals = [rival(text, scene) for text in ["none", *(arguments.mechanism or [DEFAULT_MECHANISM])]]
-    names = arguments.attackers or list(ATTACKERS)
+    # The best attacker uses the law, which a mechanism of another library need not state.
+    state_laws = all(hasattr(rival.mechanism, "log_mass") for rival in rivals)
+    names = arguments.attackers or [name for name in ATTACKERS if state_laws or name != "bayes"]
     outcomes = [measure(scene, rival, names, arguments.trials, arguments.seed) for rival in rivals]
     figures = {"question": scene.question, "seed": arguments.seed, "guess": scene.guess}
     _report(

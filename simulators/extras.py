@@ -7,6 +7,7 @@ PACKAGES = {
     "sim": {"aiomqtt", "pyarrow", "tqdm"},
     "analysis": {"matplotlib", "scipy"},
     "crowd": {"cryptography"},
+    "peers": {"opendp", "diffprivlib", "sklearn"},
     "spark": {"pyspark"},
 }
 """The packages that each extra of pyproject.toml installs."""

@@ -39,7 +39,7 @@ from meteragent.privacy.exact import round_half_up
 from meteragent.privacy.mechanism.dithered import log_share
 from meteragent.privacy.mechanism.window_law import WindowLaw, WindowMechanism
 from meteragent.privacy.space.lattice import directions
-from meteragent.privacy.statistics import MISS, chi_square, lower_bound
+from meteragent.privacy.statistics import MISS, chi_square, prove_loss
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -128,7 +128,7 @@ def audit(
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
     exact = [_check_lattice(bench), _check_bits(bench), _check_noise(bench), _check_ratio(bench)]
     law, shifts = list(_check_law(bench, count, alarm / 2)), _choose_shifts(bench)
-    event_alarm = alarm / 2 / len(shifts) / len(_STATISTICS)
+    event_alarm = alarm / 2 / len(shifts) / len(STATISTICS)
     events = [_check_event(bench, kind, shift, count, event_alarm) for kind, shift in shifts.items()]
     lower = max(0.0, *(event.figures["lower"] for event in events))
     return Audit(
@@ -344,7 +344,7 @@ def _extreme_p(largest: int, count: int, law: WindowLaw) -> float:
 
 # 3. As a black box --------------------------------------------------------------------------------
 
-_STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
+STATISTICS: Mapping[str, Callable[[Any, Any, int], Any]] = {
     "midrange": lambda u, _, __: u.max(axis=1) + u.min(axis=1),
     "clipped sum": lambda u, _, k: np.clip(u, 0, k).sum(axis=1),
     "largest": lambda u, _, __: u.max(axis=1),
@@ -375,26 +375,10 @@ def _check_event(bench: _Bench, kind: str, shift: Integers, count: int, alarm: f
     noises = zip((base_noise, shifted_noise), u, strict=True)
     v = [z[:, shift == 0] if (shift == 0).any() else moved_slots for z, moved_slots in noises]
     bounds = [
-        (_prove_loss(statistic(u[0], v[0], k), statistic(u[1], v[1], k), alarm), name)
-        for name, statistic in _STATISTICS.items()
+        (prove_loss(statistic(u[0], v[0], k), statistic(u[1], v[1], k), alarm), name)
+        for name, statistic in STATISTICS.items()
     ]
     (lower, best_statistic), claim = max(bounds), bench.loss(k)
     finding = f"at least {lower:.3f} (by the {best_statistic}) of {claim:.3f}"
     figures = {"claim": claim, "lower": lower, "statistic": best_statistic, "windows": count, "quanta": k}
     return Check(f"black box: {kind}", lower <= claim, finding, figures)
-
-
-def _prove_loss(t0: Any, t1: Any, alarm: float) -> float:
-    """Return a lower bound on ln P1/P0, from an event {T >= c} or {T < c} chosen on half of the draws."""
-    half = len(t0) // 2
-    cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
-
-    def counts(t: Any) -> Any:
-        """Count the draws at or above each cut, and those below."""
-        at_least = half - np.searchsorted(np.sort(t), cuts)
-        return np.array([at_least, half - at_least])
-
-    chosen, tested = ([counts(t[part]) for t in (t0, t1)] for part in (slice(half), slice(half, 2 * half)))
-    bounds = [lower_bound(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]
-    world, tail, cut = np.unravel_index(int(np.argmax(bounds)), np.shape(bounds))
-    return float(lower_bound(tested[1 - world][tail, cut], tested[world][tail, cut], half, alarm))

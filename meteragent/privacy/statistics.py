@@ -36,6 +36,22 @@ def lower_bound(inside: Any, against: Any, trials: int, alarm: float) -> Floats:
         return np.asarray(np.log(low) - np.log(high))
 
 
+def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
+    """Return a lower bound on ln P1/P0, from an event {T >= c} or {T < c} chosen on half of the draws."""
+    half = len(t0) // 2
+    cuts = np.unique(np.quantile([t0[:half], t1[:half]], np.arange(65) / 64, method="nearest"))
+
+    def counts(t: Any) -> Any:
+        """Count the draws at or above each cut, and those below."""
+        at_least = half - np.searchsorted(np.sort(t), cuts)
+        return np.array([at_least, half - at_least])
+
+    chosen, tested = ([counts(t[part]) for t in (t0, t1)] for part in (slice(half), slice(half, 2 * half)))
+    bounds = [lower_bound(chosen[1 - i], chosen[i], half, alarm) for i in (0, 1)]
+    world, tail, cut = np.unravel_index(int(np.argmax(bounds)), np.shape(bounds))
+    return float(lower_bound(tested[1 - world][tail, cut], tested[world][tail, cut], half, alarm))
+
+
 def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
     """Return the number of windows on each side that detect a loss of (1 + excess) x if x is claimed.
 

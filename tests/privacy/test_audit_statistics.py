@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from meteragent.privacy.audit import _prove_loss, audit, ratio_excess
+from meteragent.privacy.audit import audit, ratio_excess
 from meteragent.privacy.bits import Bits, SeededBits
 from meteragent.privacy.mechanism.window_law import WindowLaw
 from meteragent.privacy.statistics import (
@@ -21,6 +21,7 @@ from meteragent.privacy.statistics import (
     clopper_pearson,
     lower_bound,
     midrange_power,
+    prove_loss,
     windows_needed,
 )
 from tests.support.controls import Control, honest, scalar, scalar_mass
@@ -85,8 +86,8 @@ def test_the_midrange_s_power_is_that_of_the_theory() -> None:
 def test_what_chooses_an_event_does_not_test_it() -> None:
     """A difference that only the first half of the draws has shows nothing; one in both halves does."""
     low, high = np.zeros(400), np.ones(400)
-    assert _prove_loss(np.r_[low, low], np.r_[high, low], 0.05) < 0
-    assert _prove_loss(np.r_[low, low], np.r_[high, high], 0.05) > 4
+    assert prove_loss(np.r_[low, low], np.r_[high, low], 0.05) < 0
+    assert prove_loss(np.r_[low, low], np.r_[high, high], 0.05) > 4
 
 
 # Chi-square ---------------------------------------------------------------------------------------

@@ -19,6 +19,10 @@ The suite checks (each result is a `Check` with its figures):
   outputs), and are independent of each other; for noise on windows under d_inf, all checks of
   `meteragent.privacy.audit`.
 
+A mechanism that has no `log_mass` is a black box: two points are released many times, an event is chosen on
+one half of the draws, and the other half bounds from below how much it tells them apart. `audit_release` does
+the same for a bare function and any claims.
+
 A mechanism that keeps its promise fails the tests on draws with a chance of at most `alarm`, which is split
 evenly among them.
 
@@ -55,6 +59,6 @@ For example, a simple Laplace mechanism on whole numbers, and a subclass with ha
 
 from meteragent.privacy.audit import Check
 from meteragent.privacy.conformance.draws import calibration
-from meteragent.privacy.conformance.suite import Report, UnsupportedMechanism, conform
+from meteragent.privacy.conformance.suite import Report, UnsupportedMechanism, audit_release, conform
 
-__all__ = ["Check", "Report", "UnsupportedMechanism", "calibration", "conform"]
+__all__ = ["Check", "Report", "UnsupportedMechanism", "audit_release", "calibration", "conform"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from meteragent.privacy.audit import Check, ratio_excess
 from meteragent.privacy.conformance.trial import PointPair, Trial, append_points, list_outputs
-from meteragent.privacy.mechanism.base import MetricMechanism
+from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import listed
 
 _SLACK = 1e-9
@@ -21,7 +21,7 @@ _DRAWS = 8
 """The number of draws from each point; ratios are computed at these outputs, among others."""
 
 
-def check_loss(mechanism: MetricMechanism) -> Check:
+def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
     """Check that the loss is a Fraction, 0 at 0 and never falling, and that it refuses floats and d < 0."""
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))

@@ -1,6 +1,6 @@
 """The conformance suite and its report."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -8,13 +8,13 @@ from typing import Any
 from meteragent.privacy.audit import ALARM, Check, audit
 from meteragent.privacy.bits import Bits
 from meteragent.privacy.bulk import BulkBits
-from meteragent.privacy.conformance import draws, promise
-from meteragent.privacy.conformance.trial import Trial, UnsupportedMechanism, promised_pairs
-from meteragent.privacy.mechanism.base import Mechanism, MetricMechanism
+from meteragent.privacy.conformance import black_box, draws, promise
+from meteragent.privacy.conformance.trial import PointPair, Trial, UnsupportedMechanism, promised_pairs
+from meteragent.privacy.mechanism.base import LawlessMechanism, Mechanism, MetricMechanism
 from meteragent.privacy.space import Windows
 from meteragent.privacy.statistics import MISS
 
-__all__ = ["SAMPLES", "Report", "UnsupportedMechanism", "conform"]
+__all__ = ["SAMPLES", "Report", "UnsupportedMechanism", "audit_release", "conform"]
 
 SAMPLES = 20_000
 """The default number of draws for each test."""
@@ -54,7 +54,7 @@ class Report:
 
 
 def conform(
-    mechanism: Mechanism,
+    mechanism: Mechanism | LawlessMechanism,
     *,
     pairs: Iterable[tuple[Any, Any]] | None = None,
     make: "partial[Any] | None" = None,
@@ -64,6 +64,8 @@ def conform(
     bits: Bits | None = None,
 ) -> Report:
     """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
+
+    A mechanism without `log_mass`, such as one of another library, is tested by `audit_release` instead.
 
     Args:
         mechanism: the mechanism under test.
@@ -77,6 +79,8 @@ def conform(
     Raises:
         UnsupportedMechanism: the mechanism lacks a method, or a method returns an array of a wrong shape.
     """
+    if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):
+        return _conform_black_box(mechanism, pairs, make, samples, alarm, bits)
     trial = Trial(mechanism, promised_pairs(mechanism, pairs), samples, bits or BulkBits())
     checks = [] if make is None else [promise.check_parameters(make)]
     if isinstance(mechanism, MetricMechanism):
@@ -93,6 +97,49 @@ def conform(
         draws.check_independence(trial, alarm / 8),
         *_windows(trial, alarm / 8),
     ]
+    return Report(repr(mechanism), samples, alarm, tuple(checks))
+
+
+def audit_release(
+    release: Callable[[Any], Any],
+    claims: Iterable[tuple[Any, Any, float]],
+    *,
+    samples: int = SAMPLES,
+    alarm: float = ALARM,
+    name: str = "release",
+) -> Report:
+    """Test a release whose law is unknown: do its outputs tell points apart better than is claimed?
+
+    Args:
+        release: returns an output for each point of an array, with fresh noise; it may be of any library.
+        claims: two points and a number each: no event's odds change by more than e^claim between them.
+        samples: the number of draws at each point.
+        alarm: the largest chance of refusing a release that keeps all claims.
+        name: the first word of the report.
+
+    Raises:
+        UnsupportedMechanism: there is no claim, or the outputs are not one for each point.
+    """
+    pairs = [PointPair(x, other, float(claim)) for x, other, claim in claims]
+    return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))
+
+
+def _conform_black_box(
+    mechanism: LawlessMechanism,
+    pairs: Iterable[tuple[Any, Any]] | None,
+    make: "partial[Any] | None",
+    samples: int,
+    alarm: float,
+    bits: Bits | None,
+) -> Report:
+    """Test a mechanism that states its loss but not its law: the promise, shapes, and black-box checks."""
+    source = bits or BulkBits()
+    trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=False), samples, source)
+    checks = [] if make is None else [promise.check_parameters(make)]
+    release = partial(mechanism.release, bits=source)
+    told_apart = trial.most_telling(draws.CALIBRATION_PAIRS)
+    checks += [promise.check_loss(mechanism), draws.check_shapes(trial)]
+    checks += black_box.check_pairs(release, told_apart, samples, alarm)
     return Report(repr(mechanism), samples, alarm, tuple(checks))
 
 

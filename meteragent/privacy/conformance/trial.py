@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meteragent.privacy.bits import Bits
-from meteragent.privacy.mechanism.base import Mechanism, MetricMechanism, PairMechanism
+from meteragent.privacy.mechanism.base import MetricMechanism, PairMechanism
 from meteragent.privacy.space import Databases, Numbers, Windows
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,9 @@ class PointPair:
     delta: float = 0.0
 
 
-def promised_pairs(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None) -> list[PointPair]:
+def promised_pairs(
+    mechanism: Any, pairs: Iterable[tuple[Any, Any]] | None, *, needs_law: bool = True
+) -> list[PointPair]:
     """List the pairs of points between which the mechanism promises something.
 
     The pairs come from `pairs` or, if that is None, from the mechanism's space. For a promise (epsilon,
@@ -45,7 +47,7 @@ def promised_pairs(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None
         UnsupportedMechanism: a method or the promise is missing, or there are no such pairs.
     """
     missing_names = [name for name in ("space", "release", "log_mass") if not hasattr(mechanism, name)]
-    if missing_names or not isinstance(mechanism, MetricMechanism | PairMechanism):
+    if needs_law and (missing_names or not isinstance(mechanism, MetricMechanism | PairMechanism)):
         missing_names += (
             [] if hasattr(mechanism, "loss") or hasattr(mechanism, "guarantee") else ["loss or guarantee"]
         )
@@ -54,7 +56,7 @@ def promised_pairs(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]] | None
         )
     space = mechanism.space
     candidates = [(x, y) for x, y in islice(space.pairs() if pairs is None else pairs, _PAIRS_LIMIT)]
-    if isinstance(mechanism, MetricMechanism):
+    if not isinstance(mechanism, PairMechanism):
         distances = [(x, y, space.metric(x, y)) for x, y in candidates]
         listed = [
             PointPair(x, y, float(mechanism.loss(Fraction(d)))) for x, y, d in distances if 0 < d < math.inf

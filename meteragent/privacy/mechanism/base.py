@@ -74,6 +74,24 @@ class MetricMechanism(Mechanism, Protocol):
 
 
 @runtime_checkable
+class LawlessMechanism(Protocol):
+    """A mechanism with a metric promise that does not state the law of its outputs."""
+
+    @property
+    def space(self) -> Any:
+        """The metric space whose points the mechanism takes."""
+        ...
+
+    def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
+        """Release each point of the array `points` with fresh noise, from any source if it takes no bits."""
+        ...
+
+    def loss(self, distance: Fraction, /) -> Fraction:
+        """Return the log of the largest factor by which odds change between points at `distance`."""
+        ...
+
+
+@runtime_checkable
 class PairMechanism(Mechanism, Protocol):
     """A mechanism with a promise (epsilon, delta) between any two points, or between neighbours."""
 

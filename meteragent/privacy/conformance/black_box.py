@@ -1,0 +1,101 @@
+"""Checks of a release whose law is unknown: lower bounds on how far outputs tell two points apart (THEORY 6).
+
+Both points are released many times. Each statistic is a number for each output, and an event is one of its
+upper or lower tails. One half of the draws chooses the tail, and the other half bounds ln P(A | x')/P(A | x)
+from below (Clopper and Pearson). For outputs like the points, the statistics are those of the audit on
+windows; for others, the sum and the extremes. If outputs repeat, or are labels, there is one more: the log
+ratio of an output's frequencies in the half that chooses.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meteragent.privacy.audit import STATISTICS, Check
+from meteragent.privacy.conformance.trial import PointPair, UnsupportedMechanism, to_array
+from meteragent.privacy.statistics import prove_loss
+
+Floats = NDArray[np.float64]
+
+_REPEATS = 4
+"""The least mean number of draws of an output for which frequencies are compared."""
+
+
+def check_pairs(
+    release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, alarm: float
+) -> Iterator[Check]:
+    """Yield a check for each pair; together they refuse a true claim with a chance of at most `alarm`.
+
+    Raises:
+        UnsupportedMechanism: there is no pair, or the outputs are not one for each point.
+    """
+    if not pairs:
+        raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
+    for pair in pairs:
+        outputs = [_draw(release, point, samples) for point in (pair.x, pair.other)]
+        statistics = dict(_statistics(pair, *outputs))
+        share = alarm / len(pairs) / len(statistics)
+        bounds = [(prove_loss(*values, share), name) for name, values in statistics.items()]
+        lower, statistic = max(bounds)
+        finding = f"at least {lower:.3f} (by the {statistic}) of {pair.loss:.3f}"
+        figures = {"claim": pair.loss, "lower": lower, "statistic": statistic, "draws": samples}
+        yield Check(f"black box: {pair.x} or {pair.other}", lower <= pair.loss, finding, figures)
+
+
+def _draw(release: Callable[[Any], Any], point: Any, count: int) -> NDArray[Any]:
+    outputs = np.asarray(release(np.repeat(to_array([point]), count, axis=0)))
+    if outputs.shape[:1] != (count,):
+        raise UnsupportedMechanism(f"{count} points were released as an array of shape {outputs.shape}")
+    return outputs
+
+
+def _statistics(
+    pair: PointPair, first: NDArray[Any], second: NDArray[Any]
+) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
+    """Yield the name of each statistic and its values for the outputs of both points."""
+    x, other = (to_array([point])[0] for point in (pair.x, pair.other))
+    is_number = first.dtype.kind in "iufb"
+    if is_number and np.shape(x) == first.shape[1:]:
+        yield from _window_statistics(np.ravel(x), np.ravel(other), first, second)
+    elif is_number:
+        rows = first.reshape(len(first), -1), second.reshape(len(second), -1)
+        for function in (np.sum, np.max, np.min):
+            yield function.__name__, (function(rows[0], axis=1), function(rows[1], axis=1))
+    counts = _log_ratio(first, second)
+    if counts is not None or not is_number:
+        yield "frequencies", counts or (np.zeros(len(first)), np.zeros(len(second)))
+
+
+def _window_statistics(
+    x: NDArray[Any], other: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
+) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
+    shift = other - x
+    moved = shift != 0
+    noise = [outputs.reshape(len(outputs), -1) - x for outputs in (first, second)]
+    u = [z[:, moved] * np.sign(shift[moved]) for z in noise]
+    v = [z[:, ~moved] if (~moved).any() else part for z, part in zip(noise, u, strict=True)]
+    size = int(np.ceil(np.abs(shift).max()))
+    for name, statistic in STATISTICS.items():
+        yield name, (statistic(u[0], v[0], size), statistic(u[1], v[1], size))
+
+
+def _log_ratio(first: NDArray[Any], second: NDArray[Any]) -> tuple[Floats, Floats] | None:
+    """Return the log ratio of frequencies of each output; None if outputs hardly ever repeat.
+
+    The frequencies are those of the first halves, in which `prove_loss` chooses its event.
+    """
+    count, half = len(first), len(first) // 2
+    outputs = np.concatenate([first, second])
+    if outputs.dtype == object:
+        outputs = np.array([repr(output) for output in outputs.tolist()])
+    distinct, index = np.unique(outputs, axis=0, return_inverse=True)
+    if len(outputs) < _REPEATS * len(distinct):
+        return None
+    index = index.reshape(-1)
+    at_first, at_second = (
+        np.bincount(part[:half], minlength=len(distinct)) for part in (index[:count], index[count:])
+    )
+    score = np.log((at_second + 0.5) / (at_first + 0.5))
+    return score[index[:count]], score[index[count:]]

@@ -1,0 +1,122 @@
+"""Mechanisms of OpenDP and diffprivlib in the form of ours, for the conformance suite and the attackers.
+
+    python -m meteragent.privacy.conformance simulators.peers:opendp_laplace epsilon=1/40 n=4
+    python -m simulators attack programmes --mechanism "simulators.peers:diffprivlib_laplace epsilon=1/40"
+
+Points are windows of n whole quanta under d_inf. Both libraries draw from their own source of randomness, and
+neither states its law, so there is no `log_mass`: the suite tests them as black boxes. The functions that
+make a mechanism need the extra `peers`; the classes wrap any mechanism that exists.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from meteragent.privacy import Exact, Windows
+from meteragent.privacy.exact import not_negative, positive
+
+_SLOTS_TIMES: Mapping[str, Callable[[int], float]] = {
+    "L1Distance": lambda n: n,
+    "L2Distance": math.sqrt,
+    "LInfDistance": lambda _: 1,
+}
+"""By metric of OpenDP, the largest distance of two windows of n slots that are 1 apart under d_inf."""
+
+
+@dataclass(frozen=True)
+class _OnWindows:
+    """A mechanism of another library on windows of `n` slots in whole quanta."""
+
+    mechanism: Any
+    n: int
+    quantum: Exact = 1
+    space: Windows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "space", Windows(self.n, quantum=self.quantum))
+
+    def _quanta(self, distance: Exact) -> int:
+        """Return a distance in whole quanta, rounded up: the points have no others."""
+        return math.ceil(not_negative("distance", distance) / positive("quantum", self.quantum))
+
+    def _released(self, windows: ArrayLike, release: Callable[[list[int]], Any]) -> NDArray[Any]:
+        points = np.asarray(windows)
+        rows = [release(row) for row in points.reshape(-1, self.n).tolist()]
+        return np.array(rows).reshape(points.shape)
+
+
+class OpenDP(_OnWindows):
+    """A measurement of OpenDP with pure differential privacy, on vectors of n whole numbers.
+
+    Raises ValueError if its output measure is not MaxDivergence, or its metric is not L1, L2 or LInf.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        measure = str(self.mechanism.output_measure)
+        if measure != "MaxDivergence" or self._metric not in _SLOTS_TIMES:
+            raise ValueError(
+                f"a measurement needs MaxDivergence and one of {', '.join(_SLOTS_TIMES)}, not "
+                f"{measure} and {self._metric}"
+            )
+
+    @property
+    def _metric(self) -> str:
+        return str(self.mechanism.input_metric).partition("(")[0]
+
+    def loss(self, distance: Exact) -> Fraction:
+        """Return what the measurement's own privacy map states for windows at a distance under d_inf."""
+        reach = self._quanta(distance) * _SLOTS_TIMES[self._metric](self.n)
+        is_real = str(self.mechanism.input_metric.distance_type).startswith("f")
+        return Fraction(self.mechanism.map(float(reach) if is_real else math.ceil(reach)))
+
+    def release(self, points: ArrayLike, *, bits: Any = None) -> NDArray[Any]:  # noqa: ARG002
+        """Release windows; `bits` is unused, because OpenDP takes none."""
+        return self._released(points, self.mechanism)
+
+
+class Diffprivlib(_OnWindows):
+    """A mechanism of diffprivlib for numbers, with pure differential privacy, applied to each slot.
+
+    Raises ValueError if its delta is not 0, and TypeError if it has no sensitivity.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if getattr(self.mechanism, "delta", 0) != 0:
+            raise ValueError("a mechanism with a delta has no loss by distance")
+        if not hasattr(self.mechanism, "sensitivity"):
+            raise TypeError(
+                f"{type(self.mechanism).__name__} has no sensitivity: it is no mechanism of numbers"
+            )
+
+    def loss(self, distance: Exact) -> Fraction:
+        """Return n epsilon for each sensitivity, or part of one, that a distance under d_inf contains."""
+        steps = math.ceil(self._quanta(distance) / Fraction(self.mechanism.sensitivity))
+        return self.n * steps * Fraction(self.mechanism.epsilon)
+
+    def release(self, points: ArrayLike, *, bits: Any = None) -> NDArray[Any]:  # noqa: ARG002
+        """Release windows; `bits` is unused, because diffprivlib takes none."""
+        return self._released(points, lambda row: [self.mechanism.randomise(value) for value in row])
+
+
+def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
+    """Make OpenDP's Laplace mechanism on whole quanta, of scale n/epsilon: epsilon d_inf private."""
+    dp: Any = import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+    scale = n / (positive("epsilon", epsilon) * positive("quantum", quantum))
+    return OpenDP(dp.m.make_laplace(*space, scale=float(scale)), n, quantum)
+
+
+def diffprivlib_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> Diffprivlib:
+    """Make diffprivlib's Laplace mechanism on each slot, with epsilon/n: epsilon d_inf private."""
+    mechanisms: Any = import_module("diffprivlib.mechanisms")
+    level = positive("epsilon", epsilon) * positive("quantum", quantum) / n
+    return Diffprivlib(mechanisms.Laplace(epsilon=float(level), sensitivity=1), n, quantum)

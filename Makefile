@@ -22,7 +22,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs parts unit real faults brokers deb boot image release homeassistant mutants bench clean
+.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs notebooks parts unit real faults brokers deb boot image release homeassistant mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -65,6 +65,10 @@ types: $(STAMP) ## mypy --strict
 
 docs: $(STAMP) ## the documentation site, in build/docs; a warning is an error
 	nice -n 10 $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+
+notebooks: $(STAMP) ## execute the notebooks of the documentation and store what they print and draw (2 minutes)
+	$(BIN)/python -m pip install --quiet --group notebooks
+	nice -n 10 $(BIN)/python -m tests.commands.notebooks
 
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server
@@ -116,7 +120,7 @@ bench: $(STAMP) $(BENCH_STAMP) ## every benchmark there is, side by side with th
 	  $(BIN)/python -m benchmarks.picture && $(BIN)/python -m benchmarks.table && exit $$code
 
 clean: ## back to a fresh clone
-	rm -rf .venv docs/api .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* build dist demo-out faults-logs
+	rm -rf .venv docs/api docs/notebooks/*.md docs/notebooks/*.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* build dist demo-out faults-logs
 
 $(STAMP): $(PROJECTS) | .venv/made
 	$(BIN)/python -m pip install --quiet --editable '.[page,crowd,spark]' --editable './simulators[sim,demo]' --group dev --group docs

@@ -1,7 +1,7 @@
 """The documentation site, which `make docs` builds: the repository's Markdown files, each where it lies.
 
 The source folder is the repository's root, so a link between files works on the site as it does in a clone.
-`reference` adds a page for each module with public names.
+`reference` adds a page for each module with public names, `embed` one for each notebook.
 """
 
 import sys
@@ -16,7 +16,7 @@ project = "meteragent"
 project_copyright = "the meteragent authors, Apache-2.0"
 release = version = __version__
 
-extensions = ["myst_parser", "reference"]
+extensions = ["myst_parser", "reference", "embed"]
 root_doc = "docs/index"
 include_patterns = [
     "*.md",

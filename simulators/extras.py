@@ -7,7 +7,7 @@ PACKAGES = {
     "sim": {"aiomqtt", "pyarrow", "tqdm"},
     "analysis": {"matplotlib", "scipy"},
     "crowd": {"cryptography"},
-    "peers": {"opendp", "diffprivlib", "sklearn"},
+    "peers": {"opendp", "diffprivlib", "scikit-learn"},
     "spark": {"pyspark"},
 }
 """The packages that each extra of pyproject.toml installs."""

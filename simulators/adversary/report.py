@@ -1,6 +1,7 @@
 """The attackers' results as a table: a row per attacker, the worst and the bound; a column per mechanism."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from simulators.adversary.measure import AttackResult, Outcome
 from simulators.adversary.scene import Scene
@@ -55,4 +56,6 @@ def _odds(outcome: Outcome) -> str:
 def _promise(outcome: Outcome) -> str:
     if outcome.epsilon is None:
         return "none"
-    return f"epsilon = {outcome.epsilon} per W: " + ("**broken**" if outcome.broken else "not refuted")
+    exact = Fraction(outcome.epsilon)
+    epsilon = exact if exact.denominator < 10**6 else f"{float(exact):.6g}"
+    return f"epsilon = {epsilon} per W: " + ("**broken**" if outcome.broken else "not refuted")

@@ -22,7 +22,7 @@
     guess_under_prior(home, t_ms, prior)    # under the receiver's prior; no interval, never to be summed
     peak(meters.values(), start_ms, end_ms) # the largest mean of a slot, without selection bias
     by_feeder(Slots.of(meters.values()), feeder_of, Rules(at_least=15))     # thousands of homes, slot by slot
-    pandas.DataFrame(home.columns())        # or pyarrow.table(home.columns())
+    home.to_pandas()                        # or .to_arrow(), or polars.DataFrame(home.columns())
     crowd_totals(payloads)                  # totals of groups with the noise of two operators
     read_archive(Path("out.parquet"))       # the output of `sanitise`, as `collect` returns it
     read_table(connection, stream, start_ms, end_ms)        # what `meteragent collect` has kept, likewise

@@ -28,6 +28,7 @@ from meteragent.consume.slots import Slots
 from meteragent.domain.terms import Rounding
 from meteragent.domain.units import MICRO
 from meteragent.privacy.mechanism.laplace import LInfLaplace
+from meteragent.privacy.table import Columns
 from meteragent.privacy.totals import Part, half_width_of_total, sd_of_total
 
 Noise = tuple[tuple[LInfLaplace, Rounding, int], ...]
@@ -36,7 +37,7 @@ _LARGEST = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Columns):
     """Cells by feeder and time, as columns of one length; the numbers of cells that are not `shown` are NaN.
 
     `total` and `mean` are in `unit`; `sd` is that of the mean's noise, and `low` .. `high` contains the mean
@@ -62,7 +63,7 @@ class Cells:
         return self.shown
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns for `pandas.DataFrame(..)` or `pyarrow.table(..)`; times are UTC, datetime64[ms]."""
+        """Return columns for `to_pandas()` and `to_arrow()`; times are UTC, datetime64[ms]."""
         times = {name: getattr(self, f"{name}_ms").astype("datetime64[ms]") for name in ("start", "end")}
         numbers = ("homes", "total", "mean", "sd", "low", "high")
         columns = {name: getattr(self, name) for name in numbers}

@@ -27,12 +27,13 @@ from meteragent.consume.message import Descriptor
 from meteragent.consume.series import Floats, Integers, Series, frozen
 from meteragent.privacy import nested as error
 from meteragent.privacy.nested import Kind, Path, Tree
+from meteragent.privacy.table import Columns
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Nested:
+class Nested(Columns):
     """The numbers of one stream after combination with the other streams of its meter, in `unit`.
 
     Each value is unbiased, `sd` is the standard deviation of its error, and `low` .. `high` contains the
@@ -52,7 +53,7 @@ class Nested:
     unit: str
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`; times are UTC."""
+        """Return columns of one length, for `to_pandas()` and `to_arrow()`; times are UTC."""
         return {
             "time": self.time_ms.astype("datetime64[ms]"),
             "duration_s": (self.end_ms - self.time_ms) / 1000,

@@ -21,6 +21,7 @@ from meteragent.consume.message import Descriptor, Message, Record, load
 from meteragent.domain.errors import RecordError
 from meteragent.domain.shape import Metric, Space
 from meteragent.privacy.accuracy import sd
+from meteragent.privacy.table import Columns
 from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 
 Integers = NDArray[np.int64]
@@ -46,7 +47,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Series:
+class Series(Columns):
     """The records of one meter in time order, one per slot, and the descriptors that they name.
 
     The records have one kind and one unit; slots do not overlap; `gaps` lists the missing time. The bands of
@@ -139,7 +140,7 @@ class Series:
             raise ValueError("energies above a threshold are not total energies: use energy_above")
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the records as columns of one length, for `pandas.DataFrame(..)` or `pyarrow.table(..)`.
+        """Return the records as columns of one length, for `to_pandas()` and `to_arrow()`.
 
         `time` (UTC) is datetime64[ms], `duration_s` is in seconds; `band` is empty if slots are not bands.
         """

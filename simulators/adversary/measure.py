@@ -16,6 +16,7 @@ import numpy as np
 
 from meteragent.privacy import SeededBits
 from meteragent.privacy.statistics import clopper_pearson
+from meteragent.privacy.table import Columns
 from simulators.adversary import bound
 from simulators.adversary.attackers import ATTACKERS
 from simulators.adversary.base import Informed
@@ -46,7 +47,7 @@ class AttackResult:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Columns):
     """The results of all attackers on one mechanism.
 
     error_w: the root mean square error of a slot. bound, auc_bound: figures that no attacker exceeds
@@ -68,6 +69,12 @@ class Outcome:
     def worst(self) -> AttackResult:
         """The attacker that is right most often."""
         return max(self.results, key=lambda result: result.rate)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a row for each attacker: its figures, the mechanism, its error and the bound."""
+        rows = [asdict(result) for result in self.results]
+        common = {"mechanism": self.mechanism, "error_w": self.error_w, "bound": self.bound}
+        return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
 
     def figures(self) -> dict[str, Any]:
         """Return the outcome as data for JSON; infinite numbers become strings, because JSON lacks them."""

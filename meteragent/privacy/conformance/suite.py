@@ -13,6 +13,7 @@ from meteragent.privacy.conformance.trial import PointPair, Trial, UnsupportedMe
 from meteragent.privacy.mechanism.base import LawlessMechanism, Mechanism, MetricMechanism
 from meteragent.privacy.space import Windows
 from meteragent.privacy.statistics import MISS
+from meteragent.privacy.table import Columns
 
 __all__ = ["SAMPLES", "Report", "UnsupportedMechanism", "audit_release", "conform"]
 
@@ -21,7 +22,7 @@ SAMPLES = 20_000
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Columns):
     """The results of all checks of a mechanism: `figures()` returns data for JSON, `table()` text."""
 
     mechanism: str
@@ -43,6 +44,12 @@ class Report:
         """Convert to plain data."""
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a row for each check: its name, whether it passed, and its finding in words."""
+        return {
+            name: [getattr(check, name) for check in self.checks] for name in ("name", "passed", "finding")
+        }
 
     def table(self) -> str:
         """Format the results as text: a line for each check, and a line for the error rates."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from numpy.typing import ArrayLike
 from sphinx.application import Sphinx
 
 FOLDER = Path(__file__).parent / "api"
@@ -125,6 +126,8 @@ def signature(member: Any) -> str:
         text = str(inspect.signature(member))
     except (TypeError, ValueError):
         return ""
+    text = text.replace(inspect.formatannotation(ArrayLike), "ArrayLike")
+    text = re.sub(r"<function (\w+) at \w+>", r"\1", text)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", text)
     text = re.sub(r"\((?:self|cls)(?:, )?", "(", text, count=1)
     text = re.sub(r"ndarray\[tuple\[[^]]*\], dtype\[(\w+)\]\]", r"ndarray[\1]", text)

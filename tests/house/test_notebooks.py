@@ -72,5 +72,5 @@ def test_docstrings_and_comments_do_not_count() -> None:
 
 def test_an_absolute_path_is_refused() -> None:
     """A folder of a machine is recognised in any text of an output; a link or a ratio is not."""
-    cell = {"outputs": [{"text": "File /home/me/x.py"}, {"text": "1/40 and docs/home/x"}]}
-    assert absolute_paths({"cells": [cell]}) == ["File /home/me/x.py"]
+    cell = {"outputs": [{"text": "File /opt/venv/x.py"}, {"text": "1/40 and docs/opt/x"}]}
+    assert absolute_paths({"cells": [cell]}) == ["File /opt/venv/x.py"]

@@ -1,10 +1,12 @@
 """A Sphinx extension that makes a page of each notebook: its text, its code, and the output stored in it.
 
-`make notebooks` executes notebooks; nothing is executed here. Outputs are text, Markdown or PNG.
+`make notebooks` executes notebooks; nothing is executed here. Outputs are text, Markdown or PNG. A link to a
+notebook leads to its file in a clone, and to its page on the site.
 """
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ FOLDER = Path(__file__).parent / "notebooks"
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.connect("builder-inited", write)
+    app.connect("source-read", relink)
     return {"parallel_read_safe": True}
 
 
@@ -31,6 +34,11 @@ def write(app: Sphinx) -> None:  # noqa: ARG001 (Sphinx passes it)
         path = FOLDER / name
         if not path.exists() or path.read_bytes() != content:
             path.write_bytes(content)
+
+
+def relink(app: Sphinx, name: str, source: list[str]) -> None:  # noqa: ARG001 (Sphinx passes both)
+    """Make links to notebooks lead to their pages."""
+    source[0] = re.sub(r"(notebooks/\w+)\.ipynb\)", r"\1.md)", source[0])
 
 
 def page(stem: str, notebook: dict[str, Any]) -> dict[str, bytes]:

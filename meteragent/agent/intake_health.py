@@ -64,7 +64,7 @@ class IntakeHealth:
         self._decoded_count = self._in_range_count = self._accepted_count = self._usual_count = 0
 
     def update(self, now_ms: int, *, connected: bool) -> None:
-        """Compare the counters with the last update; time without a source connection is not silence."""
+        """Compare the counters with those at the last update; time without a connection is not silence."""
         elapsed_ms = min(max(now_ms - self._update_ms, 0), STEP_MS) if connected else 0
         self._update_ms = now_ms
         self._quiet_ms += elapsed_ms
@@ -85,7 +85,7 @@ class IntakeHealth:
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the current problems: the cause if the counters show one, or else the silence."""
+        """Yield the current problems: the cause if the counters show one, or else silence; then clamping."""
         cause = self._cause(stream)
         if cause is not None:
             yield cause
@@ -96,7 +96,7 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return the problem that makes every message be refused; None if the counters show none."""
+        """Return the problem that causes every message to be refused; None if the counters show none."""
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._counts_before
@@ -120,7 +120,7 @@ class IntakeHealth:
         return sum(self._counts[name] - self._counts_before[name] for name in _UNREADABLE)
 
     def _list(self, names: list[str]) -> str:
-        """List the counters that have increased, the most frequent first."""
+        """List the counters that have increased, the largest increase first."""
         counts = self._counts - self._counts_before
         rows = sorted(((counts[name], name) for name in names if counts[name]), reverse=True)
         return ", ".join(f"{name} {count}" for count, name in rows)

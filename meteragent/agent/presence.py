@@ -8,10 +8,11 @@ from meteragent.wire.home_assistant import Discovery
 
 
 class Presence(NamedTuple):
-    """The messages that are sent in addition to records: a status, and devices for Home Assistant.
+    """The messages that are sent besides records: a status, and device announcements for Home Assistant.
 
-    The devices are sent again `delay_s` after Home Assistant starts, because many agents may answer. If
-    `retain` is set, the broker also retains the newest record of each topic.
+    When Home Assistant starts, the announcements are sent again after `delay_s`, which differs between agents
+    so that they do not all answer at once. If `retain` is set, the broker also retains the newest record of
+    each topic.
     """
 
     status: str | None = None

@@ -1,8 +1,8 @@
 """The state of the running agent, for `health`, the page and systemd.
 
-A socket beside the store (`<store>.health`, mode 0600) answers each connection with the vitals as JSON, so
-the store's user may ask. systemd's watchdog gets messages only while all runners make progress: an agent that
-cannot send a record does not count as alive, even if its event loop responds.
+A socket beside the store (`<store>.health`) answers each connection with the vitals as JSON. Its mode is
+0600, so only the store's user can ask. systemd's watchdog gets messages only while all runners make progress:
+an agent that cannot send a record does not count as alive, even if its event loop responds.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ class Watch:
     async def answer(self) -> None:
         """Answer connections to the socket, until cancelled."""
         path = socket_path(self._thread.store.path)
-        path.unlink(missing_ok=True)  # a crashed run may have left it, and the store's lock is ours now
+        path.unlink(missing_ok=True)  # a crashed run may have left it behind; the store's lock is ours now
         with bind_socket(path) as server_socket:
             path.chmod(0o600)
             server = await asyncio.start_unix_server(self._answer, sock=server_socket)
@@ -214,7 +214,7 @@ class Watch:
             await asyncio.sleep(pause_s)
 
     def _silent_s(self) -> float:
-        """Return how long ago the slowest runner finished a round, in seconds."""
+        """Return how long ago, in seconds, the slowest runner last finished a round."""
         return _now_s() - min((stream.heartbeat_s for stream in self.streams), default=_now_s())
 
 

@@ -96,7 +96,7 @@ class Ledger:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the ledger for one run, and delete the partial folders that interrupted runs left.
+        """Lock the ledger for one run, and delete the partial folders that interrupted runs left behind.
 
         Raises:
             ArchiveInUse: another run on this machine holds the lock.

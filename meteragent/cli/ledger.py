@@ -76,8 +76,8 @@ def _levels_per_kwh(
 ) -> dict[str, Fraction]:
     """Return, for each meter, the level per kWh of change, summed over all streams that charged the meter.
 
-    At most one window of each stream covers any instant, so the windows that cover an instant never sum to
-    more.
+    At most one window of each stream covers any instant, so the levels of the windows that cover an instant
+    never sum to more than this.
     """
     streams = dict.fromkeys((charges.meter, charges.stream) for charges in charged)
     levels: dict[str, Fraction] = {}

@@ -1,4 +1,4 @@
-"""The receiving side as a service: `meteragent collect` takes private records in and keeps each once.
+"""The receiving side as a service: `meteragent collect` takes private records in and keeps each one once.
 
     broker -> source (what waits, unacknowledged) -> core (what a message means) -> database (one transaction)
                 ^                                                                       |
@@ -18,15 +18,15 @@ Rules
     2. The first value of a (stream, meter, time, band) stays. The same value again changes nothing; a
        different value is refused and counted.
     3. A record whose descriptor is unknown waits in the database until the descriptor arrives. It does not
-       wait unacknowledged, because brokers stop sending at a limit on unacknowledged messages.
+       wait unacknowledged, because brokers stop sending when too many messages are unacknowledged.
     4. While the database is unavailable, nothing is acknowledged. The number of messages in memory is
        bounded.
     5. A refusal may be counted more than once: after a crash, a broker may deliver the message again.
 
-`topic` says which stream and meter a topic names, `core` what a message means, `configuration` has the keys
-of the file (`broker` those of its table `[source]`), `source` the protocol of what delivers messages, `mqtt`,
-`nats` and `kafka` the brokers' side, `subject` topics as NATS writes them, `sink` the protocol of what keeps
-messages, `database` the tables' side, and `service` the loop. The tables and views are in `migrations`.
-`parquet` is the other sink: `dataset` stages rows and moves them into the files of `record_file`.
-`consume.read_table` reads either for exact intervals.
+`topic` says which stream and meter a topic names, and `core` what a message means. `configuration` has the
+keys of the file (`broker` those of its table `[source]`). `source` is the protocol of whatever delivers
+messages, which `mqtt`, `nats` and `kafka` implement; `subject` writes topics as NATS subjects. `sink` is the
+protocol of whatever keeps records, which `database` implements. `service` is the loop. The tables and views
+are in `migrations`. `parquet` is the other sink: `dataset` stages rows and moves them into the files of
+`record_file`. `consume.read_table` reads the records of either sink, from which exact intervals are computed.
 """

@@ -10,7 +10,7 @@ Length = Literal["month", "day", "none"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AHEAD_MS: dict[Length, int] = {"month": 62 * DAY_MS, "day": 7 * DAY_MS, "none": 0}
-"""For how long ahead partitions are made."""
+"""How far ahead partitions are created."""
 
 
 class Partition(NamedTuple):

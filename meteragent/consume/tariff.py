@@ -1,4 +1,4 @@
-"""The cost of a home's consumption under tariffs: from energies of bands to money, with intervals.
+"""The cost of a home's consumption under tariffs: from the energy in each band to money, with intervals.
 
     flat = Tariff("flat", {"day": 0.30, "night": 0.30}, fee=9.5)
     night = Tariff("night", {"day": 0.34, "night": 0.22}, fee=11)
@@ -7,21 +7,22 @@
     choice.cheapest, choice.sureness                      # 'night', 0.97
 
 A cost is a sum of independent slot values with known weights, the prices; its interval is exact in the sense
-of `privacy.totals`. Costs of several windows need the energies of all their bands, each window complete.
+of `privacy.totals`. The cost of several windows needs the energies of all their bands; no window may be
+incomplete.
 
-Energy whose band is unknown (the band "unknown" of a register) has a price only if the tariff gives it one.
-Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval is the
-union of those for each price in that range, which contains the cost with the stated probability for every
-such price, and the value is the middle of that interval.
+Energy whose band is unknown (the band "unknown" of a register) has a known price only if the tariff gives it
+one. Otherwise its price lies between the lowest and the highest of the tariff's prices. Then the interval is
+the union of the intervals for all prices in that range. It contains the cost with the stated probability
+whatever that price is, and the value is its middle.
 
-How sure the cheapest tariff is
--------------------------------
-For every other tariff, its p-value is the largest chance, over all loads under which that other tariff
-costs as little or less, that the noise makes the released difference at least as large (THEORY 3.9).
-`sureness` is 1 minus the sum of these p-values, at least 0. So for two tariffs, the wrong one is called the
-cheapest with a sureness of 1 - p or more in at most a fraction p of windows; for k tariffs, in at most a
-fraction (k - 1) p. If two tariffs cost the same at every load, they cannot be told apart, and the sureness
-is 0.
+How reliable the comparison is
+------------------------------
+The p-value of each other tariff is the largest chance, over all loads under which that tariff costs no more
+than the one called cheapest, that noise makes the released difference at least as large as it is (THEORY
+3.9). `sureness` is 1 minus the sum of these p-values, or 0 if that is negative. So for two tariffs, the wrong
+one is called the cheapest with a sureness of 1 - p or more in at most a fraction p of windows; for k tariffs,
+in at most a fraction (k - 1) p. If two tariffs cost the same at every load, they cannot be told apart, and
+the sureness is 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,9 +39,9 @@ from meteragent.privacy.totals import half_width_of_total, sd_of_total
 
 @dataclass(frozen=True)
 class TariffChoice:
-    """The cost under each tariff, by name, the cheapest tariff, and its sureness.
+    """The cost under each tariff, by the tariff's name; the cheapest tariff; and the sureness.
 
-    `p_values` are those of the other tariffs. `sureness` is 1 minus their sum, at least 0.
+    `p_values` are those of the other tariffs. `sureness` is 1 minus their sum, or 0 if that is negative.
     """
 
     costs: Mapping[str, Estimate]
@@ -58,8 +59,8 @@ def tariff_cost(
 ) -> Estimate:
     """Estimate the cost of the energy of one window, or of all windows from `start_ms` to `end_ms`.
 
-    A local month costs one fee. The fee of any other window is in proportion to its length: 30.4375 days cost
-    one fee.
+    A window of one local month is charged one fee. The fee of any other window is in proportion to its
+    length: 30.4375 days cost one fee.
 
     Raises:
         ValueError: there is no such window, or a record is missing; the slots are not energies of bands; a
@@ -75,7 +76,7 @@ def compare_tariffs(
     end_ms: int | None = None,
     coverage: float = 0.95,
 ) -> TariffChoice:
-    """Compare the costs of the same energy under tariffs; return the cheapest and its sureness.
+    """Compare the costs of the same energy under several tariffs; return the cheapest and its sureness.
 
     Raises:
         ValueError: there are fewer than two tariffs, or two have the same name or different currencies; or as
@@ -96,7 +97,7 @@ def compare_tariffs(
 
 
 def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
-    """Select complete windows of bands: the one that starts at a time, or all those in a stretch."""
+    """Select complete windows of bands: the one that starts at `start_ms`, or all of them up to `end_ms`."""
     if end_ms is None:
         end_ms = int(series.of_window(start_ms).end_ms[-1])
     windows = series.between(start_ms, end_ms)
@@ -106,7 +107,7 @@ def _windows(series: Series, start_ms: int, end_ms: int | None) -> Series:
 
 
 def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
-    """Estimate a cost; each window's energy of unknown band may have any price of its range."""
+    """Estimate a cost; energy whose band is unknown may have any price in the tariff's range."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, not {coverage}")
     prices = np.array([tariff.price_range(record.band or "") for record in windows.records])
@@ -121,7 +122,7 @@ def _cost(windows: Series, tariff: Tariff, coverage: float) -> Estimate:
 
 
 def _fees(windows: Series, tariff: Tariff) -> float:
-    """Sum the fees of windows."""
+    """Sum the fees for the windows."""
     starts = {record.time_ms: windows.terms(record) for record in windows.records}
     return sum(
         tariff.fees(terms.length_ms, is_month=terms.calendar(terms.timezone or "UTC").unit == "1mo")
@@ -132,8 +133,8 @@ def _fees(windows: Series, tariff: Tariff) -> float:
 def _weighted_records(windows: Series, prices: Floats) -> tuple[Series, Floats]:
     """Return the records whose price may differ from 0, and the largest absolute weight of each.
 
-    Symmetric noise whose density falls away from 0 spreads a sum more, the larger its weight. So an interval
-    for the largest weight is wide enough for each price in the range.
+    The larger the weight of symmetric noise whose density falls away from 0, the more it spreads a sum. So an
+    interval for the largest weight is wide enough for each price in the range.
     """
     weights = np.abs(prices).max(axis=1) * windows.kwh_per_unit
     records = tuple(
@@ -146,7 +147,7 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
     """Return the chance that noise alone makes a tariff look this much dearer than the cheapest.
 
     If the prices of unknown bands leave a range of differences, the smallest difference and the largest noise
-    of that range count.
+    in that range are used.
     """
     prices = np.array([price_difference(tariff, cheapest, record.band or "") for record in windows.records])
     released_difference = (prices * (windows.kwh_per_unit * windows.values)[:, np.newaxis]).min(axis=1).sum()
@@ -160,5 +161,5 @@ def _p_value(windows: Series, tariff: Tariff, cheapest: Tariff) -> float:
 
 def _terms(windows: Series, weights: Floats) -> Iterator[Term]:
     for part in parts_of(windows, weights):
-        [weight] = part.weights  # slots in l1 are parts of their own
+        [weight] = part.weights  # because each slot of an l1 window is a part of its own
         yield Term(part.mechanism, weight, part.windows, part.rounding)

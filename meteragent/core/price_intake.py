@@ -1,4 +1,4 @@
-"""The intake of prices: takes them from a stream's messages and gives them to its windows."""
+"""The intake of prices, which takes them from a stream's messages and gives them to the stream's windows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -69,10 +69,10 @@ class PriceIntake:
             return []
 
     def _needed_from_ms(self, now_ms: int) -> int:
-        """Return the time from which prices are needed; earlier time is integrated, or past all windows.
+        """Return the time from which prices are needed; earlier time is integrated, or precedes all windows.
 
         The returned time is never later than now, because a new meter's first window may begin before that of
-        a meter that is waiting.
+        a meter that is still waiting for its first.
         """
         times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)

@@ -1,11 +1,11 @@
-"""Totals of a group of homes with the noise of two operators, by the specification docs/crowd.md.
+"""Totals of a group of homes, with noise from two operators, as specified in docs/crowd.md.
 
 Theory of operation
 -------------------
-A home splits its energy m of a slot, in quanta, into a pad P and a share s = m - P modulo 2^64. The pad is
-sealed to the helper and the share to the leader. The helper adds up pads, the leader shares; each adds one
-draw of discrete Laplace noise. Their sum is the energy of all homes plus two draws, and neither of them can
-remove the other's draw.
+A home splits its energy m in a slot, in quanta, into a pad P and a share s = m - P modulo 2^64. The pad is
+sealed to the helper and the share to the leader. The helper adds up the pads, and the leader adds up the
+shares; each adds one draw of discrete Laplace noise. Their sum is the energy of all homes plus two draws, and
+neither operator can remove the other's draw.
 
 Nothing in this package has a clock, a network, a disk or randomness of its own: times, messages and random
 bytes are arguments. An operator's state is a set of rows. A step returns the rows that must be committed and
@@ -23,5 +23,5 @@ the messages that may be sent after that, so a process that is killed at any poi
     helper    the helper's steps
     total     the published record and its descriptor
 
-`group`, `share` and `total` need no extra package; the others need the extra `crowd`.
+`group`, `share` and `total` need no extra package; the others need the `crowd` extra.
 """

@@ -21,12 +21,12 @@ Further windows of the lattice, on which the mechanism must be private too, can 
     sum over c of y_c e^(-a d_inf(x_i, c)) >= prior_i.
 
 Then Q = sum of y_c P_c has Q(A) >= prior_i P_i(A) for every event A and every private mechanism, so S is at
-most the sum of the Q(A_i), which is at most the sum of y. The least such sum is the value of a program with N
-constraints (`mixture`), feasible for libraries of thousands. Putting all weight on a middle window gives the
-bound e^(a k/2)/N of THEORY 7.
+most the sum of the Q(A_i), which is at most the sum of y. The least such sum is the value of a linear program
+with N constraints (`mixture`), feasible for libraries of thousands of windows. Putting all weight on a middle
+window gives the bound e^(a k/2)/N of THEORY 7.
 
 Limits. A certificate holds for one quantised library, one prior and one window. A different appliance or
-prior, or a second window of the same load shape, needs another program.
+prior, or a second window of the same load shape, needs another linear program.
 """
 
 import math
@@ -49,7 +49,7 @@ _OUTPUTS_LIMIT = 1 << 24
 
 
 class Enclosure(NamedTuple):
-    """Bounds of a number: it lies between `low` and `high`."""
+    """Bounds on a number: it lies between `low` and `high`."""
 
     low: float
     high: float
@@ -127,7 +127,7 @@ def _ranges(library: Library) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A bound, with its proof, on any attacker's success on one window of any mechanism that is as private.
+    """A bound, with its proof, on any attacker's success on one window, for mechanisms of one privacy level.
 
     `bound` is an upper bound on the probability of success. `attained` is that probability for some private
     mechanism; the difference is the solver's gap. `cost`, `level` and `multipliers` are the proof, the

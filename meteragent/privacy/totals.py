@@ -1,4 +1,4 @@
-"""The error of weighted sums of slots: of many windows, of several slots of a window, of many meters.
+"""The error of weighted sums of slots: over many windows, several slots of a window, or many meters.
 
 Theory of operation
 -------------------
@@ -19,16 +19,16 @@ load for a total is half a quantum off the lattice in every slot, where each var
 replaced by sqrt(r^2 + 1/2), which gives this variance. In addition, these errors lie on a lattice whose step
 is at most the heaviest slot's quantum. Half of that quantum is added to a half width, so that the number of
 lattice points inside is at least the length of the interval. Enumeration shows that this suffices for every
-load, but there is no proof (tests/privacy/test_totals_dithered.py lists the sums). For one slot, and for all
-slots of a window at once, half widths are exact. The law of a total (`law_of_total`) is that of the worst
-load, without the added half quantum.
+load of the sums in tests/privacy/test_totals_dithered.py, but there is no general proof. For one slot, and
+for all slots of a window at once, half widths are exact. The law of a total (`law_of_total`) is that of the
+worst load, without the added half quantum.
 
 There are three approximations. A window's error is moved to the middle of its cell, which is 1/256 of the
-total's deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has many
-values, neighbours are merged into about 1024 values (for m = 1: 16384). G_w is that of a sum over 513 points
-of the heaviest slot. The main effect of all three is on the spread, so the result is scaled to the exact
-deviation. The remaining error is below 5e-5 of a half width, and below 1e-5 for the usual coverages (measured
-by the tests against independent formulas).
+total's standard deviation wide, or 1/32 of the windows' root mean square deviation if that is less. If R has
+many values, neighbours are merged into about 1024 values (for m = 1: 16384). G_w is computed on a grid, 513
+points of which cover the heaviest slot's uniform. The main effect of all three is on the spread, so the
+result is scaled to the exact deviation. The remaining error is below 5e-5 of a half width, and below 1e-5 for
+the usual coverages (measured by the tests against independent formulas).
 """
 
 import math
@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 _TAIL_MASS = 1e-12  # the mass that may lie beyond the grid
 _CELLS_PER_DEVIATION = 256  # cells per deviation of the total
 _CELLS_PER_WINDOW = 32  # cells per deviation of a window
-_HALF_POINTS = 256  # of the heaviest uniform behind G_w
+_HALF_POINTS = 256  # on each side of 0, for the heaviest uniform in G_w
 _FAR = 7.5  # P(|w_1 u_1 + .. + w_m u_m| > 7.5 |w|_2) < 2 e^(-7.5^2/2) = 1.3e-12 (Hoeffding)
 
 
@@ -123,7 +123,7 @@ def sd_of_total(parts: Iterable[Part | Weighted]) -> float:
 
 
 def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95) -> float:
-    """Return the h such that the measured total lies within total +- h with probability `coverage`.
+    """Return the h such that the measured total is within h of the released one with probability `coverage`.
 
     The half width is in the total's unit; its relative error is at most 5e-5 for coverages up to 1 - 1e-9.
     The rounding error is included as in `accuracy.half_width`, which is the result for one slot. With
@@ -141,16 +141,17 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
 def half_width_of_window(
     mechanism: LInfLaplace, coverage: float = 0.95, rounding: Rounding = "half-up"
 ) -> float:
-    """Return the h such that with probability `coverage` all n slots of a window lie within value +- h.
+    """Return the h such that with probability `coverage` all n slots of a window are off by at most h.
 
     The half width is in the unit of the quantum and includes the rounding error. With half-up rounding, all n
-    errors are uniform on (-r, r) given r, so h solves: sum over r of P(r) min(1, h/r)^n = coverage. With
+    errors are uniform on (-r, r) given r, so h solves sum over r of P(r) min(1, h/r)^n = coverage. With
     dithering, it is (H + 1/2) q for the least H with
 
         sum over R of P(R) g(R)^n >= coverage,   g(R) = 1, 1 - 1/(4H + 2), (2H + 1)/(2R + 1)  for R <, =, > H.
 
-    Here g(R) is the least chance of a slot over all loads. As in `accuracy`, the worst load is half a quantum
-    off the lattice, for every R. For n = 1 both results are `accuracy.half_width`.
+    Here g(R) is the least chance, over all loads, that a slot is within the half width. As in `accuracy`, the
+    worst load is half a quantum off the lattice, for every R. For n = 1 both results are
+    `accuracy.half_width`.
 
     Raises:
         ValueError: the coverage is not between 0 and 1.
@@ -266,7 +267,7 @@ def _convolve(laws: list[tuple[Floats, int]], deviation: float) -> Floats:
 def _reach(laws: list[tuple[Floats, int]], deviation: float) -> float:
     """Return a number of cells that the sum exceeds with a probability below 1e-12.
 
-    Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), at the best of several s.
+    Chernoff: P(|x| > h) <= 2 e^(-sh) E e^(sx), for the best of several s.
     """
     reach = float(sum(count * law.size for law, count in laws))
     steepest = 600 / max(law.size for law, _ in laws)  # cosh stays finite
@@ -309,7 +310,7 @@ def _sum_within(r: Floats, probability: Floats, h: Floats, points: Floats, law: 
 
 
 def _half_bounds(mechanism: LInfLaplace, limit: int) -> tuple[Floats, Floats]:
-    """Return the law of r = R + 1/2 in quanta, on at most about `limit` values, except a mass of e^-40."""
+    """Return the law of r = R + 1/2 in quanta, but for a mass of e^-40, on about `limit` values or fewer."""
     n, a = mechanism.n, float(mechanism.a)
     low = max(0.0, n - math.sqrt(80 * n)) / a
     high = (n + 40 + math.sqrt(1600 + 80 * n)) / a

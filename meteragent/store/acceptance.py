@@ -18,11 +18,11 @@ def count_releases(connection: sqlite3.Connection) -> int:
 
 
 def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
-    """Return the generation in the generation file; raises StoreRestored if the store must not be used.
+    """Return the generation in the generation file; raise StoreRestored if the store must not be used.
 
-    Return None until the first start has written a generation file. With `may_be_moved`, the file
-    need not be in the inode that it names. A file of the first format (a name alone) is rewritten in the
-    current format, unless the store already counts its releases: then the file dates from before an update,
+    Return None until the first start has written a generation file. With `may_be_moved`, the file's inode
+    need not be the one that it names. A file of the first format (a name alone) is rewritten in the current
+    format, unless the store already counts its releases; in that case, the file dates from before an update,
     and the store is refused.
     """
     newest = generation.read(path)
@@ -50,7 +50,7 @@ def accept_moved(path: Path | str) -> bool:
     """Accept a store in its current place, and change nothing else; return False if it has not moved.
 
     Call it only for an operator who has moved the store together with the files beside it, and who runs no
-    agent in the old place. A folder that was restored from a backup would be accepted, too. Raises
+    agent at the old location. A folder that was restored from a backup would be accepted, too. Raises
     StoreRestored for a store that is refused for another reason, and StoreLost for a damaged store.
     """
     path = Path(path).resolve()

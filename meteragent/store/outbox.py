@@ -33,7 +33,7 @@ class WaitingRow(NamedTuple):
     queue: str = ""
     """The receiver's queue; empty for a stream that is not shared."""
     until_ms: int | None = None
-    """The time from which the row is no longer sent; None if it always is."""
+    """The time from which the row is no longer sent; None if there is no such time."""
 
     @property
     def size_bytes(self) -> int:
@@ -65,7 +65,7 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
 
 
 def put_descriptors(tx: sqlite3.Connection, queue: str, descriptors: Collection[Descriptor]) -> None:
-    """Write the latest descriptors of topics."""
+    """Store the latest descriptor of each topic."""
     tx.executemany(
         "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
         [(queue, item.topic, item.id, item.payload) for item in descriptors],
@@ -76,7 +76,7 @@ def put(tx: sqlite3.Connection, queue: str, outgoing: Sequence[Outgoing]) -> lis
     """Append messages to the queue of a stream or of a receiver; return the new rows.
 
     Messages follow earlier ones with the same due time. They are all inserted by one statement, which SQLite
-    runs without the interpreter lock, so that the core runs at the same time.
+    runs without the interpreter lock, so the core can run at the same time.
     """
     if not outgoing:
         return []
@@ -174,7 +174,7 @@ def commit_bytes(commit: Commit) -> int:
 
 
 def total_bytes(connection: sqlite3.Connection) -> int:
-    """Return the size of all rows in bytes, waiting and delivered."""
+    """Return the size in bytes of all rows, waiting and delivered."""
     [(size_bytes,)] = connection.execute(
         "SELECT ifnull(sum(waiting_bytes + left_bytes), 0) FROM outbox_total"
     )
@@ -208,7 +208,7 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
 
 
 def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
-    """Delete undelivered rows of a queue, oldest first, all of them without a limit; return their number."""
+    """Delete undelivered rows of a queue, oldest first, or all if `limit` is -1; return their number."""
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",

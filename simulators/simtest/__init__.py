@@ -5,17 +5,17 @@ Theory of operation
     consists of the settings of the streams and the times of the readings and faults. It determines everything
     that happens, so a schedule that fails once fails every time.
 
-    **A world runs it.** `world` starts one process of the agent after another. Each runs `meteragent.agent`
+    **A world runs it.** `world` starts one agent process after another. Each runs `meteragent.agent`
     unchanged, with the simulation's `Environment` (`agent_process`). The event loop (`loop`) is virtual: it
     never waits. When nothing is ready, its time jumps to the next timer.
 
     **The surroundings of the process are simulated**, each in a separate module:
 
         network         connections, in bytes: pieces, delays, cuts, silence
-        brokers         the source's and the sink's broker; `mqtt_server` is their MQTT
+        brokers         the source's and the sink's brokers; `mqtt_server` is their side of MQTT
         disk, power     the store's thread and device; SQLite and its files are real
         surroundings    meters, prices, clocks, disk space, and when each of them fails
-        store_versions  the store's folders, after a crash and after a restoration by an operator
+        store_versions  the store's folders, after a crash and after an operator restores a copy
 
     A crash stops the process at a chosen point, keeps the files as they are at that moment, and the next
     process starts from them.
@@ -23,18 +23,18 @@ Theory of operation
     **The oracle decides what is correct.** The world reports everything that enters or leaves the process to
     `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
     the definitions and without the agent's arithmetic, which readings count for which time. `expected_store`
-    has the contents that must be on disk. When a crash destroys state of the process, the oracle discards it
-    too. A transaction whose COMMIT did not return is in doubt until the next start shows whether it is on
-    disk.
+    has the contents that must be on disk. When a crash destroys part of the process's state, the oracle
+    discards it too. A transaction whose COMMIT did not return is in doubt until the next start shows whether
+    it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world, at the step that caused it.
 
-    **The end is quiet.** Faults stop some seconds before the end. By the end everything that was due must
-    have been received and acknowledged. One schedule in five runs a second time with other values in its
+    **The end is quiet.** Faults stop several seconds before the end. By the end everything that was due must
+    have been received and acknowledged. One schedule in five runs a second time with different values in its
     readings; apart from the values, it must publish the same messages at the same times (law 4).
 
-    **A failure is shrunk.** `shrink` leaves out events and settings as long as the same invariant is
+    **A failure is shrunk.** `shrink` leaves out events and settings as long as the same invariant is still
     violated. The command prints the remaining schedule, which `--replay` can run again.
 """
 
@@ -141,7 +141,7 @@ def _run_many(seeds: range, jobs: int, log: LongRun, *, past_violations: bool) -
 
 
 def _run_parts(seeds: Sequence[int], jobs: int) -> Iterator[runs.Part]:
-    """Run seeds, which may have gaps, in parts without gaps; the log stores a part as a seed and a length."""
+    """Run seeds, which may have gaps, in parts without gaps; the log stores each by first seed and length."""
     for _, stretch in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
         yield from runs.on_all_cores([seed for _, seed in stretch], jobs)
 
@@ -156,7 +156,7 @@ def _format_part(part: runs.Part) -> dict[str, object]:
 
 
 def _report(log: LongRun, *, stopped: bool) -> int:
-    """Print the totals of the log; if a seed failed, shrink and print the first."""
+    """Print the totals of the log; if any seeds failed, shrink and print the schedule of the lowest."""
     counts = Counter[str]()
     violations: dict[int, str] = {}
     for part in log.parts:

@@ -33,12 +33,15 @@ def stated(known: Guarantee) -> dict[str, Any]:
     [
         (
             "every = '0s'\ndead_band = 0",
-            "In all: anything that moves 110 Wh, over however many slots and days, ",
+            "In all: anything that adds or removes 110 Wh, over however many slots and days, ",
         ),
-        ("unit = 'W'", "In all, as measured by the readings: anything that moves 110 Wh, over however many "),
+        (
+            "unit = 'W'",
+            "In all, as measured by the readings: anything that adds or removes 110 Wh, over however many ",
+        ),
         (
             energy("kWh"),
-            "In all, as measured by the readings: anything that moves 110 Wh, over however many ",
+            "In all, as measured by the readings: anything that adds or removes 110 Wh, over however many ",
         ),
     ],
 )

@@ -2,14 +2,14 @@
 
 Calibration
 -----------
-Draws can be tested against a known log mass on any space, without summing a law. A fair coin decides whether
-y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), the draw came from x' with probability
-h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and the variance
-V = sum of h (1-h) (times T^2), and deviate by t or more with
+Draws can be tested against a known log mass on any space, without a sum over all outputs. A fair coin decides
+whether y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), the draw came from x' with
+probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and the
+variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with a probability
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein's inequality, not a limit theorem).
 
-The second sum is the score of a scale: if the true log ratio is (1+f) T, its mean is about f V. Neither sum
+The second sum is the score for a scale: if the true log ratio is (1+f) T, its mean is about f V. Neither sum
 detects a law that differs from log mass by the same factor at all points; `check_frequencies` detects such a
 law if outputs repeat.
 """
@@ -61,7 +61,7 @@ def check_shapes(trial: Trial) -> Check:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that equal bits give equal outputs, and that different bits and the default bits do not."""
+    """Check that equal bits give equal outputs, and that neither different bits nor the default bits do."""
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
@@ -90,11 +90,11 @@ def check_randomness(trial: Trial) -> Check:
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Test draws y from x or, where `second` is set, from x'; return two p-values, and V of the second.
+    """Test draws y from x or, where `second` is set, from x'; return two p-values, and V of the second sum.
 
-    `ratios` holds T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects a side that is
-    too frequent, and the second detects a ratio that is not as large as stated. Both are 0 if an impossible
-    draw occurs.
+    `ratios` holds T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects that one of
+    the points produces more of the draws than stated, and the second detects a ratio that is not as large as
+    stated. Both are 0 if an impossible draw occurs.
     """
     certain = np.isinf(ratios)
     if (second[certain] != (ratios[certain] > 0)).any():
@@ -135,7 +135,7 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
         draws = trial.draw(point, int((second == label).sum()))
-        # A draw that is impossible at its point counts as certain to come from the other: calibration fails.
+        # A draw impossible at its point counts as certain to come from the other, so calibration fails.
         is_impossible = np.isneginf(trial.log_mass(draws, point))
         impossible_ratio = -np.inf if label else np.inf
         ratios[second == label] = np.where(is_impossible, impossible_ratio, trial.log_ratio(draws, pair))
@@ -160,7 +160,7 @@ def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
 
 
 def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, float, float]:
-    """Return chi-square's p-value, the sum of the masses of all outputs, and the mass in tested cells."""
+    """Return the chi-square p-value, the sum of the masses of all outputs, and the mass in tested cells."""
     pilot, sample = draws[: len(draws) // 4], draws[len(draws) // 4 :]
     outputs = list_outputs(trial, pilot, point)
     mass = np.exp(trial.log_mass(outputs, point))
@@ -186,7 +186,7 @@ def _key(value: Any) -> Any:
 
 
 def check_independence(trial: Trial, alarm: float) -> Check:
-    """Check that consecutive draws fill a 2 x 2 table as independent ones do (Fisher's exact test)."""
+    """Check that consecutive draws fill a 2 x 2 table as independent ones would (Fisher's exact test)."""
     pair = trial.most_telling(1)[0]
     ratios = trial.log_ratio(trial.draw(pair.x, trial.samples), pair)
     pilot, sample = np.split(ratios, [len(ratios) // 8])

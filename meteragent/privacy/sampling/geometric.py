@@ -1,11 +1,11 @@
-"""Geometric and discrete Laplace numbers, many at a time: P(g) = (1-e^-a) e^(-ag).
+"""Geometric and discrete Laplace random numbers, many at a time: P(g) = (1-e^-a) e^(-ag).
 
 The binary digits of g are independent: digit j is one with probability 1/(1+e^(a 2^j)), and the number above
 digit J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group whose lowest digit
 is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: a value of at least
-256 is 256 plus another number of the same law, because a geometric law has no memory. Each number uses 16
-random bits for a group. A table maps the bits to r, except the prefixes, 1 in 256, that contain a boundary
-between two values of r; these are refined with 32 more bits at a time.
+256 is 256 plus another number with the same law, because a geometric law is memoryless. Each number uses 16
+random bits for each group. A table maps the bits to r, except for the prefixes (1 in 256) that contain a
+boundary between two values of r; these are refined with 32 more bits at a time.
 
 The digits of a discrete Laplace number are those of its two's complement: z = g or, with probability
 1/(1+e^a), z = -1-g, which is g with all digits inverted. Check: P(z) ~ e^(-az) or e^-a e^(-a(-1-z)) = e^(az).
@@ -43,7 +43,7 @@ class _Group:
     def cumulative(self, k: int) -> list[tuple[int, int]]:
         """Return bounds on 2^k P(<= r), a pair for each r except the largest.
 
-        With q = e^-x, P(<= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits)) in
+        With q = e^-x, P(<= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits)) in the
         others.
         """
         w = (
@@ -84,7 +84,7 @@ class _Digits(NamedTuple):
     table: NDArray[np.int16]
 
 
-@lru_cache(maxsize=32, typed=True)  # of 128 KiB a group; typed: a float equal to a cached Fraction is refused
+@lru_cache(maxsize=32, typed=True)  # 128 KiB per group; typed, to refuse a float equal to a cached Fraction
 def _digits(a: Exact) -> _Digits:
     """Make the groups and tables for `a`."""
     worth = [check_parameters(1, a)]
@@ -96,7 +96,7 @@ def _digits(a: Exact) -> _Digits:
 
 
 def _draw_groups(digits: _Digits, groups: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` values r of each of the first `groups` groups: (groups, count)."""
+    """Draw `count` values r of each of the first `groups` groups, as an array of shape (groups, count)."""
     prefix = bits.array(groups * count, np.uint16).astype(np.int64)
     offset = np.arange(groups)[:, np.newaxis] << _PREFIX_BITS
     r = digits.table.take((prefix.reshape(groups, count) + offset).ravel())
@@ -114,7 +114,7 @@ def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place
     beyond = (r[-1] >> _DIGITS).nonzero()[0]
-    if beyond.size:  # r = 2^8 in the last group: add another number of its law, which has no memory
+    if beyond.size:  # r = 2^8 in the last group: add another number with its law, which is memoryless
         shift = _DIGITS * (len(r) - 1)
         values[beyond] += geometric(beyond.size, x, bits) << shift
     return values

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 BASE = date(2020, 1, 15)
 """The date to which the first time in a text is shifted."""
 NEAR_DAYS = 7
-"""Times further than this from the first get its date, too, because a meter's installation day identifies the
+"""Times further than this from the first move to BASE, too, because a meter's installation day identifies the
 meter."""
 
 _FORMS = (
@@ -29,7 +29,7 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """A shift of all times by the days that move the first to BASE; distant times also get that date."""
+    """A shift of all times by as many days as move the first to BASE; distant times get that date, too."""
 
     def __init__(self) -> None:
         self._days: int | None = None
@@ -68,7 +68,7 @@ class Shift:
         return "".join(characters), clock["fraction"]
 
     def unix(self, digits: str) -> str | None:
-        """Shift Unix seconds, milliseconds and so on; return None unless the time is from 2001 to 2096."""
+        """Shift a Unix time in s, ms, us or ns; return None unless the time is from 2001 to 2096."""
         scale = _UNIX.get(len(digits))
         if scale is None or not _UNIX_MIN <= int(digits) // scale < _UNIX_MAX:
             return None

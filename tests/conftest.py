@@ -1,5 +1,6 @@
 """What tests share: a real broker, certificates, and how hard Hypothesis looks."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -30,6 +31,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("parts")
     if item.path.parent.name in COVERED and item.get_closest_marker("slow") is None:
         item.add_marker("covered")
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Restore the log level of the agent, which commands set for the whole process."""
+    log = logging.getLogger("meteragent")
+    level = log.level
+    yield
+    log.setLevel(level)
 
 
 @pytest.fixture(scope="session")

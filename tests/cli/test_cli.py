@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import logging
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -36,15 +35,6 @@ topic = "private/{meter}/power"
 DAY = 86_400_000
 FIRST = 20_000 * DAY // LENGTH_MS
 """The first window of a UTC day, 2024-10-04."""
-
-
-@pytest.fixture(autouse=True)
-def log_level() -> Iterator[None]:
-    """Give back the level of the log, which `run` sets."""
-    log = logging.getLogger("meteragent")
-    level = log.level
-    yield
-    log.setLevel(level)
 
 
 @pytest.fixture

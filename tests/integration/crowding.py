@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -115,11 +115,19 @@ class Totals(NamedTuple):
     slots: int
     """How many slots the homes reported in."""
 
+    def reasons(self) -> Counter[str]:
+        """Return why slots have no total; `no_report` if none arrived by the deadline."""
+        results = Counter(line.result for line in self.leader)
+        results["no_report"] = self.slots - results.total()
+        del results["total"]
+        return +results
+
     def assert_right(self) -> None:
         """Fail unless each slot has one total, of one set of at least the smallest crowd, as its ledger says.
 
-        (A slot whose reports came too late has none.)
+        (A slot whose reports came too late has none. That is the only reason for which it may have none.)
         """
+        assert set(self.reasons()) <= {"too_few", "no_report"}
         counted = {line.slot_s: line.homes for line in self.leader if line.result == "total"}
         answered = {line.slot_s: line.homes for line in self.helper if line.result == "answer"}
         assert set(self.received) == set(counted)
@@ -146,6 +154,7 @@ class Street:
 
     folder: Path
     broker: Broker
+    deadline_s: int = DEADLINE_S
     begin: float = field(default_factory=time.time)
     received: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     lists: dict[str, KeyList] = field(default_factory=dict)
@@ -169,7 +178,7 @@ hide_wh = 1
 lowest_wh = 0
 highest_wh = {_QUANTA << HOMES}
 smallest_crowd = {SMALLEST_CROWD}
-deadline_s = {DEADLINE_S}
+deadline_s = {self.deadline_s}
 answer_s = 14400
 """
         for role, key in keys.items():
@@ -273,10 +282,12 @@ answer_s = 14400
             connection.close()
 
 
-async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> Totals:
+async def kill(
+    folder: Path, broker: Broker, *, rounds: int, seed: int = 0, deadline_s: int = DEADLINE_S
+) -> Totals:
     """Kill each victim `rounds` times, at random moments of its life; then let the street finish."""
     rng = random.Random(f"crowd{seed}")
-    street = Street(folder, broker)
+    street = Street(folder, broker, deadline_s)
     with street.operators["leader"], street.operators["helper"]:
         connection = asyncio.create_task(street.connect())
         await until(lambda: len(street.lists) == len(street.operators))

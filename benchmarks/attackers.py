@@ -71,7 +71,7 @@ def row(name: str, against: str, calls: tuple[Answer, Answer]) -> Row:
     """Return a row of the two calls, with a note on the share of windows on which they agree."""
     ours, theirs = calls
     agreement = np.mean(ours().argmax(axis=1) == theirs().argmax(axis=1))
-    note = f"the same answer about {100 * agreement:.1f} % of windows"
+    note = f"the same answer about {100 * agreement:.1f}% of windows"
     return Row(name, against, ours, theirs, None, note, (TRIALS, TRIALS), "windows")
 
 

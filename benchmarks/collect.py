@@ -163,7 +163,7 @@ async def publish(url: str, records: Sequence[Message]) -> None:
 
 
 def with_mqtt(server: Postgres, records: Sequence[Message]) -> tuple[Cost, list[float]]:
-    """Let the program receive what waits for it; return its cost, and its memory in MiB at 20 and 100 %."""
+    """Let the program receive what waits for it; return its cost, and its memory in MiB at 20 and 100%."""
     program = mosquitto_program()
     assert program is not None
     with ExitStack() as stack:

@@ -54,7 +54,7 @@ T = TypeVar("T")
 class Row:
     """Errors of the mean of `homes` homes in a half hour, in W, as one standard deviation.
 
-    `standard_error_w` is that of the measured error; `covered` is the share of totals in the 95 % interval.
+    `standard_error_w` is that of the measured error; `covered` is the share of totals in the 95% interval.
     """
 
     hides_wh: int
@@ -235,11 +235,11 @@ def run(options: argparse.Namespace) -> int:
 def table(measured: Sequence[Row], timed: Sequence[Cost]) -> Iterator[str]:
     """Yield the lines of both tables."""
     yield "Standard deviation of the mean of a half hour, in W"
-    yield "  hides    homes   noise in every home   promised   measured          in the interval of 95 %"
+    yield "  hides    homes   noise in every home   promised   measured          in the interval of 95%"
     for row in measured:
         yield (
             f"{row.hides_wh:>5} Wh {row.homes:>6} {row.every_home_w:>17.4g} W {row.promised_w:>9.4g}"
-            f"{row.measured_w:>11.4g} +- {row.standard_error_w:<7.2g} {100 * row.covered:>12.1f} %"
+            f"{row.measured_w:>11.4g} +- {row.standard_error_w:<7.2g} {100 * row.covered:>12.1f}%"
         )
     yield ""
     yield "CPU and bytes for each home and slot, with sealing and signatures"

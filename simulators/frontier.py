@@ -53,9 +53,9 @@ def _draw(points: Sequence[curve.Point], scene: Scene, path: Path) -> None:
 
 def _format(point: curve.Point) -> str:
     outcome, worst = point.outcome, point.outcome.worst
-    bound = "none" if outcome.bound is None else f"{100 * outcome.bound:.1f} %"
+    bound = "none" if outcome.bound is None else f"{100 * outcome.bound:.1f}%"
     return (
-        f"{point.name:<12} off by {outcome.error_w:8,.1f} W: right {100 * worst.rate:5.1f} % of the time "
+        f"{point.name:<12} off by {outcome.error_w:8,.1f} W: right {100 * worst.rate:5.1f}% of the time "
         f"({100 * worst.low:.1f} to {100 * worst.high:.1f}), {worst.attacker}; certificate {bound}"
         + (", BROKEN" if outcome.broken else "")
     )

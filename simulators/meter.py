@@ -56,7 +56,7 @@ class Meter:
 
     @classmethod
     def random(cls, seed: int, home: int, resolution_w: float = 1.0) -> Self:
-        """Draw a home's meter: within class B (1 %), its quartz clock (20 ppm) set to within 2 s."""
+        """Draw a home's meter: within class B (1%), its quartz clock (20 ppm) set to within 2 s."""
         chance = uniforms(seed, "meter", home)
         gain, ahead_ms = 1 + _CLASS_B * (2 * chance[0] - 1), _AHEAD_MS * (2 * chance[1] - 1)
         drift_ppm = _DRIFT_PPM * normal(chance[2], chance[3])

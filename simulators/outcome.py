@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Compared(NamedTuple):
-    """The truth, the private number, and the bound on their distance that holds 95 % of the time.
+    """The truth, the private number, and the bound on their distance that holds 95% of the time.
 
     `true` and `private` are None if only the promise is known and nothing was measured.
     """

@@ -157,7 +157,7 @@ def _format(point: curve.Point) -> str:
     outcome, worst = point.outcome, point.outcome.worst
     return (
         f"{outcome.mechanism:<26} off by {outcome.error_w:8,.1f} W: "
-        f"right {100 * worst.rate:5.1f} % of the time "
+        f"right {100 * worst.rate:5.1f}% of the time "
         f"({100 * worst.low:.1f} to {100 * worst.high:.1f}), {worst.attacker}"
         + ("; the promise is broken" if outcome.broken else "")
     )

@@ -28,7 +28,7 @@ class Reading(NamedTuple):
     """A point of Fig. 4: one reading before and after its release; epsilons are in 1/W.
 
     `reading_epsilon` is promised for a change of one reading alone, `window_epsilon` for a change of the
-    whole signature, under d_inf. A released reading is within `alpha_w` of the truth 95 % of the time.
+    whole signature, under d_inf. A released reading is within `alpha_w` of the truth 95% of the time.
     """
 
     epsilon: Fraction

@@ -49,12 +49,12 @@ def draw(outcome: Outcome, path: Path) -> None:
 
 
 def _panel(axes: Axes, title: str, private: Floats, half_width: float) -> None:
-    """Draw the private numbers, and the band that contains the true value 95 % of the time."""
+    """Draw the private numbers, and the band that contains the true value 95% of the time."""
     axes.set_title(title, loc="left", fontweight="bold", pad=25)
     _steps(axes, private, PRIVATE, 2.2, "what leaves, every half hour")
     edges, centre = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])
     low, high = centre - half_width, centre + half_width
-    label = "contains the true value 95 % of the time"
+    label = "contains the true value 95% of the time"
     axes.fill_between(edges, low, high, step="post", color=PRIVATE, alpha=0.2, linewidth=0, label=label)
     axes.axhline(0, color="#888888", linewidth=0.8)
     axes.grid(alpha=0.3)

@@ -45,7 +45,7 @@ def _use(outcome: Outcome) -> Iterator[str]:
             name = "  a day" if days == 1 else f"  {days} days"
             cells = _cells(energy, "kWh")
             yield layout.format(name, *cells, _share(energy, MEAN_W * 24 * days / 1000))
-    yield f"*  at most, 95 % of the time     ** {MEAN_W} W, about 8 kWh a day"
+    yield f"*  at most, 95% of the time     ** {MEAN_W} W, about 8 kWh a day"
 
 
 def _homes(outcome: Outcome, count: int) -> str:
@@ -65,7 +65,7 @@ def _cells(compared: Compared, unit: str) -> tuple[str, str, str]:
 
 def _share(compared: Compared, use: float) -> str:
     percent = 100 * compared.within / use
-    return f"{percent:.0f} %" if percent > 10 else f"{percent:.2g} %"
+    return f"{percent:.0f}%" if percent > 10 else f"{percent:.2g}%"
 
 
 def _hidden(guarantee: Guarantee) -> Iterator[str]:

@@ -16,7 +16,7 @@ DAY_S = 86_400
 
 _TAU_MIN, _TAU_MAX = 1 / 8, 5
 """The length of a ladder's first step and the beginning of its last one, in time constants; by then less than
-1 % is left."""
+1% is left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 It first prints the closed forms of THEORY 3.8 and 3.9 beside the digits printed there, and the ratios of
 errors. It then prints, for simulated homes and (with --data) real ones, how often releases identify the
-cheapest of four example tariffs, the mean loss from wrong choices, and how often a sureness of 95 % is
+cheapest of four example tariffs, the mean loss from wrong choices, and how often a sureness of 95% is
 stated, for all choices and for wrong ones. The tariffs are invented, and the results depend on the
 differences between them. The exit code is 1 if a figure differs from the one in print, and 2 without traces.
 """
@@ -67,7 +67,7 @@ class Result:
     """How often one release identifies the cheapest of the four tariffs, over the months of all homes.
 
     `right` is the share of months in which it does; `loss_eur` is the mean loss in a month from wrong
-    choices. `sure` is the share of months with a sureness of at least 95 %, and `sure_and_wrong` the share in
+    choices. `sure` is the share of months with a sureness of at least 95%, and `sure_and_wrong` the share in
     which the choice is also wrong. Both are None if they were not computed.
     """
 
@@ -173,7 +173,7 @@ def surenesses(released: Floats, chosen: Integers, noise: LInfLaplace) -> Floats
 def table(rows: Sequence[Result]) -> str:
     """Format results in Markdown."""
     lines = [
-        "| homes | released | hides, kWh | right, % | loss, EUR a month | 95 % sure, % | sure and wrong, % |",
+        "| homes | released | hides, kWh | right, % | loss, EUR a month | 95% sure, % | sure and wrong, % |",
         "|---|---|---|---|---|---|---|",
     ]
     for result in rows:

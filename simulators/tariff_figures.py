@@ -48,7 +48,7 @@ class Ratio(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the ratio is within 15 % of the one in print."""
+        """Whether the ratio is within 15% of the one in print."""
         return self.printed is None or abs(self.computed / self.printed - 1) <= RATIO_TOLERANCE
 
 

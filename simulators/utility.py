@@ -167,17 +167,17 @@ def _peaks(street: Street, received: Sequence[Sequence[Series]], size: int, slot
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Format the rows in Markdown: the 95 % bounds of the errors, also relative to the use."""
+    """Format the rows in Markdown: the 95% bounds of the errors, also relative to the use."""
     lines = [
         "| what | homes | promised ± | measured ± | of use | truth inside | bias | numbers |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         promised = "-" if row.promised is None else f"{row.promised:,.3g} {row.unit}"
-        inside = "-" if row.held is None else f"{100 * row.held:.1f} %"
+        inside = "-" if row.held is None else f"{100 * row.held:.1f}%"
         lines.append(
             f"| {row.quantity} | {row.homes:,} | {promised} | {row.measured:,.3g} {row.unit} | "
-            f"{100 * row.measured / row.use:.2g} % | {inside} | {row.bias:+.2g} {row.unit} | {row.count:,} |"
+            f"{100 * row.measured / row.use:.2g}% | {inside} | {row.bias:+.2g} {row.unit} | {row.count:,} |"
         )
     return "\n".join(lines)
 
@@ -199,7 +199,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(
-            f"Preset {preset}, {homes:,} simulated homes, {days} days, seed {seed}: error 95 % of the time.\n"
+            f"Preset {preset}, {homes:,} simulated homes, {days} days, seed {seed}: error 95% of the time.\n"
         )
         print(table(rows))
     return 0

@@ -3,7 +3,7 @@
     python exporter.py --url mqtt://utility.example --topic 'private/#' --listen 0.0.0.0:9321
 
 The exporter subscribes, and reads records and descriptors with `meteragent.consume`. For each home's newest
-slot it exports the private value, the ends of its 95 % interval, and the standard deviation of its noise.
+slot it exports the private value, the ends of its 95% interval, and the standard deviation of its noise.
 For all homes it exports the mean with its interval, which narrows as the number of homes grows. A stream is
 a topic in which `+` stands for the home; homes are distinguished by their public ids.
 
@@ -49,8 +49,8 @@ RECONNECT_MAX_S = 30
 
 _PARTS = {
     "": "the private value of the newest slot, or the mean of all homes; negative values are normal",
-    "_low": "the lower end of its 95 % interval",
-    "_high": "the upper end of its 95 % interval",
+    "_low": "the lower end of its 95% interval",
+    "_high": "the upper end of its 95% interval",
     "_sd": "the standard deviation of its noise",
 }
 

@@ -333,7 +333,7 @@ class _Release:
 def encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the columns' encodings: numbers by differences, the others compressed, strings by a dictionary.
 
-    Numbers are mostly noise: bit packing takes 2 to 3 % more space than compression, and a quarter less time.
+    Numbers are mostly noise: bit packing takes 2 to 3% more space than compression, and a quarter less time.
     They get no statistics, since the extremes of noise are useless.
     """
     texts = [field.name for field in schema if pa.types.is_string(field.type)]

@@ -277,14 +277,14 @@ def _preset_line(base: Base, preset: str) -> str | None:
         for name, error in errors.items()
     )
     hidden_text = f"{energy(promise.terms.hides_wh)} in each {wording.slot(promise.terms)}"
-    return f"{preset}: hides {PRESETS[preset]} ({hidden_text}). 95 % of the time {exact}."
+    return f"{preset}: hides {PRESETS[preset]} ({hidden_text}). 95% of the time {exact}."
 
 
 _ERRORS = {"ci95": "one number", "day_kwh": "a day", "month_kwh": "a month"}
 
 
 def _figure(value: float, name: str) -> str:
-    """Return half the width of a 95 % interval, to two or three significant figures."""
+    """Return half the width of a 95% interval, to two or three significant figures."""
     half_width = value if name == "ci95" else 1.96 * value
     return f"{half_width:,.0f}" if half_width >= 100 else f"{half_width:.2g}"
 

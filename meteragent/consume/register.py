@@ -37,8 +37,8 @@ def total(
 
     A sum's interval never shrinks as slots are added: given the noise bounds, errors are symmetric and
     unimodal (Anderson 1955). So the interval of one time is valid for all earlier times, and a new one is
-    computed only each time the deviation has grown by 2 %. Intervals are never too narrow, and at most about
-    2 % too wide; the last one is exact, that of `Series.energy`.
+    computed only each time the deviation has grown by 2%. Intervals are never too narrow, and at most about
+    2% too wide; the last one is exact, that of `Series.energy`.
 
     Raises:
         ValueError: whole slots do not fill the time, because of a gap or a slot across one of its ends; or

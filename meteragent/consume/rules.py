@@ -10,7 +10,7 @@ noise protects it.
 
 Statistics offices withhold a cell with fewer than k contributors (threshold), one in which the n largest have
 more than k % (dominance), or one where the total less the two largest is below p % of the largest (p % rule);
-the "15/15" rule of energy regulators requires 15 customers, none of whom has more than 15 % (Hundepool et
+the "15/15" rule of energy regulators requires 15 customers, none of whom has more than 15% (Hundepool et
 al., Handbook on Statistical Disclosure Control; CPUC decision 14-05-016). All but the threshold concern true
 contributions, which a receiver of private records does not have.
 

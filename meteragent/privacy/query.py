@@ -224,7 +224,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
 def percentile(domain: Databases, percent: Exact) -> Query:
     """Return the smallest row that is no smaller than `percent` % of the rows, as a query, in quanta.
 
-    This is the row of rank ceil(n percent / 100), where n is the number of rows present; rank 1 for 0 %.
+    This is the row of rank ceil(n percent / 100), where n is the number of rows present; rank 1 for 0%.
     Sensitivity: 1 under d_1 and d_inf and the rows' width under normalised d_1, all uniform; the rows' width
     under d_h.
 

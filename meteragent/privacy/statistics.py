@@ -55,7 +55,7 @@ def prove_loss(t0: Any, t1: Any, alarm: float) -> float:
 def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = MISS) -> int:
     """Return the number of windows on each side that detect a loss of (1 + excess) x if x is claimed.
 
-    For the midrange the number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5 % and 10 %
+    For the midrange the number is 2 e^x (z/(excess x))^2, with z = z(alarm) + z(miss), 2.93 for 5% and 10%
     (THEORY 6; normal approximation).
     """
     z = float(stats.norm.isf(alarm) + stats.norm.isf(miss))

@@ -25,7 +25,7 @@ def path_of(settings: config.Config, stream: config.Stream) -> Path:
 
 
 def errors(path: Path, terms: Terms) -> tuple[float, float, str]:
-    """Return the standard deviation, half the 95 % interval and the unit of a combined number.
+    """Return the standard deviation, half the 95% interval and the unit of a combined number.
 
     Numbers for a day or longer are energies in kWh, whatever the unit of the records.
     """

@@ -19,7 +19,7 @@ def of(guarantee: Guarantee) -> dict[str, Any]:
 
     Errors are standard deviations: of a number, in the unit; of totals, in kWh; and of the means of 100 and
     1,000 homes (one number per home, for the same slot), in the unit. `tariffs` has the errors of a month's
-    cost, in the currency, and the differences recognised in 95 % of months at a p-value of 5 %. `fit_for`
+    cost, in the currency, and the differences recognised in 95% of months at a p-value of 5%. `fit_for`
     names the useful errors. For each event, `hidden` has an attacker's success limit in per cent
     (`right_of_100`) by number of days.
     """

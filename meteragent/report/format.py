@@ -101,11 +101,16 @@ def mean_of(count: int) -> str:
     return say("cost.one_home") if count == 1 else say("cost.mean", count=whole(count))
 
 
+def percent(number: str) -> str:
+    """Write a number as a percentage, in the language's form."""
+    return say("number.percent", number=number)
+
+
 def share_of_home(power_w: float) -> str:
-    """Return a power as a share of a home's mean: ``12.3 %``, or ``15 times``."""
+    """Return a power as a share of a home's mean: ``12.3%``, or ``15 times``."""
     share = power_w / MEAN_W
     if share < _PERCENT_BELOW:
-        return f"{figures(100 * share)} %"
+        return percent(figures(100 * share))
     return say("number.times", count=localised(f"{share:,.0f}"))
 
 

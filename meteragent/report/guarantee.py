@@ -47,7 +47,7 @@ _ROUNDING = 1e-6
 
 
 class Error(NamedTuple):
-    """One standard deviation of a figure, or half its 95 % interval, to four figures.
+    """One standard deviation of a figure, or half its 95% interval, to four figures.
 
     The figure is `useful` if the error is small compared with an average home's value.
     """

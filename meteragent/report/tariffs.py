@@ -23,7 +23,7 @@ MISTAKEN = 0.05
 
 
 class TariffCost(NamedTuple):
-    """The error of a month's cost under a tariff: one standard deviation, and half the 95 % interval."""
+    """The error of a month's cost under a tariff: one standard deviation, and half the 95% interval."""
 
     tariff: str
     sd: float
@@ -33,7 +33,7 @@ class TariffCost(NamedTuple):
 class TariffPair(NamedTuple):
     """The true difference between two tariffs' costs that will be recognised.
 
-    In 95 % of months the released difference has the right sign and a p-value of at most 5 %.
+    In 95% of months the released difference has the right sign and a p-value of at most 5%.
     """
 
     tariffs: tuple[str, str]

@@ -23,6 +23,7 @@ from meteragent.report.format import (
     localised,
     mean_of,
     odds,
+    percent,
     rate,
     rounded_up,
     whole,
@@ -170,7 +171,7 @@ def in_all(guarantee: Guarantee) -> str:
         key = "in_all.hidden_in_readings" if guarantee.unknown_of_loads else "in_all.hidden"
         return say(key, energy=hidden_energy, odds=odds(rounded_up(guarantee.in_all[-1].level)))
     levels = {limit.days: odds(rounded_up(limit.level)) for limit in guarantee.in_all}
-    chances = {limit.days: f"{limit.success_percent} %" for limit in guarantee.in_all}
+    chances = {limit.days: percent(str(limit.success_percent)) for limit in guarantee.in_all}
     sentences = (
         say("in_all.limited", energy=hidden_energy, limits=_over(levels)),
         *_reasons(terms),
@@ -259,7 +260,7 @@ def of_loads(guarantee: Guarantee) -> str:
 
 
 def within(half_width: str) -> str:
-    """Return the range that contains 95 % of all numbers."""
+    """Return the range that contains 95% of all numbers."""
     return say("cost.within", half_width=half_width)
 
 
@@ -286,7 +287,7 @@ def useful() -> str:
 
 
 def _size(guarantee: Guarantee, name: str) -> str:
-    """Return the size of an error; for a number, add the 95 % range."""
+    """Return the size of an error; for a number, add the 95% range."""
     error = guarantee.errors[name]
     size = amount(error.value, error.unit)
     if name not in {"number", "combined"}:

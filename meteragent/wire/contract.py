@@ -36,7 +36,7 @@ RULES = {
     "unknown": "`mechanism`, `metric`, `space` and `rounding` have values that this receiver knows: they"
     " decide what the numbers mean.",
     "terms": "The fields of a descriptor agree: `epsilon` times `radius` is `level`; `hides_wh` is `radius`"
-    " as an energy over the slot; `sd` and `ci95` are those of the noise, within 0.1 %; `n` slots fill the"
+    " as an energy over the slot; `sd` and `ci95` are those of the noise, within 0.1%; `n` slots fill the"
     " window; unit, kind, space and metric belong together.",
     "descriptor": "The descriptor that a record names with `d` was received.",
     "slot": "A record has the unit of its descriptor, and its duration: that of a slot or, for a band and a"
@@ -44,7 +44,7 @@ RULES = {
     "band": "A record has a band if, and only if, its descriptor has bands, and it is one of these.",
     "draws": "`draws` is at least 1, and more than 1 only for a peak.",
     "lattice": "`value` is a multiple of the descriptor's `quantum`, exactly.",
-    "sd": "`sd` is that of the descriptor, within 0.1 %.",
+    "sd": "`sd` is that of the descriptor, within 0.1%.",
     "twice": "Two records of one meter, time and band are equal. Equal ones count once.",
     "overlap": "The slots of one meter do not overlap, except for the bands of one window.",
 }

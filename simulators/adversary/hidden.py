@@ -46,7 +46,7 @@ class Row:
     """An event on `days` days: `check` claims that no attacker is right more than `claimed` % of the time.
 
     The attacker `worst` was right in a fraction `rate` of trials; [low, high] contains the true rate with a
-    probability of 95 %, for all attackers together. If not `confirmed`, the attackers refute `check`, which
+    probability of 95%, for all attackers together. If not `confirmed`, the attackers refute `check`, which
     happens with a probability of at most `SURE` if the figure is true.
     """
 
@@ -143,7 +143,7 @@ def table(rows: Sequence[Row], preset: str, homes: str, trials: int, seed: int) 
     lines = [
         f"Preset {preset}, {homes}, {trials:,} trials a row, seed {seed}: right guesses in %.",
         "",
-        "| event | on days | `check` says at most | best attacker | measured (95 %) |",
+        "| event | on days | `check` says at most | best attacker | measured (95%) |",
         "|---|---|---|---|---|",
     ]
     for row in rows:

@@ -95,7 +95,7 @@ class Row:
         return cls(preset, str(terms.hides_wh), homes, homes * len(populations), **counts)
 
     def interval(self, hits: Mapping[str, int], attacker: str) -> tuple[float, float, float]:
-        """Return the rate of an attacker and its interval, which holds for all attackers together (95 %)."""
+        """Return the rate of an attacker and its interval, which holds for all attackers together (95%)."""
         low, high = clopper_pearson(hits[attacker], self.trials, ALARM / len(ATTACKERS))
         return hits[attacker] / self.trials, float(low), float(high)
 

@@ -45,7 +45,7 @@ class Row:
     """What a register with this step reveals about a change, on average over homes and in the worst home.
 
     `slots` is the number of slots that differ, `levels` their cost in all; `bound` bounds the levels. The
-    attacker was right in a fraction `rate` of trials (95 %: `low` to `high`). `limit` is the success limit if
+    attacker was right in a fraction `rate` of trials (95%: `low` to `high`). `limit` is the success limit if
     one slot moves by the change, `limit_of_month` the limit over all slots of the month. If not `confirmed`,
     the bound or the limit of the month is refuted, which happens with a probability of at most `SURE` if the
     limit is true.
@@ -135,7 +135,7 @@ def _right(terms: Terms, shift_wh: Integers, trials: int, seed: int) -> int:
 def table(rows: Sequence[Row], homes: str, trials: int, seed: int) -> str:
     """Format the rows as a Markdown table with a heading."""
     heads = "step", "moved once", "later slots that differ", "levels", "in the worst home", "bound"
-    heads_of_guesses = "right in % (95 %)", "limit of one slot", "limit of the month"
+    heads_of_guesses = "right in % (95%)", "limit of one slot", "limit of the month"
     lines = [
         f"{homes}, a month of half hours that hide 110 Wh each, {trials:,} trials a row, seed {seed}.",
         "",

@@ -124,7 +124,7 @@ def example_1() -> Table:
 
 
 def figure_4() -> Table:
-    """Compute the half width that contains a programme's reading 95 % of the time, under three noises."""
+    """Compute the half width that contains a programme's reading 95% of the time, under three noises."""
     lines = []
     for epsilon, verified in (("0.1", ("30.0", "899", "316")), ("0.5", ("6.0", "180", "63"))):
         level = Fraction(epsilon)
@@ -139,7 +139,7 @@ def figure_4() -> Table:
         for (name, release), half_width in zip(noisy.items(), verified, strict=True):
             lines.append(Line(f"± of a reading, ε={epsilon}, {name}", release.alpha, "", half_width))
     return Table(
-        "CABP Figure 4: a programme's signature of 30 samples; 95 % half widths in the readings' unit",
+        "CABP Figure 4: a programme's signature of 30 samples; 95% half widths in the readings' unit",
         lines,
         '"per reading" is the paper\'s noise; the others keep ε d_∞ for all 30. We lack the printed curves.',
     )

@@ -72,7 +72,7 @@ def proposition_2() -> Table:
 
 
 def example_3() -> Table:
-    """Compute the bound that the largest error of 10,000 counts keeps 95 % of the time."""
+    """Compute the bound that the largest error of 10,000 counts keeps 95% of the time."""
     lines = [Line("ln(10000/0.05)", math.log(NAMES / 0.05), "12.21", "12.2061")]
     for epsilon, printed, limit, bound, exact in (
         (2, "12.21", "12.21", "13", "12"),
@@ -89,10 +89,10 @@ def example_3() -> Table:
                 remark,
             ),
             Line(f"the same for whole numbers, ε={epsilon}", counts.largest_error_bound(0.05), "", bound),
-            Line(f"exact 95 % quantile, ε={epsilon}", counts.largest_error(0.05), "", exact),
+            Line(f"exact 95% quantile, ε={epsilon}", counts.largest_error(0.05), "", exact),
         ]
     return Table(
-        "PG Example 3: 10,000 first names, sensitivity 2; no count is off by more 95 % of the time", lines
+        "PG Example 3: 10,000 first names, sensitivity 2; no count is off by more 95% of the time", lines
     )
 
 

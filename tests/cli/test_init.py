@@ -97,13 +97,13 @@ def test_an_answer_that_is_wrong_is_asked_for_again() -> None:
 
 
 def test_each_preset_is_shown_with_what_it_hides_and_costs() -> None:
-    """The figures are those of `check`: half of the 95 % interval of a number, a day and a month."""
+    """The figures are those of `check`: half of the 95% interval of a number, a day and a month."""
     talk = Talk(findings_of(GRID_UNIT, GRID), {})
     talk.draft()
     texts = dict(talk.question("preset").choices)
     assert list(texts) == ["television", "appliance", "street", "day", "bill"]
     assert texts["appliance"] == (
-        "appliance: hides a kettle (110 Wh in each slot of 30 min). 95 % of the time one number within"
+        "appliance: hides a kettle (110 Wh in each slot of 30 min). 95% of the time one number within"
         " ± 0.66 kW, a day within ± 2.1 kWh, a month within ± 12 kWh."
     )
 

@@ -51,9 +51,9 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
     for part in (
         "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
-        "one home                        1,321 W       400 % of a home's 330 W",
-        "One home's number: 95 % within ± 2,798 W.",
-        "Within 20%: the mean of 500 homes has 10 % to spare; 401 homes are enough.",
+        "one home                        1,321 W       400% of a home's 330 W",
+        "One home's number: 95% within ± 2,798 W.",
+        "Within 20%: the mean of 500 homes has 10% to spare; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
         "Together, all windows that away 8 h touches change its odds by a factor of at most e^4.28 = 72.",
         "Numbers in a window: 1 has the least error of",
@@ -92,7 +92,7 @@ def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Paste the first of these (it is the preset 'appliance')" in text
     text = said(capsys, "--hide", "42kWh", "--error", "5%")
     assert "NOT possible: no share is that accurate." in text
-    assert re.search(r"months +59\.4 kWh +25 % +no", text)
+    assert re.search(r"months +59\.4 kWh +25% +no", text)
     text = said(capsys, "--share", "day", "--error", "1W")
     assert "NOT possible: with that error, not even the smallest example can be hidden." in " ".join(
         text.split()

@@ -155,11 +155,11 @@ def _compare(title: str, x: Sequence[float], y: Sequence[float], names: tuple[st
     print(f"{title}: {names[0]} n = {len(a)}, {names[1]} n = {len(b)}")
     print(f"  mean {a.mean():.3f} and {b.mean():.3f}; p50 {np.median(a):.3f} and {np.median(b):.3f};"
           f" p95 {np.percentile(a, 95):.3f} and {np.percentile(b, 95):.3f}")  # fmt: skip
-    print(f"  difference {difference:+.4f} ± {1.96 * error:.4f} (95 %); Welch t = {welch.statistic:.2f},"
+    print(f"  difference {difference:+.4f} ± {1.96 * error:.4f} (95%); Welch t = {welch.statistic:.2f},"
           f" p = {welch.pvalue:.3f}; effect size d = {difference / pooled:+.4f}")  # fmt: skip
     print(f"  Kolmogorov-Smirnov p = {stats.ks_2samp(x, y).pvalue:.3f};"
           f" Mann-Whitney p = {stats.mannwhitneyu(x, y).pvalue:.3f};"
-          f" a power of 90 % for a difference of {3.24 * error:.4f}", flush=True)  # fmt: skip
+          f" a power of 90% for a difference of {3.24 * error:.4f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

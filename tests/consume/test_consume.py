@@ -222,8 +222,8 @@ def test_what_has_no_mean_is_refused() -> None:
 
 COUNT, COVERAGE = 10_000, 0.7
 MARGIN = 5 * (COVERAGE * (1 - COVERAGE) / COUNT) ** 0.5
-"""Five deviations of a share of 70 %, 2.3 %: right intervals fail with a chance of 6e-7. With noise of a
-scale 10 % off the share of totals of three slots moves by 3.9 % or more, which is missed with 3e-4."""
+"""Five deviations of a share of 70%, 2.3%: right intervals fail with a chance of 6e-7. With noise of a
+scale 10% off the share of totals of three slots moves by 3.9% or more, which is missed with 3e-4."""
 
 
 def noisy(terms: Terms, slots: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -238,7 +238,7 @@ def noisy(terms: Terms, slots: int, seed: int) -> tuple[NDArray[np.float64], NDA
 
 
 def assert_covered(errors: NDArray[np.float64], half: float) -> None:
-    """The share of errors within +- half is COVERAGE, and is not where all errors are 10 % off."""
+    """The share of errors within +- half is COVERAGE, and is not where all errors are 10% off."""
     share = {factor: float((np.abs(factor * errors) <= half).mean()) for factor in (0.9, 1.0, 1.1)}
     assert abs(share[1.0] - COVERAGE) < MARGIN
     assert share[0.9] - COVERAGE > MARGIN
@@ -248,7 +248,7 @@ def assert_covered(errors: NDArray[np.float64], half: float) -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize(("terms", "slots"), [(SPLIT, 3), (TERMS, 3), (KILO_ENERGY, 3)])
 def test_energy_is_where_it_is_said_to_be(terms: Terms, slots: int) -> None:
-    """Of 10,000 totals over a window of three or three windows of one, 70 % lie in their 70 % interval."""
+    """Of 10,000 totals over a window of three or three windows of one, 70% lie in their 70% interval."""
     loads, released = noisy(terms, slots * COUNT, seed=slots)
     home, stretch_ms = series(terms, released.tolist()), slots * terms.step_ms
     actual = [home.energy(t, t + stretch_ms, COVERAGE) for t in home.time_ms[::slots].tolist()]
@@ -260,7 +260,7 @@ def test_energy_is_where_it_is_said_to_be(terms: Terms, slots: int) -> None:
 
 @pytest.mark.statistical
 def test_the_mean_of_homes_is_where_it_is_said_to_be() -> None:
-    """Of 10,000 means over three homes, 70 % lie in their 70 % interval, and they are right on average."""
+    """Of 10,000 means over three homes, 70% lie in their 70% interval, and they are right on average."""
     drawn = [noisy(TERMS, COUNT, seed) for seed in range(3)]
     homes = [series(TERMS, released.tolist(), f"m{i}") for i, (_, released) in enumerate(drawn)]
     actual = [mean_value(homes, t, COVERAGE) for t in homes[0].time_ms.tolist()]

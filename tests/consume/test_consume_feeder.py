@@ -108,9 +108,9 @@ def peaks(loads: NDArray[np.float64], homes: int, seed: int) -> list[Peak]:
 
 @pytest.mark.statistical
 def test_slots_that_share_a_radius_have_a_peak_too() -> None:
-    """Of one home's windows of six slots, which are not independent, 80 % intervals hold a flat load's peak.
+    """Of one home's windows of six slots, which are not independent, 80% intervals hold a flat load's peak.
 
-    120 times: five deviations of a share of 80 % are 18 %; false alarms of 6e-7.
+    120 times: five deviations of a share of 80% are 18%; false alarms of 6e-7.
     """
     noise, slots = HOURLY.mechanism, 24
     drawn = noise.release(np.zeros((TIMES * slots // 6, 6), np.int64), bits=SeededBits(4)).reshape(
@@ -138,9 +138,9 @@ def _with(home: Series, quanta: list[int]) -> Series:
     [("flat", 1), ("day", 1), ("two hills", 1), ("flat", 12), ("day", 12), ("spike", 12)],
 )
 def test_the_peak_is_where_it_is_said_to_be(shape: str, homes: int) -> None:
-    """80 % intervals hold the true peak, and the value has at most 0.7 of the bias of the largest mean.
+    """80% intervals hold the true peak, and the value has at most 0.7 of the bias of the largest mean.
 
-    120 feeders: five deviations of a share of 80 % are 18 %, so that a right interval fails with 6e-7; one
+    120 feeders: five deviations of a share of 80% are 18%, so that a right interval fails with 6e-7; one
     that leaves out the lower end's correction for 48 slots holds a flat load 41 times of 100 or less, and is
     missed with 1e-5. Biases are means of 120, taken with five standard errors: false alarms of 6e-7.
     Measured on 250 feeders, the bias left is 0.06 to 0.3 of the largest mean's, and 0.57 for two hills.

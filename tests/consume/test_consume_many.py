@@ -251,9 +251,9 @@ def noisy(truth: NDArray[np.int64], terms: Terms, seed: int) -> NDArray[np.int64
 @pytest.mark.statistical
 @pytest.mark.parametrize("homes", [1, 12])
 def test_intervals_hold_as_often_as_they_say(homes: int) -> None:
-    """Of 20,000 means the stated part holds the truth; an interval 8 % too narrow or wide is seen.
+    """Of 20,000 means the stated part holds the truth; an interval 8% too narrow or wide is seen.
 
-    A right program fails with a chance of 1e-6, one that is 8 % off passes with one below 1e-4.
+    A right program fails with a chance of 1e-6, one that is 8% off passes with one below 1e-4.
     """
     truth = np.random.default_rng(1).integers(0, 3000, (homes, 20_000))
     actual = by_feeder(matrix(noisy(truth, TERMS, homes)), coverage=0.8)
@@ -319,7 +319,7 @@ def test_what_is_no_rule_is_refused(rule: dict[str, object]) -> None:
 
 
 def test_a_group_too_small_for_its_share_is_withheld_unseen() -> None:
-    """Of six homes one has at least a sixth: 15 % cannot be kept, even by negative noise."""
+    """Of six homes one has at least a sixth: 15% cannot be kept, even by negative noise."""
     slots = matrix(np.full((6, 48), -10_000))
     assert not by_feeder(slots, rules=Rules(share=0.15)).shown.any()
 
@@ -374,7 +374,7 @@ def test_a_feeder_that_is_dominated_is_told_as_seldom_as_is_said(terms: Terms) -
 
 @pytest.mark.statistical
 def test_an_even_feeder_is_told() -> None:
-    """Twenty homes that use the same for a day are told at 15 %, all of 50 feeders; for one slot none is."""
+    """Twenty homes that use the same for a day are told at 15%, all of 50 feeders; for one slot none is."""
     slots, feeder_of = days([1 / 20] * 20, 6, 50, TERMS)
     rules = Rules(at_least=15, share=0.15)
     assert by_feeder(slots, feeder_of, rules).shown.all()

@@ -81,10 +81,10 @@ def test_peaks_are_not_added_up() -> None:
 
 @pytest.mark.parametrize("draws", [1, 2, 3])
 def test_intervals_hold_for_any_number_of_draws(draws: int) -> None:
-    """Runs with equal peaks are the worst: 95 % are covered, and 3 draws under the interval of one are not.
+    """Runs with equal peaks are the worst: 95% are covered, and 3 draws under the interval of one are not.
 
-    If 5 % are missed, more than 5.77 % of 20,000 windows are once in a million runs. Without regard to the
-    number of draws 7.3 % are missed for three.
+    If 5% are missed, more than 5.77% of 20,000 windows are once in a million runs. Without regard to the
+    number of draws 7.3% are missed for three.
     """
     count, true_quanta = 20_000, 2000
     bits = SeededBits(draws)

@@ -53,7 +53,7 @@ def test_a_register_is_the_sum_of_what_left(terms: Terms) -> None:
 
 
 def test_a_month_s_register_has_honest_intervals() -> None:
-    """Over 1,440 slots no interval is narrower than its total's, none 3 % wider; they only grow."""
+    """Over 1,440 slots no interval is narrower than its total's, none 3% wider; they only grow."""
     actual = total(series(TERMS, [100] * 1440), coverage=0.8)
     half = actual.high - actual.kwh
     assert (np.diff(half) > -1e-4 * half[:-1]).all()
@@ -99,10 +99,10 @@ def test_a_register_goes_on_under_other_terms() -> None:
 
 @pytest.mark.statistical
 def test_a_register_holds_the_measured_one() -> None:
-    """Of 20,000 registers of 12 slots 70 % hold the truth at the last time, and hardly more at each before.
+    """Of 20,000 registers of 12 slots 70% hold the truth at the last time, and hardly more at each before.
 
-    Five deviations of a share of 70 % are 1.6 %: a right register fails with a chance of 6e-7 a time. With
-    noise of a scale 10 % off the share at the last time moves by 4.5 % or more: missed with 1e-18.
+    Five deviations of a share of 70% are 1.6%: a right register fails with a chance of 6e-7 a time. With
+    noise of a scale 10% off the share at the last time moves by 4.5% or more: missed with 1e-18.
     """
     count, slots = 20_000, 12
     noise = TERMS.mechanism

@@ -1,7 +1,7 @@
 """What energies of bands cost under tariffs, and how sure the cheapest is.
 
 Statistical tests draw discrete Laplace noise and dither with numpy. They state the chance of a false alarm
-and reject a noise whose scale is 10 % off.
+and reject a noise whose scale is 10% off.
 """
 
 import itertools
@@ -216,7 +216,7 @@ FALSE_ALARM_SE = 4.9
 @pytest.mark.statistical
 @pytest.mark.parametrize(("scale", "passes"), [(1.0, True), (1.1, False), (1 / 1.1, False)])
 def test_the_interval_of_a_cost_has_its_coverage(scale: float, passes: bool) -> None:
-    """95 % of months; false alarm 1e-6. A scale 10 % off moves it by 0.015, which is seen with 1 - 1e-6."""
+    """95% of months; false alarm 1e-6. A scale 10% off moves it by 0.015, which is seen with 1 - 1e-6."""
     cost = tariff_cost(home(), NIGHT, JUNE_MS)
     prices = np.array([NIGHT.prices[band] for band in MONTH]) / 1000
     errors = noise(COUNT, 3, scale) @ prices
@@ -232,16 +232,16 @@ def test_a_wrong_tariff_is_called_surely_the_cheapest_as_often_as_stated(
     scale: float,
     passes: bool,
 ) -> None:
-    """Two tariffs of almost the same cost: 95 % sureness is wrong in 5 % of months; false alarm 1e-6.
+    """Two tariffs of almost the same cost: 95% sureness is wrong in 5% of months; false alarm 1e-6.
 
-    A scale 10 % off makes that 6.6 % or 3.7 %, 11 standard errors away.
+    A scale 10% off makes that 6.6% or 3.7%, 11 standard errors away.
     """
     month = {"day": 120_000, "weekend": 43_000, "night": 100_000}
     prices = {"flat": FLAT.prices, "night": NIGHT.prices}
     differences = np.array([prices["night"][band] - prices["flat"][band] for band in MONTH]) / 1000
     fees = replace(NIGHT, fee=9.5 - float(differences @ list(month.values())) + 1e-6)  # dearer by 1e-6 EUR
     errors = noise(COUNT, 3, scale, seed=2) @ differences
-    # The sureness is a function of the released difference: find where it reaches 95 %.
+    # The sureness is a function of the released difference: find where it reaches 95%.
     released = np.sort(-errors)
     sure = [
         compare_tariffs(home(month), [replace(FLAT, fee=9.5 + float(more)), fees], JUNE_MS)

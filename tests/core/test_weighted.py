@@ -278,7 +278,7 @@ def test_the_error_of_a_month_is_a_few_cents(bound: str, cents: float) -> None:
 def test_errors_are_those_promised() -> None:
     """Of 4,000 windows: the mean square of the error, within 4 of its standard errors of the promise.
 
-    A scale that is 10 % off is 21 % off in the square: 5.9 standard errors, and is accepted once in 35. False
+    A scale that is 10% off is 21% off in the square: 5.9 standard errors, and is accepted once in 35. False
     alarms are once in 15,000 (kurtosis 6 of Laplace noise).
     """
     terms, noise, count = schedule().terms(MONTH_MS), Noise(SeededBits(5)), 4000

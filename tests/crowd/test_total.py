@@ -30,14 +30,14 @@ def exact_coverage(a: float, homes: int, half: float, fraction: float) -> float:
 @pytest.mark.parametrize("homes", [2, 3, 10, 100, 1000])
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9])
 def test_the_interval_covers_for_every_load(a: str, homes: int, fraction: float) -> None:
-    """The half width covers at least 95 % for loads on, between and beside lattice points."""
+    """The half width covers at least 95% for loads on, between and beside lattice points."""
     noise = LInfLaplace(a, 1, 1)
     assert exact_coverage(float(noise.a), homes, half_width(noise, homes), fraction) >= 0.95
 
 
 @pytest.mark.parametrize(("a", "homes"), [("1/220", 2), ("1/220", 1000), ("1/20", 10)])
 def test_the_interval_is_not_wider_than_needed(a: str, homes: int) -> None:
-    """Where noise dominates, the worst load is covered by at most 95.5 %."""
+    """Where noise dominates, the worst load is covered by at most 95.5%."""
     noise = LInfLaplace(a, 1, 1)
     assert exact_coverage(float(noise.a), homes, half_width(noise, homes), 0.5) <= 0.955
 

@@ -64,7 +64,7 @@ def fed(*homes: tuple[str, list[int]], first: int = 0, board: Board | None = Non
 
 
 def test_a_home_has_its_newest_value_and_its_error() -> None:
-    """Value, 95 % interval and standard deviation are those of the newest slot, by the law of the noise."""
+    """Value, 95% interval and standard deviation are those of the newest slot, by the law of the noise."""
     board = fed(("m1", [5, -320]), ("m2", [7, 8]))
     labels = {"topic": "private/+/power", "unit": "W", "slot": "30min", "meter": "m1", "band": ""}
     assert scraped(board)["meteragent_private_value", frozenset(labels.items())] == -320

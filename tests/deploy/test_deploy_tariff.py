@@ -19,7 +19,7 @@ def test_the_example_is_accepted(
     monkeypatch.chdir(tmp_path)
     assert main(["check", str(TARIFF)]) == 0
     text = capsys.readouterr().out
-    assert "95 % within ± 3 kWh" in text
+    assert "95% within ± 3 kWh" in text
     for tariff in example_tariffs.TARIFFS:
         assert f"\n  tariff {tariff.name} " in text
     assert text.count("recognised if they differ by at least") == 6

@@ -142,14 +142,15 @@ AGENT, SIMULATORS = tables(COMMANDS)
 
 def assert_shows(text: str, number: float, unit: str) -> None:
     """A text that begins with a number and its unit is right to its last digit."""
-    match = re.match(rf"(?:± )?(\d[\d,]*)(\.\d+)? {unit}(?![\w/])", text)
+    space = "" if unit == "%" else " "
+    match = re.match(rf"(?:± )?(\d[\d,]*)(\.\d+)?{space}{unit}(?![\w/])", text)
     assert match, f"{text} does not begin with a number and {unit}"
     shown, digits = float((match[1] + (match[2] or "")).replace(",", "")), len((match[2] or ".")[1:])
     assert abs(shown - number) <= 0.5001 * 10**-digits, f"{text}: {number}"
 
 
 def test_the_errors_are_those_of_check() -> None:
-    """The table of errors has what `check` gives for the configuration: 95 % of numbers are within."""
+    """The table of errors has what `check` gives for the configuration: 95% of numbers are within."""
     errors = facts()["errors"]
     bands = {name: NORMAL_95 * error for name, error in errors.items()} | {"number": errors["ci95"]}
     day_kwh = MEAN_W * 24 / 1000
@@ -171,7 +172,7 @@ def test_what_is_hidden_is_that_of_check() -> None:
     """The table of events has the figures of `check`; its text says the same of what is hidden."""
     right = {f"{int(row['wh']):,} Wh": row["right_of_100"] for row in facts()["hidden"]}
     for _, moves, *guesses in HIDDEN[1:]:
-        assert [guess.removesuffix(" %") for guess in guesses] == [
+        assert [guess.removesuffix("%") for guess in guesses] == [
             str(right[moves].get(str(times), "–")) for times in REPETITIONS
         ]
     assert f"hides {facts()['hides_wh']} Wh (one boil of a kettle) in every half hour" in README

@@ -138,7 +138,7 @@ def test_what_a_copy_of_the_disk_tells() -> None:
     steps = [(at + 0.5) / 1000 for at in range(40_000)]
     apart = sum(r * exp(-r) * min(1, 1 / (2 * r)) / 1000 for r in steps)
     known = ceil(100 * (1 + apart) / 2 - 0.2)
-    assert f"right about a kettle {known} % of the time" in TEXT
+    assert f"right about a kettle {known}% of the time" in TEXT
     assert known == right("appliance")["a kettle"]["1"]
 
 

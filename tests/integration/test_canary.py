@@ -5,7 +5,7 @@ no names and no times. An accumulator is noise * q * T + energy; with a radius o
 1 mW the noise is 0 with a probability of 2.5e-8 per slot, so no accumulator and no released value shows
 the energy. Chance: of some 10^3 numbers in the files each is a multiple of one of the three canaries
 (above 10^10) with a probability of 3e-10, and holds the 8 digits of one with 3e-7; the shortest binary
-patterns have 4 bytes, three for each canary, at some 2 * 10^5 places with 2^-32. Together below 0.1 %.
+patterns have 4 bytes, three for each canary, at some 2 * 10^5 places with 2^-32. Together below 0.1%.
 
 The same meters also feed an agent without dither whose noise is 0 but for once in 10^43: the search must
 find them there, in an accumulator, or it could not find them anywhere.

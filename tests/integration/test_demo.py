@@ -41,10 +41,10 @@ def test_command(tmp_path: Path) -> None:
 
 
 async def test_promises_kept(tmp_path: Path) -> None:
-    """What is promised is measured: the typical error of a number, none on average, 95 % within the band.
+    """What is promised is measured: the typical error of a number, none on average, 95% within the band.
 
-    576 Laplace numbers: the standard error of the typical error is 4.7 %, of the mean error 13 W, of the
-    share within the band 0.9 %. The limits are five of each: true noise fails once in 10^5 runs, noise
+    576 Laplace numbers: the standard error of the typical error is 4.7%, of the mean error 13 W, of the
+    share within the band 0.9%. The limits are five of each: true noise fails once in 10^5 runs, noise
     half as wide again passes once in 10^4.
     """
     street = Street.simulated(SEED, HOMES, 1)

@@ -75,7 +75,7 @@ async def test_the_cheapest_tariff_is_named_with_how_sure_it_is(site: Site) -> N
     async with site.looking(**PLACE) as look:
         said = look.page.locator("#tariffs-cheapest")
         await expect(said).to_contain_text("Oct 1 – Oct 31: night would have cost the least, 51.4\u00a0EUR")
-        await expect(said).to_contain_text("How sure: 99.9 %.")
+        await expect(said).to_contain_text("How sure: 99.9%.")
         await expect(look.page.locator("#tariffs-earlier li")).to_have_count(1)
         assert [row.split()[0] for row in await rows(look.page, "tariffs-table")] == ["62.3", "51.4"]
 
@@ -199,7 +199,7 @@ async def test_days_are_read_with_the_mouse(days: Site) -> None:
         await look.page.click("#month-numbers summary")
         cells = look.page.locator("#month-numbers tbody tr").last
         day, energy = [await cell.inner_text() for cell in (cells.locator("th"), cells.locator("td").first)]
-        assert output.startswith(f"{day}: {energy}\u00a0kWh, 95 % interval")
+        assert output.startswith(f"{day}: {energy}\u00a0kWh, 95% interval")
 
 
 async def test_days_are_read_with_keys_and_by_touch(days: Site) -> None:

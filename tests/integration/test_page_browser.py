@@ -302,11 +302,11 @@ async def test_the_games_are_fair(site: Site) -> None:
             }""",
             rounds,
         )
-        # Of n slots at a level the variance is (n+1)(n+2)/3 / level^2; its mean is known to 3 %.
+        # Of n slots at a level the variance is (n+1)(n+2)/3 / level^2; its mean is known to 3%.
         assert math.isclose(found["one"], 2, rel_tol=0.15)
         assert math.isclose(found["four"], 10 / 4, rel_tol=0.15)
-        # The best attack is right 69.67 % of the time. A chance is between 50 and 73.1 %, so its deviation is
-        # at most 11.6 %: of 100,000 rounds 1.96 standard errors are 0.072 %, and five 0.19 %, which one of
+        # The best attack is right 69.67% of the time. A chance is between 50 and 73.1%, so its deviation is
+        # at most 11.6%: of 100,000 rounds 1.96 standard errors are 0.072%, and five 0.19%, which one of
         # five games exceeds once in 350,000 runs.
         assert found["bound"] == 70
         for game in found["games"]:

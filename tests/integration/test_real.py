@@ -103,7 +103,7 @@ LAWS = {
 
 @pytest.mark.parametrize("name", LAWS if WHOLE else ["slots of 10 seconds"])
 async def test_the_noise_has_its_law(name: str, broker: Broker, tmp_path: Path) -> None:
-    """The noise of records has the exact law; a scale 10 % off is rejected but with a chance of 1e-7."""
+    """The noise of records has the exact law; a scale 10% off is rejected but with a chance of 1e-7."""
     run = LAWS[name]
     [plan] = run.plans
     fed, receiver = await run.go(broker, tmp_path)

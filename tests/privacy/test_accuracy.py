@@ -128,7 +128,7 @@ def test_the_half_width_covers_what_it_says(n: int, a: str, coverage: float) -> 
 
 
 def test_negligible_noise_leaves_the_error_of_rounding() -> None:
-    """At a = 100 the value is the rounded mean: no noise to speak of, 95 % of half a quantum's width."""
+    """At a = 100 the value is the rounded mean: no noise to speak of, 95% of half a quantum's width."""
     negligible = mechanism(1, Fraction(100))
     assert sd(negligible) == pytest.approx(math.sqrt(2) * math.exp(-50), rel=1e-12)
     assert half_width(negligible, 0.95) == pytest.approx(0.475, rel=1e-12)

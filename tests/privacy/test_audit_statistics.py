@@ -44,7 +44,7 @@ def test_clopper_pearson_is_scipy_s(trials: int, data: st.DataObject, alarm: flo
 
 @pytest.mark.parametrize(("trials", "p"), [(50, 0.3), (200, 0.01), (1000, 0.5)])
 def test_clopper_pearson_holds_what_it_says(trials: int, p: float) -> None:
-    """Summed over all outcomes, the truth is below the lower bound, or above the upper, 2.5 % at most."""
+    """Summed over all outcomes, the truth is below the lower bound, or above the upper, 2.5% at most."""
     k = np.arange(trials + 1)
     low, high = clopper_pearson(k, trials, 0.05)
     mass = stats.binom.pmf(k, trials, p)
@@ -53,7 +53,7 @@ def test_clopper_pearson_holds_what_it_says(trials: int, p: float) -> None:
 
 
 def test_a_bound_of_a_ratio_is_seldom_above_it() -> None:
-    """ln(low(P1)/high(P0)) exceeds ln P1/P0 with 5 % at most, over all outcomes; of nothing it is nothing."""
+    """ln(low(P1)/high(P0)) exceeds ln P1/P0 with 5% at most, over all outcomes; of nothing it is nothing."""
     trials, p1, p0 = 60, 0.5, 0.2
     k = np.arange(trials + 1)
     bounds = lower_bound(k[:, np.newaxis], k, trials, 0.05)
@@ -72,7 +72,7 @@ def test_windows_needed_are_those_of_the_theory(excess: float, needed: int) -> N
 
 
 def test_the_midrange_s_power_is_that_of_the_theory() -> None:
-    """An excess of a tenth is shown by 3200 windows a side with 63 %, by 6500 with 94 %; none hardly ever."""
+    """An excess of a tenth is shown by 3200 windows a side with 63%, by 6500 with 94%; none hardly ever."""
     assert midrange_power(3200, 2, 1.1) == pytest.approx(0.64, abs=0.02)
     assert midrange_power(6500, 2, 1.1) == pytest.approx(0.95, abs=0.02)
     assert midrange_power(3200, 2, 1.0) <= 0.015

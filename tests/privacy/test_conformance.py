@@ -164,7 +164,7 @@ class TestExponential(Conformance):
         return partial(Exponential, epsilon=HALF, quantum=1, n=3)
 
     def other(self, factor: Fraction) -> Any:
-        """So few draws show 30 %."""
+        """So few draws show 30%."""
         return super().other(1 + 3 * (factor - 1))
 
 
@@ -209,5 +209,5 @@ class TestDiscreteGaussian(Conformance):
     scaled = "rho"  # of the variance
 
     def other(self, factor: Fraction) -> Any:
-        """10 % of the scale are 21 % of the variance."""
+        """10% of the scale are 21% of the variance."""
         return super().other(factor**2)

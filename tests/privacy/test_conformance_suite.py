@@ -44,7 +44,7 @@ def coin_and_ratios(count: int, scale: float) -> tuple[NDArray[np.float64], NDAr
 
 
 def test_calibration_is_about_the_scale_of_ratios() -> None:
-    """Right ratios pass; ratios 20 % too large or too small do not; nor does a side that is too frequent."""
+    """Right ratios pass; ratios 20% too large or too small do not; nor does a side that is too frequent."""
     for scale, is_right in ((1.0, True), (0.8, False), (1.2, False)):
         side, slope, variance = calibration(*coin_and_ratios(60_000, scale))
         assert side > 1e-6
@@ -56,7 +56,7 @@ def test_calibration_is_about_the_scale_of_ratios() -> None:
 
 
 def test_calibration_holds_its_error_rate() -> None:
-    """Over 2000 small samples of right ratios p falls below 5 % in no more of them."""
+    """Over 2000 small samples of right ratios p falls below 5% in no more of them."""
     t, second = coin_and_ratios(2000 * 30, 1.0)
     found = [calibration(t[i : i + 30], second[i : i + 30])[:2] for i in range(0, t.size, 30)]
     assert (np.array(found) < 0.05).mean(axis=0).max() <= 0.05
@@ -127,7 +127,7 @@ class Boastful(PairDrawn):
 
 @pytest.mark.parametrize(("kind", "kept"), [(PairDrawn, True), (Boastful, False)])
 def test_a_pair_is_held_to_its_delta(kind: type[PairDrawn], kept: bool) -> None:
-    """A delta that is 1 % too small for its epsilon is refused, by the exact sum over all outputs."""
+    """A delta that is 1% too small for its epsilon is refused, by the exact sum over all outputs."""
     mechanism = Categorical(Categories("abcd"), 1, "1/10")
     stick = conform(kind(mechanism, mechanism), samples=1000, bits=SeededBits(1)).checks[0]
     assert stick.figures["needed"] == pytest.approx(0.1, rel=1e-9)

@@ -106,7 +106,7 @@ def test_a_fine_lattice_is_the_continuous_pair(loss: Fraction, k: int) -> None:
 
 
 def test_one_quantum_exceeds_the_continuous_formulas() -> None:
-    """At X = 1 and one quantum both TV and KL are 46.2 %, where R^n has 39.3 and 36.8 %."""
+    """At X = 1 and one quantum both TV and KL are 46.2%, where R^n has 39.3 and 36.8%."""
     assert LatticePair(1, 1).total_variation == pytest.approx(0.462117, abs=1e-6)
     assert LatticePair(1, 1).kl == pytest.approx(0.462117, abs=1e-6)
 
@@ -230,7 +230,7 @@ def test_a_sign_vector_attains_the_pair_at_each_of_its_losses(signs: tuple[int, 
 
 
 def test_one_coordinate_is_far_from_the_pair() -> None:
-    """One slot of six moved by 1/epsilon is told with a TV of 8.3 %, all of them with 39 % (THEORY 5.1)."""
+    """One slot of six moved by 1/epsilon is told with a TV of 8.3%, all of them with 39% (THEORY 5.1)."""
     a, n, k = 0.02, 6, 50
     largest = np.arange(4000)
     # Given the others' largest |z|, the slot is a law on cubes: P(z_1) = sum over R of P(R)/(2R+1).

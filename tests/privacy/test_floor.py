@@ -204,7 +204,7 @@ def test_the_floors_of_known_losses_have_closed_forms(n: int, epsilon: Fraction)
 
 
 def test_a_loss_that_jumps_has_a_floor_too() -> None:
-    """P(|z| > h): 5 % at 31.62/epsilon for n = 30 (THEORY 1.3)."""
+    """P(|z| > h): 5% at 31.62/epsilon for n = 30 (THEORY 1.3)."""
     beyond = WindowFloor(30, "1/10").mean_loss(lambda z: (z > 316.2).astype(float))
     assert beyond == pytest.approx(0.05, abs=1e-4)
 

@@ -187,7 +187,7 @@ def test_what_a_month_of_its_own_adds() -> None:
 
 SAMPLES, COVERAGE = 40_000, 0.95
 ALARM = 1e-6
-"""The false-alarm rate of each test of coverage. A scale 10 % off is missed with at most this rate, too."""
+"""The false-alarm rate of each test of coverage. A scale 10% off is missed with at most this rate, too."""
 EPSILONS = [Fraction(1, 60), Fraction(1, 90), Fraction(1, 100)]
 COUNTS = (4, 3)
 
@@ -234,13 +234,13 @@ def test_intervals_cover_what_they_say() -> None:
 
 
 def test_a_scale_ten_percent_off_is_rejected() -> None:
-    """Noise that is 10 % larger is covered too seldom, noise that is 10 % smaller too often."""
+    """Noise that is 10% larger is covered too seldom, noise that is 10% smaller too often."""
     assert all(low < ALARM for low, _ in p_values(Fraction(11, 10)))
     assert all(high < ALARM for _, high in p_values(Fraction(9, 10)))
 
 
 def test_the_power_of_the_tests_of_coverage_is_as_stated() -> None:
-    """For Laplace noise, whose tails are the heaviest here, a scale 10 % off is missed at most at ALARM."""
+    """For Laplace noise, whose tails are the heaviest here, a scale 10% off is missed at most at ALARM."""
     low, high = (1 - (1 - COVERAGE) ** (1 / scale) for scale in (1.1, 0.9))
     bottom = stats.binom.ppf(ALARM, SAMPLES, COVERAGE)
     top = stats.binom.isf(ALARM, SAMPLES, 0.9515)

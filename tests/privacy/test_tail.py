@@ -76,7 +76,7 @@ def test_a_sum_is_bounded_at_every_load(a: str, weights: tuple[float, ...]) -> N
 
 
 def test_a_scale_ten_per_cent_off_is_not_bounded() -> None:
-    """Noise that is 10 % larger exceeds the bound; noise that is 10 % smaller stays under it, further off."""
+    """Noise that is 10% larger exceeds the bound; noise that is 10% smaller stays under it, further off."""
     x = np.linspace(100, 600, 11)
     terms = [Term(mechanism("1/20"), 1.0), Term(mechanism("1/20"), 3.0)]
     bound = np.array([tail(terms, value) for value in x.tolist()])
@@ -110,7 +110,7 @@ def test_a_quantile_is_where_the_chance_is_reached(a: str, weights: list[float],
 
 
 def test_the_chance_fits_the_two_sided_interval() -> None:
-    """At a fine lattice, 2.5 % lie above the half width that holds 95 %."""
+    """At a fine lattice, 2.5% lie above the half width that holds 95%."""
     fine = mechanism("1/1000")
     assert quantile([Term(fine, 1.0)], 0.025) == pytest.approx(half_width(fine, 0.95, "dithered"), rel=1e-3)
 

@@ -241,8 +241,8 @@ def test_what_is_no_total_is_refused() -> None:
 
 TOTALS = 20_000
 MARGIN = 5 * math.sqrt(0.95 * 0.05 / TOTALS)
-"""Five deviations of a share of 95 %: a right interval fails with a chance of 6e-7. With a scale 10 % off the
-share is at least 1.4 % from 95 %, 1.8 margins (Laplace's; 2.1 % for normal totals): missed with 1e-5."""
+"""Five deviations of a share of 95%: a right interval fails with a chance of 6e-7. With a scale 10% off the
+share is at least 1.4% from 95%, 1.8 margins (Laplace's; 2.1% for normal totals): missed with 1e-5."""
 
 
 def errors(a: Fraction, windows: int, n: int, seed: int) -> Floats:
@@ -260,7 +260,7 @@ def errors(a: Fraction, windows: int, n: int, seed: int) -> Floats:
 @pytest.mark.parametrize(("windows", "n"), [(20, 1), (1, 6), (2, 2)])
 @pytest.mark.parametrize("a", [Fraction(1, 220), Fraction(2)])
 def test_intervals_cover_simulated_noise(windows: int, n: int, a: Fraction) -> None:
-    """95 % of totals lie within their interval; of totals with noise 10 % off, noticeably another share."""
+    """95% of totals lie within their interval; of totals with noise 10% off, noticeably another share."""
     h = half_width_of_total([Part(LInfLaplace(a, Fraction(1), n), n, windows)])
     off = errors(a, windows, n, seed=windows)
     assert abs((np.abs(off) <= h).mean() - 0.95) < MARGIN

@@ -107,7 +107,7 @@ def test_an_interval_is_a_quantile_of_the_law(coverage: float) -> None:
 
 @pytest.mark.statistical
 def test_bands_cover_simulated_windows() -> None:
-    """95 % of windows lie within their band with all slots; with noise 10 % off, noticeably another share."""
+    """95% of windows lie within their band with all slots; with noise 10% off, noticeably another share."""
     noise = LInfLaplace(Fraction(1, 20), Fraction(1), 6)
     before = np.random.default_rng(6).uniform(0, 50, (TOTALS, 6))
     off = np.floor(before + 0.5) + noise.release(np.zeros((TOTALS, 6), np.int64), bits=SeededBits(6)) - before

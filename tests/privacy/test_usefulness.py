@@ -43,7 +43,7 @@ def test_a_norm_s_alpha_is_a_gamma_quantile(n: int, delta: float) -> None:
 
 
 def test_the_norm_does_not_matter() -> None:
-    """Of planar noise under d_1, d_2 and d_inf 5 % is beyond alpha in the own norm, on a grid of cells."""
+    """Of planar noise under d_1, d_2 and d_inf 5% is beyond alpha in the own norm, on a grid of cells."""
     axis = np.arange(-20, 20.01, 0.05)
     u, v = np.meshgrid(axis, axis)
     for norm in (np.abs(u) + np.abs(v), np.hypot(u, v), np.maximum(np.abs(u), np.abs(v))):
@@ -169,7 +169,7 @@ def test_the_figure_s_curves_are_drawn_from_these_laws() -> None:
 
 
 def test_geolocation_retrieves_farther() -> None:
-    """Section 6.2: at level ln 4 within 200 m, 5 % are more than 684 m off; twice the radius doubles it."""
+    """Section 6.2: at level ln 4 within 200 m, 5% are more than 684 m off; twice the radius doubles it."""
     level = "1.3862943611"
     alpha = geolocation_alpha(level, 200, 0.05)
     x = float(Fraction(level)) * alpha / 200

@@ -100,7 +100,7 @@ def test_proposition_6_holds_on_the_lattice(a: Fraction, n: int, beta: float) ->
 
 
 def test_the_first_names_example() -> None:
-    """10,000 names at epsilon = 1: all counts are within ln(10000/0.05) = 12.2, that is 12, at 95 %."""
+    """10,000 names at epsilon = 1: all counts are within ln(10000/0.05) = 12.2, that is 12, at 95%."""
     names = VectorLaplace(1, 1, 10_000)
     assert names.largest_error_bound(0.05) == 13
     assert names.largest_error(0.05) == 12

@@ -95,12 +95,12 @@ def test_the_guarantee_of_energies_in_words() -> None:
 def test_the_errors_in_words() -> None:
     """A number, a day, a month, 100 and 1,000 homes: what each is wrong by, and which are useful."""
     text = told(event.EVENTS, {})
-    assert line(text, "one number") == "311 W (95 % within ± 659 W)"
+    assert line(text, "one number") == "311 W (95% within ± 659 W)"
     assert line(text, "one day") == "1.08 kWh"
     assert line(text, "a month of 30 days") == "5.9 kWh" + USEFUL
     assert line(text, "the mean of 100 homes") == "31.1 W" + USEFUL
     assert line(text, "the mean of 1,000 homes") == "9.84 W" + USEFUL
-    assert line(text, "* useful:") == "an error below 10 % of an average home's use (330 W)"
+    assert line(text, "* useful:") == "an error below 10% of an average home's use (330 W)"
 
 
 def test_the_events_in_words() -> None:

@@ -56,7 +56,7 @@ def released() -> tuple[Series, ...]:
 
 
 def promised(place: int) -> tuple[float, float]:
-    """The standard deviation and the half width of 95 % that `check` states, in kWh."""
+    """The standard deviation and the half width of 95% that `check` states, in kWh."""
     stream = settings().stream[place]
     errors = guarantee.of(stream, path=combined.path_of(settings(), stream)).errors
     kwh = 1.0 if errors["combined"].unit == "kWh" else 6 / 1000
@@ -70,7 +70,7 @@ def independent(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("place", range(3))
 def test_the_combined_error_is_that_promised(place: int) -> None:
-    """Of a week, its first day and its first hours: the mean square, and 95 % inside, over 400 weeks."""
+    """Of a week, its first day and its first hours: the mean square, and 95% inside, over 400 weeks."""
     result = nested(*released())[place]
     hours = (result.end_ms - result.time_ms) / HOUR_MS
     errors = independent(result.values * hours / 1000, WEEKS)

@@ -101,9 +101,9 @@ def test_homes_and_their_share() -> None:
     """One home or many, and a power beside a home's 330 W: a percentage, or how many times."""
     assert [written.mean_of(count) for count in (1, 1000)] == ["one home", "the mean of 1,000 homes"]
     assert [written.share_of_home(watts) for watts in (33, 1.1, 3299, 3300)] == [
-        "10 %",
-        "0.333 %",
-        "1,000 %",
+        "10%",
+        "0.333%",
+        "1,000%",
         "10 times",
     ]
 

@@ -67,8 +67,8 @@ def test_it_is_in_all_where_readings_follow(source: str, start: str) -> None:
 @pytest.mark.parametrize(
     ("step", "day", "month", "chances"),
     [
-        (1, "e^1.44 = 4.22", "e^14.13 = 1.37e+06", "70 % over 1 day and 71 % over 30 days"),
-        (10, "e^5.376 = 216", "e^132.3 = 2.87e+57", "72 % over 1 day and 97 % over 30 days"),
+        (1, "e^1.44 = 4.22", "e^14.13 = 1.37e+06", "70% over 1 day and 71% over 30 days"),
+        (10, "e^5.376 = 216", "e^132.3 = 2.87e+57", "72% over 1 day and 97% over 30 days"),
     ],
 )
 def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chances: str) -> None:
@@ -86,7 +86,7 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
 
 
 def test_the_limit_is_a_share_of_what_is_hidden() -> None:
-    """Steps that add exactly 1 % in a month still need no limits; a little more does."""
+    """Steps that add exactly 1% in a month still need no limits; a little more does."""
     share = IN_ALL_SHARE * 110 / 1440
     decimal = float(share // Fraction(1, 10**9) * Fraction(1, 10**9))
     below, above = (promised(source=REGISTER.format(f"{step:.9f}")) for step in (decimal, decimal + 1e-8))

@@ -172,7 +172,7 @@ def test_the_configuration_means_what_was_planned(share: ask.Share, event: Event
 
 @pytest.mark.parametrize("event", [KETTLE, TV, AWAY_8H, AWAY_DAY], ids=lambda event: event.name)
 def test_nothing_less_hides_it(event: Event) -> None:
-    """The energy is the least, to three figures and the quantum: with 2 % less the event is not hidden."""
+    """The energy is the least, to three figures and the quantum: with 2% less the event is not hidden."""
     for share in (ask.HALF_HOUR, ask.DAY):
         one = setting.minimal(hide(event), Setting(share, 1, event.energy_wh, ONE))
         assert setting.hides(one, event)

@@ -73,7 +73,7 @@ def test_the_page_says_the_default_exactly() -> None:
         text, "What repeats and adds"
     )
     assert section(text, "Invariants").strip() == "Released exactly, without noise: nothing."
-    assert "one number: 311 W (95 % within ± 659 W)" in text
+    assert "one number: 311 W (95% within ± 659 W)" in text
     assert "| a kettle | 110 Wh | 70 | 95 | 100 |" in text
 
 

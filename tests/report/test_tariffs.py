@@ -87,7 +87,7 @@ def test_check_prints_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(text_of_bands(source=EXACT, more=FLAT + NIGHT))
     assert main(["check", str(file)]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"^  tariff flat +0\.735 EUR \(95 % within ± 1\.\d+ EUR\)$", text, re.MULTILINE)
+    assert re.search(r"^  tariff flat +0\.735 EUR \(95% within ± 1\.\d+ EUR\)$", text, re.MULTILINE)
     assert re.search(
         r"^  flat or night +recognised if they differ by at least 0\.\d+ EUR a month$", text, re.MULTILINE
     )
@@ -98,7 +98,7 @@ def test_check_prints_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"{long_name} or night  recognised" in capsys.readouterr().out
     file.write_text(file.read_text().replace(f"'{long_name}'", "'flat'"))
     page = markdown.page(config.load(file))
-    assert "- tariff flat: 0.735 EUR (95 % within ± 1." in page
+    assert "- tariff flat: 0.735 EUR (95% within ± 1." in page
     assert "- flat or night: recognised if they differ by at least " in page
 
 

@@ -108,7 +108,7 @@ def test_a_summary_is_about_one_home() -> None:
     promised = guarantee.of(config.parse(written()).stream[0], ())
     assert wording.summary(promised) == (
         "hides 110 Wh within any slot of 30 min; one home's error (one standard deviation): one number 311 W"
-        " (95 % within ± 659 W), one day 1.08 kWh, a month of 30 days 5.9 kWh"
+        " (95% within ± 659 W), one day 1.08 kWh, a month of 30 days 5.9 kWh"
     )
     months = guarantee.of(config.parse(written(window=LOCAL, privacy="preset = 'bill'")).stream[0], ())
     assert "one day " not in wording.summary(months)

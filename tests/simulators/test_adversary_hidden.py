@@ -80,7 +80,7 @@ def test_more_than_said_is_marked() -> None:
 
 
 def test_what_may_be_chance_is_no_refutation() -> None:
-    """Right in 73.5 of 100 where 70 is said: above 95 %'s interval, no proof."""
+    """Right in 73.5 of 100 where 70 is said: above 95%'s interval, no proof."""
     row = hidden.Row.of("a kettle", 1, 70, {"bayes": 735}, 1000)
     assert row.low > 0.7
     assert row.confirmed

@@ -30,7 +30,7 @@ def spread(name: str) -> float:
     [("independent epsilon=1/5", 30), ("per-reading epsilon=1/5", 5), ("telegraf scale=7", 7)],
 )
 def test_independent_noises_have_their_scale(name: str, scale: float) -> None:
-    """n/epsilon, 1/epsilon, and what somebody chose: the standard deviation is sqrt 2 of it, within 3 %."""
+    """n/epsilon, 1/epsilon, and what somebody chose: the standard deviation is sqrt 2 of it, within 3%."""
     assert spread(name) == pytest.approx(np.sqrt(2) * scale, rel=0.03)
 
 
@@ -118,7 +118,7 @@ class Slightly:
 
 
 def test_what_may_be_chance_breaks_no_promise() -> None:
-    """Above the bound by 95 %'s interval is not yet broken; with 20 times the trials it is."""
+    """Above the bound by 95%'s interval is not yet broken; with 20 times the trials it is."""
     scene = library("?", [[0], [80]], Fraction(1))
     one = rival("tests.simulators.test_adversary_mechanism:Slightly", scene)
     few, many = (measure(scene, one, ["averaging"], trials, 0) for trials in (3000, 60_000))

@@ -135,7 +135,7 @@ def test_hours_are_kept(people: Households) -> None:
 
 
 def test_makes_differ_and_stay(people: Households) -> None:
-    """A home's kettle has its own power, the same each day to 3 %; powers are 30 % around the signature's."""
+    """A home's kettle has its own power, the same each day to 3%; powers are 30% around the signature's."""
     power = Makes.of(people, "test kettle").power
     assert (power.min(), power.max()) == pytest.approx((0.7, 1.3), abs=0.01)
     for day in (0, 1):

@@ -224,8 +224,8 @@ def street() -> Street:
 def test_mean(street: Street) -> None:
     """Homes use about 330 W (8 kWh a day) on average.
 
-    Days of homes have a relative deviation of about 0.5, so that the mean of 400 has one of 2.5 %; the seed
-    is fixed, so this cannot fail by chance, and 10 % off is seen.
+    Days of homes have a relative deviation of about 0.5, so that the mean of 400 has one of 2.5%; the seed
+    is fixed, so this cannot fail by chance, and 10% off is seen.
     """
     assert street.watts.mean() == pytest.approx(330, rel=0.06)
 

@@ -199,7 +199,7 @@ def cells(readme: str) -> list[list[str]]:
 def test_the_table_of_the_readme(tmp_path: Path) -> None:
     """The table in the folder's README is what the command makes of the real traces.
 
-    Real values to the digit; simulated ones to 5 %, because machines differ in the last digits of logarithms.
+    Real values to the digit; simulated ones to 5%, because machines differ in the last digits of logarithms.
     """
     readme = (ROOT / "simulators" / "README.md").read_text()
     assert readme.count(BEGIN) == readme.count(END) == 1

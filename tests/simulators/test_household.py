@@ -24,7 +24,7 @@ def test_traits_are_a_homes_own(people: Households) -> None:
 
 
 def test_homes_differ(people: Households) -> None:
-    """Traits are as stated: factors with mean 1, 45 % commute; limits are 5 standard errors."""
+    """Traits are as stated: factors with mean 1, 45% commute; limits are 5 standard errors."""
     assert people.busy.mean() == pytest.approx(1, abs=5 * 0.45 / 2000**0.5)
     assert np.log(people.busy).std() == pytest.approx(0.45, rel=0.08)
     assert people.standby_mw.mean() == pytest.approx(112_000, rel=5 * 0.45 / 2000**0.5)
@@ -57,7 +57,7 @@ def test_at_work(people: Households) -> None:
 def test_on_a_journey(people: Households) -> None:
     """Who travels is away for the whole day, for 1 to 14 days in a row, on about 16 days of a year.
 
-    A journey takes 1 + 14 u² days on average 5.2, six weeks of a hundred: 4.3 % of all days.
+    A journey takes 1 + 14 u² days on average 5.2, six weeks of a hundred: 4.3% of all days.
     """
     away = np.array([people.travels(day) for day in range(364)])
     absences = people.absences(10)

@@ -43,7 +43,7 @@ def test_homes_that_are_alike_are_linked_by_chance() -> None:
 def test_ratios_are_of_likelihoods() -> None:
     """Over pairs of different homes the ratio of likelihoods has the mean 1, as the ratio of two laws has.
 
-    The model is fitted to many homes, so that is true to a tenth; each ratio is that of the true law to 15 %.
+    The model is fitted to many homes, so that is true to a tenth; each ratio is that of the true law to 15%.
     """
     rng = np.random.default_rng(3)
     homes = rng.normal(0, 60, (2000, 1, 2))

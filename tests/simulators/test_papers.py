@@ -136,10 +136,10 @@ NUMBERS: dict[str, dict[str, str]] = {
         "ln(10000/0.05)": "12.2061",
         "(Δ/ε) ln(10000/0.05), ε=2": "12.21",
         "the same for whole numbers, ε=2": "13",
-        "exact 95 % quantile, ε=2": "12",
+        "exact 95% quantile, ε=2": "12",
         "(Δ/ε) ln(10000/0.05), ε=1": "24.41",
         "the same for whole numbers, ε=1": "25",
-        "exact 95 % quantile, ε=1": "24",
+        "exact 95% quantile, ε=1": "24",
     },
     "pg-example-4": {
         "P(the first) of counts (1, 1)": "0.5",

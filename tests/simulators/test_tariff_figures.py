@@ -21,7 +21,7 @@ SMALL = ["tariff", "--homes", "3", "--draws", "20"]
 
 
 def test_every_figure_has_the_digits_in_print() -> None:
-    """The closed forms of THEORY 3.8 and 3.9, and ratios within 15 %."""
+    """The closed forms of THEORY 3.8 and 3.9, and ratios within 15%."""
     figures = list(tariff_figures.figures())
     assert [figure.name for figure in figures if not figure.agrees] == []
     assert len(figures) > 25

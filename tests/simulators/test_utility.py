@@ -64,7 +64,7 @@ def test_errors_are_what_left_less_what_was(street: Street, rows: dict[tuple[str
 
 
 def test_truth_is_inside_as_often_as_promised(rows: dict[tuple[str, int], Row]) -> None:
-    """Of 4,608 numbers 95 of 100, to 5 standard errors: a scale 10 % off would be seen. No bias beyond 5."""
+    """Of 4,608 numbers 95 of 100, to 5 standard errors: a scale 10% off would be seen. No bias beyond 5."""
     row = rows["a home, 30min", 1]
     assert row.held == pytest.approx(0.95, abs=5 * math.sqrt(0.95 * 0.05 / row.count))
     assert row.measured == pytest.approx(row.promised, rel=0.08)

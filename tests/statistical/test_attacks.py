@@ -88,7 +88,7 @@ DISTANCE, MANY = 80, 60_000
 
 @pytest.mark.parametrize("factor", [Fraction(1), Fraction(11, 10), Fraction(10, 11)])
 def test_bayes_is_as_good_as_can_be(factor: Fraction) -> None:
-    """Of one number at two points, Bayes has the enumerated rate; noise 10 % wrong is seen in that rate."""
+    """Of one number at two points, Bayes has the enumerated rate; noise 10% wrong is seen in that rate."""
     scene = one_each("?", [[0], [DISTANCE]], W)
     said = LInfLaplace("1/40", 1, 1)
     exact = best_attack(said, Library(scene.points[:, 0])).low
@@ -147,7 +147,7 @@ def test_attackers_that_learn_find_what_left() -> None:
 def test_check_is_confirmed() -> None:
     """The best attacker is right no more often than `check` says of each event, and of a kettle as often.
 
-    Each of the 20 rows refutes right software with a chance of ALARM at most; the last line with 5 %.
+    Each of the 20 rows refutes right software with a chance of ALARM at most; the last line with 5%.
     """
     stream = hidden.stream_of("appliance")
     homes = np.random.default_rng(5).integers(80, 900, (2, hidden.DAYS, 1440)).astype(np.float64)

@@ -68,7 +68,7 @@ def test_the_honest_pass(mechanism: Control) -> None:
 
 
 def test_more_noise_that_says_so_keeps_its_word() -> None:
-    """110 % of the noise with its own mass breaks no promise; the suite says that the loss is not reached."""
+    """110% of the noise with its own mass breaks no promise; the suite says that the loss is not reached."""
     more = Control(6, A, controls.scaled(110), controls.scaled_mass(110))
     assert audit(more, samples=2000, alarm=ALARM, bits=SeededBits(15)).holds
     assert conform(more, samples=2000, alarm=ALARM, bits=SeededBits(15)).failed == ["loss reached"]
@@ -83,7 +83,7 @@ def test_a_31st_reading_costs_seven_times_epsilon() -> None:
 
 
 def test_one_scalar_is_void_with_twelve_windows() -> None:
-    """12 windows a side refute one scalar by y_1 - y_2 at 5 % where 1 is claimed (THEORY 6)."""
+    """12 windows a side refute one scalar by y_1 - y_2 at 5% where 1 is claimed (THEORY 6)."""
     low = clopper_pearson(12, 12, 0.05)[0] / clopper_pearson(0, 12, 0.05)[1]
     assert math.log(low) > 1
 

@@ -1,4 +1,4 @@
-"""Discrete Gaussian and vector Laplace draws have their exact laws; a scale 10 % off would be noticed.
+"""Discrete Gaussian and vector Laplace draws have their exact laws; a scale 10% off would be noticed.
 
 Chi-square tests over cells of the exact law. ALARM is the chance that a right sampler fails one of them;
 seeds are fixed, so a run repeats, and all tests of this file together fail a right sampler with a chance
@@ -58,7 +58,7 @@ def test_gaussian_noise_has_its_law(sigma2: Fraction) -> None:
 
 @pytest.mark.parametrize("sigma2", VARIANCES)
 def test_a_gaussian_scale_ten_percent_off_is_rejected(sigma2: Fraction) -> None:
-    """Draws with sigma 10 % too small are told from the law, with a chance of a miss below 1e-6."""
+    """Draws with sigma 10% too small are told from the law, with a chance of a miss below 1e-6."""
     right, less = law(sigma2), sigma2 * Fraction(81, 100)
     narrow = law(less)
     pad = (len(right) - len(narrow)) // 2
@@ -68,7 +68,7 @@ def test_a_gaussian_scale_ten_percent_off_is_rejected(sigma2: Fraction) -> None:
 
 
 def test_gaussian_noise_of_many_quanta_is_normal() -> None:
-    """Kolmogorov-Smirnov at sigma of 3 million quanta, whose squares fill int64; 10 % off is rejected."""
+    """Kolmogorov-Smirnov at sigma of 3 million quanta, whose squares fill int64; 10% off is rejected."""
     for bits in (SeededBits(3), SystemBits()):
         drawn = discrete_gaussian(80_000, Fraction(3_000_000) ** 2, bits) / 3_000_000
         assert stats.kstest(drawn, stats.norm.cdf).pvalue > ALARM
@@ -87,7 +87,7 @@ def test_the_slots_of_a_window_have_independent_noise() -> None:
 
 @pytest.mark.parametrize("a", [Fraction(1, 10), Fraction(3, 2)])
 def test_vector_noise_has_its_law(a: Fraction) -> None:
-    """Every number of a vector has P(z) = tanh(a/2) e^(-a|z|); 10 % off is rejected."""
+    """Every number of a vector has P(z) = tanh(a/2) e^(-a|z|); 10% off is rejected."""
     mechanism, reach = VectorLaplace(a, 1, 5), int(40 / float(a))
     z = np.arange(-reach, reach + 1)
     right = np.exp(VectorLaplace(a, 1, 1).log_mass(z[:, np.newaxis], [0]))

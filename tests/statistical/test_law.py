@@ -67,7 +67,7 @@ NOISE_BOUNDS = [
 
 @pytest.mark.parametrize(("n", "a"), NOISE_BOUNDS)
 def test_the_radius_has_its_law(n: int, a: Fraction) -> None:
-    """R has P(R) ~ (2R+1)^n e^-aR; a scale 10 % too large or too small is told from it."""
+    """R has P(R) ~ (2R+1)^n e^-aR; a scale 10% too large or too small is told from it."""
     cells, bits, draws = Cells(radius_law(n, a)), SeededBits(n), 16_000 if n < 6 else 8000
     assert cells.p_value(noise_bounds(n, a, draws, bits)) > ALARM
     for factor in (Fraction(11, 10), Fraction(9, 10)):
@@ -191,7 +191,7 @@ WINDOWS = [
 
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 50)), *WINDOWS])
 def test_many_radii_have_their_law(n: int, a: Fraction) -> None:
-    """Drawn at once, R has the law of `noise_bound`; a scale 10 % too large or too small is told from it."""
+    """Drawn at once, R has the law of `noise_bound`; a scale 10% too large or too small is told from it."""
     cells, bits, draws = Cells(radius_law(n, a), 100), SeededBits(n), 200_000
     assert cells.p_value(many_radii(n, a, draws, bits)) > ALARM
     for factor in (Fraction(11, 10), Fraction(9, 10)):
@@ -216,7 +216,7 @@ def test_a_slot_of_many_windows_is_uniform_on_its_cube(n: int, a: Fraction) -> N
 
 @pytest.mark.parametrize(("n", "a"), [(1, Fraction(1, 220)), *WINDOWS])
 def test_the_largest_of_many_windows_has_its_law(n: int, a: Fraction) -> None:
-    """P(max|z_i| = m) ~ ((2m+1)^n - (2m-1)^n) e^(-am); with epsilon 10 % off it is told from it."""
+    """P(max|z_i| = m) ~ ((2m+1)^n - (2m-1)^n) e^(-am); with epsilon 10% off it is told from it."""
     draws = 5000 if n > 96 else 40_000
     cells = Cells(largest_law(n, a))
     assert cells.p_value(np.abs(windows(n, a, draws, SeededBits(n))).max(axis=1)) > ALARM
@@ -274,7 +274,7 @@ def test_uniforms_one_by_one_are_uniform() -> None:
 
 @pytest.mark.parametrize("a", [Fraction(1, 10_000), Fraction(1, 220), Fraction(1, 2), Fraction(2)])
 def test_discrete_laplace_has_its_law(a: Fraction) -> None:
-    """P(z) = tanh(a/2) e^-a|z| with a fair sign; a scale 10 % off is rejected."""
+    """P(z) = tanh(a/2) e^-a|z| with a fair sign; a scale 10% off is rejected."""
     draws, bits, cells = 200_000, SeededBits(7), Cells(magnitude_law(a))
     drawn = discrete_laplace(draws, a, bits)
     assert cells.p_value(np.abs(drawn)) > ALARM

@@ -1,4 +1,4 @@
-"""What the simulators draw has the stated laws, and 10 % off one is noticed.
+"""What the simulators draw has the stated laws, and 10% off one is noticed.
 
 A chi-square test over cells of the law. ALARM is the chance that a right simulator fails one test; there are
 fewer than 20, and seeds are fixed, so a run repeats. A wrong law must be rejected: the chance of a miss is
@@ -51,14 +51,14 @@ def cells_of_normal(values: Floats, count: int = 20) -> Integers:
 
 
 def even_against_wide(count: int = 20) -> tuple[Floats, Floats]:
-    """Even cells of a normal law, and their probabilities where its deviation is 10 % larger."""
+    """Even cells of a normal law, and their probabilities where its deviation is 10% larger."""
     bounds = stats.norm.ppf(np.arange(count + 1) / count)
     return np.full(count, 1 / count), np.diff(stats.norm.cdf(bounds / 1.1))
 
 
 @pytest.mark.parametrize("neighbour", ["word", "index", "home", "day", "stream", "seed"])
 def test_uniform_and_independent(neighbour: str) -> None:
-    """Pairs of numbers for neighbouring purposes fill a square evenly; 10 % more on one side is told."""
+    """Pairs of numbers for neighbouring purposes fill a square evenly; 10% more on one side is told."""
     index, home = np.arange(300)[:, None], np.arange(200)
     one = uniforms(0, "one", home, 0, index)
     other = {
@@ -137,10 +137,10 @@ def test_channels() -> None:
 
 
 def test_thermostats_are_on_for_their_share() -> None:
-    """Refrigerators run for their duty's mean, 27.5 % of the time.
+    """Refrigerators run for their duty's mean, 27.5% of the time.
 
     Duties are uniform in .2 .. .35: their mean over 16,000 homes has a standard error of .00035. The limit is
-    eight of them; 10 % off is 79.
+    eight of them; 10% off is 79.
     """
     cold = next(load for load in CATALOGUE if load.name == "refrigerator")
     runs = cold.runs(PEOPLE, PEOPLE.absences(0), EVEN, 0)

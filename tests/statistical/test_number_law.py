@@ -1,4 +1,4 @@
-"""What leaves of numbers, labels and rows has the stated law, and 10 % off it is noticed.
+"""What leaves of numbers, labels and rows has the stated law, and 10% off it is noticed.
 
 A chi-square test over cells of the exact law, written here from the papers' formulas. ALARM is the chance
 that a right sampler fails one test; there are fewer than 20, and seeds are fixed, so a run repeats. Where
@@ -55,7 +55,7 @@ def number_law(a: float, by: float) -> Floats:
 
 @pytest.mark.parametrize("a", [Fraction(1, 220), Fraction(1, 10), Fraction(1, 2)])
 def test_a_number_has_laplace_noise(a: Fraction) -> None:
-    """P(z) = tanh(a/2) e^-a|z| around the number; a scale 10 % off is rejected."""
+    """P(z) = tanh(a/2) e^-a|z| around the number; a scale 10% off is rejected."""
     right, points = number_law(float(a), float(a)), np.arange(DRAWS)
     for factor in (Fraction(1), *OFF):
         noise = Laplace(a * factor * 10, "1/10").release(points, bits=SeededBits(1)) - points
@@ -67,7 +67,7 @@ def test_a_number_has_laplace_noise(a: Fraction) -> None:
 
 
 def test_a_sanitised_number_has_the_noise_of_example_5() -> None:
-    """Scale b = D/(epsilon - ln(1-delta)): with the b for 10 % more or less epsilon it is rejected."""
+    """Scale b = D/(epsilon - ln(1-delta)): with the b for 10% more or less epsilon it is rejected."""
     a = 0.1 / 3 * (1 - np.log(0.5))  # D = 3, q = 0.1, epsilon = 1, delta = 1/2
     space, points = Numbers(0, 30, "0.1"), np.arange(DRAWS) % 31
     noise = LaplaceSanitisation(space, 1, "1/2").release(points, bits=SeededBits(2)) - points
@@ -89,7 +89,7 @@ def clipped_law(a: float, k: int, x: int) -> Floats:
     ("k", "x", "draws"), [(6, 0, DRAWS), (6, 2, DRAWS), (6, 6, DRAWS), (1, 1, 10 * DRAWS)]
 )
 def test_a_clipped_number_has_the_truncated_geometric_law(k: int, x: int, draws: int) -> None:
-    """Each output 0 .. k as often as the corrected matrix has it; a 10 % wrong parameter is rejected."""
+    """Each output 0 .. k as often as the corrected matrix has it; a 10% wrong parameter is rejected."""
     right, points = clipped_law(0.5, k, x), np.full(draws, x)
     released = TruncatedGeometric("1/4", 2, k).release(points, bits=SeededBits(k))
     assert p_value(counts(released, k + 1), right) > ALARM
@@ -110,7 +110,7 @@ def label_law(p: float, values: int, true: int) -> Floats:
     ("values", "epsilon", "delta"), [(2, "1", "0"), (4, "1/2", "1/10"), (40, "3", "0.01")]
 )
 def test_a_label_is_replaced_by_each_other_with_p(values: int, epsilon: str, delta: str) -> None:
-    """Each other leaves with (1-delta)/(m+e^epsilon); a p that is 10 % larger or smaller is rejected."""
+    """Each other leaves with (1-delta)/(m+e^epsilon); a p that is 10% larger or smaller is rejected."""
     space, labels = Categories(range(values)), np.full(DRAWS, 1)
     level, loose = Fraction(epsilon), Fraction(delta)
     p = float(1 - loose) / (values - 1 + np.exp(float(level)))

@@ -1,4 +1,4 @@
-"""Planar, noisy-max and exponential draws have their exact laws, and a scale 10 % off would be noticed.
+"""Planar, noisy-max and exponential draws have their exact laws, and a scale 10% off would be noticed.
 
 Chi-square tests over cells of the exact law. ALARM is the chance that a right sampler fails one of them;
 seeds are fixed, so a run repeats, and all tests of this file together fail a right sampler with a chance

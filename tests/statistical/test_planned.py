@@ -1,7 +1,7 @@
 """What `plan` prints before the run is what is measured: the configuration it prints, run on homes.
 
 ALARM is the chance that right software fails one assertion; seeds are fixed, so a run repeats. A deviation
-that is 10 % off is rejected with at least the power that is stated.
+that is 10% off is rejected with at least the power that is stated.
 """
 
 import json
@@ -106,7 +106,7 @@ def test_the_error_that_is_printed_is_that_of_real_homes(
 def test_the_error_that_is_printed_is_measured(
     asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One home's numbers and the mean of the homes are off by what was printed; 10 % else is rejected."""
+    """One home's numbers and the mean of the homes are off by what was printed; 10% else is rejected."""
     found = run(capsys, *asked)
     limit = float(stats.norm.isf(ALARM / 2))
     for printed_w, off_w in (

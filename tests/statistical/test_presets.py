@@ -7,7 +7,7 @@ it is the noise that is measured. With METERAGENT_REAL=whole they send six times
 twice as many of them.
 
 ALARM is the chance that right software fails one assertion; there are fewer than 100, and seeds are fixed, so
-a run repeats. MISS bounds the chance that noise of a scale 10 % off passes (law.scale_passes: the sum of the
+a run repeats. MISS bounds the chance that noise of a scale 10% off passes (law.scale_passes: the sum of the
 largest errors of windows, in units of 1 / epsilon, is Gamma; THEORY 2.1).
 """
 
@@ -272,7 +272,7 @@ def test_the_interval_of_a_number_holds_95_of_100(run: Run) -> None:
 
 @EACH
 def test_noise_has_its_scale_and_no_other(run: Run) -> None:
-    """The right scale passes; one 10 % too large or too small does not, but with a chance of MISS."""
+    """The right scale passes; one 10% too large or too small does not, but with a chance of MISS."""
     terms = found(run).terms
     windows = np.concatenate([group.reshape(-1, terms.n) for group in found(run).errors]).tolist()
     a = terms.epsilon * terms.quantum

@@ -213,7 +213,7 @@ REJECTED = {"number": 1.1, "day_kwh": 2.0, "month_kwh": 38.0, "mean_of_100": 2.0
 
 @pytest.mark.parametrize("name", SUMMED)
 def test_larger_errors_are_rejected(name: str, found: dict[str, Found]) -> None:
-    """Noise 10 % too large shows in the numbers, and errors that do not cancel in totals and means."""
+    """Noise 10% too large shows in the numbers, and errors that do not cancel in totals and means."""
     errors, factor = found[name].errors, REJECTED[name]
     assert miss(freedom(name, errors.size), factor) < MISS
     assert not passes(errors * factor, name)
@@ -221,7 +221,7 @@ def test_larger_errors_are_rejected(name: str, found: dict[str, Found]) -> None:
 
 @pytest.mark.parametrize("factor", [Fraction(11, 10), Fraction(10, 11)])
 def test_noise_of_another_scale_is_rejected(factor: Fraction, found: dict[str, Found]) -> None:
-    """As many numbers with noise drawn 10 % too large or too small do not pass."""
+    """As many numbers with noise drawn 10% too large or too small do not pass."""
     count = found["number"].errors.size
     assert miss(freedom("number", count), float(factor)) < MISS
     wrong = discrete_laplace(count, WORDING.terms.mechanism.a / factor, SeededBits(3))
@@ -300,7 +300,7 @@ def test_events_move_what_is_said(event: Event, minutes: Floats) -> None:
 
 
 def test_too_little_noise_is_beaten(minutes: Floats) -> None:
-    """With noise 10 % too small the optimal test beats what is said of a kettle; missed with MISS at most."""
+    """With noise 10% too small the optimal test beats what is said of a kettle; missed with MISS at most."""
     right = WORDING.terms.mechanism
     small = LInfLaplace(right.epsilon * Fraction(10, 9), right.quantum, right.n)
     (way,) = distances(KETTLE, WORDING.terms)

@@ -50,7 +50,7 @@ def frequencies(values: Integers, ends: NDArray[np.int64]) -> Floats:
     [(1, Fraction(1, 220)), (2, Fraction(7, 10)), (4, Fraction(1, 220)), (30, Fraction(1, 10))],
 )
 def test_the_largest_and_one_slot_have_their_law(source: str, n: int, a: Fraction) -> None:
-    """Of a window and of its last slot; noise 10 % larger or smaller is told from it by the first."""
+    """Of a window and of its last slot; noise 10% larger or smaller is told from it by the first."""
     law = WindowLaw(n, float(a))
     largest, one = (law.quantiles(SHARES, k) for k in (n, 1))
     z = np.abs(row_windows(n, a, rows(source)))

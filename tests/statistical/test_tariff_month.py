@@ -1,7 +1,7 @@
 """The errors that `check` states of a month's cost are those of what leaves, on simulated homes.
 
 Windows of the product are drawn, filled with the energy of simulated homes and closed; four example tariffs
-price what leaves. False alarms have a chance of 1e-6 each. A scale 10 % off is 9 standard errors away, and is
+price what leaves. False alarms have a chance of 1e-6 each. A scale 10% off is 9 standard errors away, and is
 missed with a chance of 1e-5 at most.
 """
 
@@ -103,7 +103,7 @@ def excess_kurtosis(prices: Floats) -> float:
 
 @pytest.mark.parametrize("privacy", ["", COARSE])
 def test_the_error_of_a_month_s_cost_is_that_promised(privacy: str) -> None:
-    """Mean 0, the stated standard deviation, and 95 % inside, for each tariff; the dither is included."""
+    """Mean 0, the stated standard deviation, and 95% inside, for each tariff; the dither is included."""
     errors = errors_eur(privacy)
     for number, cost in enumerate(promised(privacy).costs):
         assert cost.tariff == example_tariffs.TARIFFS[number].name
@@ -134,9 +134,9 @@ def test_without_the_dither_a_coarse_lattice_would_not_fit() -> None:
 
 
 def test_a_recognised_difference_is_recognised() -> None:
-    """A difference as large as stated has the right sign and p <= 5 % in 95 % of months, at a fine lattice.
+    """A difference as large as stated has the right sign and p <= 5% in 95% of months, at a fine lattice.
 
-    Half of it is the quantile of 5 %; the released difference is below it in 5 % of months.
+    Half of it is the quantile of 5%; the released difference is below it in 5% of months.
     """
     errors = errors_eur("")
     names = [tariff.name for tariff in example_tariffs.TARIFFS]

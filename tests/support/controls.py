@@ -246,10 +246,10 @@ CAUGHT = {
     "floats, rounded": Case(Control(1, Fraction(1), rounded_floats), (LARGEST, SLOT)),
     "floats of 24 bits": Case(Control(1, Fraction(1, 1 << 30), single_precision), ("law: low bits",)),
     "numpy's floats": Case(Control(1, A, numpy_s), ("bits",)),
-    # A scale that is 10 % too small or too large.
-    "90 %": Case(Control(6, A, scaled(90)), (LARGEST, SCALE)),
-    "110 %": Case(Control(6, A, scaled(110)), (LARGEST, SCALE)),
-    "90 %, of one slot": Case(Control(1, A, scaled(90)), (SCALE,)),
-    "110 %, of one slot": Case(Control(1, A, scaled(110)), (SCALE,)),
-    "90 %, and says so": Case(Control(6, A, scaled(90), scaled_mass(90)), (RATIO,)),
+    # A scale that is 10% too small or too large.
+    "90%": Case(Control(6, A, scaled(90)), (LARGEST, SCALE)),
+    "110%": Case(Control(6, A, scaled(110)), (LARGEST, SCALE)),
+    "90%, of one slot": Case(Control(1, A, scaled(90)), (SCALE,)),
+    "110%, of one slot": Case(Control(1, A, scaled(110)), (SCALE,)),
+    "90%, and says so": Case(Control(6, A, scaled(90), scaled_mass(90)), (RATIO,)),
 }

@@ -118,7 +118,7 @@ class Conformance:
 
     @pytest.mark.parametrize("factor", [Fraction(10, 9), Fraction(9, 10)])
     def test_draws_of_another_scale_are_refused(self, factor: Fraction) -> None:
-        """Draws with 10 % more or less noise are refused, by the checks that examine draws."""
+        """Draws with 10% more or less noise are refused, by the checks that examine draws."""
         stated_mechanism, drawn_mechanism = self.made()(), self.other(factor)
         kind = MetricDrawn if hasattr(stated_mechanism, "loss") else PairDrawn
         failures = self.tried(kind(stated_mechanism, drawn_mechanism)).failed

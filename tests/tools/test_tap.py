@@ -163,7 +163,7 @@ receiver = [
 
 
 def test_a_slot_is_compared() -> None:
-    """A slot's line has its start, the raw mean, the released value, its sd, the 95 % band and error / sd."""
+    """A slot's line has its start, the raw mean, the released value, its sd, the 95% band and error / sd."""
     shown = Terminal(written())
     shown.view.begin()
     for minute in range(-1, 31):

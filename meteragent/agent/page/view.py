@@ -96,7 +96,7 @@ class Allowance(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """An estimate with its 95 % interval."""
+    """An estimate with its 95% interval."""
 
     value: float
     low: float

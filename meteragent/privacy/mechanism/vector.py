@@ -131,7 +131,7 @@ class VectorLaplace:
             (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
         The counts of 10,000 first names at epsilon = 1 are all within 12.2 (on whole numbers: 13) of the true
-        counts with a probability of 95 %. Without rounding up, the formula is too small if it lies between
+        counts with a probability of 95%. Without rounding up, the formula is too small if it lies between
         two quanta: P(|z| >= m) is 2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
 
         Raises:

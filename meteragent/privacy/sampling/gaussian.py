@@ -8,7 +8,7 @@ touches the law at two neighbouring integers, m and m + 1 with m = floor(sigma):
 So with b = (2m+1)/(2 sigma^2), a proposal from P(z) ~ e^(-b |z|) is accepted with probability e^(-k/(2
 sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number with the law
 P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for any denominator of sigma^2.
-More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76 %.
+More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76%.
 """
 
 from fractions import Fraction

@@ -14,7 +14,7 @@ an envelope of steps. With the least such b the mean number of proposals is at m
 M and b are computed once per (n, a) with the same certified bounds. (The mode must be that over the integers:
 if a >> sqrt(n), the peak of w lies between two integers and w is negligible at both, so proposals weighed
 against the maximum over the reals would hardly ever be accepted.) The first 32 bits of U are compared with
-the weights of neighbours, which decide 99 % of the proposals; the others need the weight itself.
+the weights of neighbours, which decide 99% of the proposals; the others need the weight itself.
 """
 
 from dataclasses import dataclass, replace

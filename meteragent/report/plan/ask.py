@@ -11,7 +11,7 @@ from meteragent.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, UNIT_FACTOR
 from meteragent.report import event
 from meteragent.report.catalogue import say
 from meteragent.report.event import EVENTS, Event
-from meteragent.report.format import MEAN_W, localised
+from meteragent.report.format import MEAN_W, localised, percent
 
 _ENERGY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(Wh|kWh)", re.ASCII)
 _GOAL = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(%|Wh|kWh|W|kW)", re.ASCII)
@@ -106,7 +106,7 @@ class Goal:
     def text(self) -> str:
         """The goal as people write it."""
         number = localised(f"{float(self.amount):g}")
-        return say("plan.percent", number=number) if self.unit == "%" else f"{number} {self.unit}"
+        return percent(number) if self.unit == "%" else f"{number} {self.unit}"
 
     def watts(self, share: Share) -> float:
         """Return the goal as mean power over a number's time; `%` refers to a home's mean, `MEAN_W`.

@@ -17,6 +17,7 @@ from meteragent.report.format import (
     full,
     mean_of,
     odds,
+    percent,
     share_of_home,
     whole,
 )
@@ -106,7 +107,7 @@ def _costs(answer: Answer, setting: Setting) -> list[str]:
     within = wording.within(error(setting.terms.half_width(0.95), share))
     lines.append(f"  {say('plan.one_home', within=within)}")
     counts = "; ".join(
-        f"{float(100 * goal):g} %: {whole(homes_needed(setting, float(goal * MEAN_W)))}" for goal in GOALS
+        f"{percent(str(100 * goal))}: {whole(homes_needed(setting, float(goal * MEAN_W)))}" for goal in GOALS
     )
     lines.append(f"  {say('plan.homes_needed', counts=counts)}")
     lines += _slack(answer, setting)
@@ -121,7 +122,7 @@ def _slack(answer: Answer, setting: Setting) -> list[str]:
     if goal is None:
         return []
     watts, goal_w = setting.error_w(answer.homes), goal.watts(setting.share)
-    count, spare = homes_needed(setting, goal_w), f"{100 - 100 * watts / goal_w:.0f} %"
+    count, spare = homes_needed(setting, goal_w), percent(f"{100 - 100 * watts / goal_w:.0f}")
     key = "plan.slack_one" if count == 1 else "plan.slack"
     text = say(key, goal=goal.text, homes=mean_of(answer.homes), spare=spare, count=whole(count))
     return [filled(text, "  ")]

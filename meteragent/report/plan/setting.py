@@ -29,7 +29,7 @@ _ZONE = '    # the time zone of your homes, such as "Europe/Amsterdam"'
 _FIGURES = 3
 """Energies to hide are rounded up to this many figures."""
 _FINE = 50
-"""A quantum is at most radius / _FINE, so an event off the grid costs at most 2 % more."""
+"""A quantum is at most radius / _FINE, so an event off the grid costs at most 2% more."""
 _ALIKE = 1.02
 """Gains over guessing that differ by a smaller factor are equal in whole per cent."""
 _FINEST_W = Fraction(1, 10**6)
@@ -168,7 +168,7 @@ def _alignments(event: Event, share: Share, slots: int, timezone: str) -> tuple[
 def hides(setting: Setting, event: Event, slack: float = 1.0) -> bool:
     """Return whether an event is as hard to detect as any change by the radius in one window.
 
-    An attacker is then right about the event no more often than the level allows: 70 % of the time at level 1
+    An attacker is then right about the event no more often than the level allows: 70% of the time at level 1
     (`success_bound`), wherever the event lies on the grid and however many windows it touches. The gain over
     guessing may be larger by the factor `slack`.
     """

@@ -42,7 +42,7 @@ _NOISELESS_LEVEL = Fraction(10_000)
 class Row(NamedTuple):
     """A slot: its meter's public id, the wall-clock time of its end, and its values in `unit`.
 
-    `half_width` is half the interval that contains 95 % of the numbers.
+    `half_width` is half the interval that contains 95% of the numbers.
     """
 
     meter: str
@@ -168,7 +168,7 @@ class Rehearsal:
         ]
 
     def _records(self, effects: Effects) -> Iterator[dict[str, Any]]:
-        """Yield the records of a feed, and store each descriptor's 95 % interval."""
+        """Yield the records of a feed, and store each descriptor's 95% interval."""
         for outgoing in effects.commit.outgoing:
             content = json.loads(outgoing.payload)
             if outgoing.retain:

@@ -256,7 +256,7 @@ class View:
 
 
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
-    """Return half the 95 % band for each of the configuration's descriptors."""
+    """Return half the 95% band for each of the configuration's descriptors."""
     half_widths = {}
     for terms in {*shapes, usual}:
         descriptor = describe(replace(terms, others_per_day=usual.others_per_day))

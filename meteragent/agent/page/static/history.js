@@ -18,7 +18,7 @@ export function period({ from, to }) {
   return to - from <= LONGEST_DAY ? day(from) : `${day(from)} – ${day(to - 1)}`;
 }
 
-/** Format a 95 % interval without its unit. */
+/** Format a 95% interval without its unit. */
 function interval([, low, high]) {
   return `${number(low)} … ${number(high)}`;
 }

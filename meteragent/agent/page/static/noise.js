@@ -12,7 +12,7 @@ export const ROUNDS = 100_000;
 const ROUNDS_MIN = 10_000;
 const DRAWS_MAX = 40_000_000;
 const WINDOWS_MAX = 1000;
-/** In 95 % of all games, the result is within this many standard errors of the true value. */
+/** In 95% of all games, the result is within this many standard errors of the true value. */
 const SIGMAS_95 = 1.96;
 
 /** Draw the noise of a window of n slots at a level, in units of the protected radius. */
@@ -82,7 +82,7 @@ export function moves(promise, event) {
  * 1 / (1 + exp(-|log odds|)), whose mean over the rounds is the result: its expectation is that of counting right
  * guesses, with a smaller variance. If an event touches more than WINDOWS_MAX windows, only the first ones are used.
  *
- * Return how often the attacker is right, in per cent, and the error of this figure (95 %).
+ * Return how often the attacker is right, in per cent, and the error of this figure (95%).
  */
 export function play(promise, event) {
   const { level_number: level } = promise;

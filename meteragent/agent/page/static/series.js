@@ -133,7 +133,7 @@ export class Numbers {
     return last;
   }
 
-  /** Convert a record to power with half the width of its 95 % band, which scales with the record's sd. */
+  /** Convert a record to power with half the width of its 95% band, which scales with the record's sd. */
   #slot({ from, to, band, value, sd }) {
     const { kind, ci95, sd: usual, per_power: per } = this.promise;
     const hours = kind === "power" ? 1 : band ? per : (to - from) / HOUR;

@@ -1,22 +1,29 @@
-"""The tutorials show what their commands print, and their examples run."""
+"""The tutorials show what their commands print, and their examples run.
 
+tests/integration/test_tutorials.py runs those that need a broker.
+"""
+
+import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from meteragent import cli, config
+from meteragent.cli.usage import parser
+from meteragent.domain.grid import parse_time
+from meteragent.wire.descriptor import describe
+from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from tests.support.not_run import ROOT
+from tests.support.tutorial import Tutorial
 
-RESEARCHER = (ROOT / "docs" / "tutorials" / "researcher.md").read_text("utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    """Return the fenced blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", RESEARCHER, re.MULTILINE | re.DOTALL)
+RESEARCHER = Tutorial("docs/tutorials/researcher.md")
+HOME, HOME_DE = Tutorial("docs/tutorials/home.md"), Tutorial("docs/de/erster-wert.md")
 
 
-@pytest.mark.parametrize("text", blocks("python"))
+@pytest.mark.parametrize("text", RESEARCHER.blocks("python"))
 def test_an_example_in_python_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs in an empty folder, and what it asserts is true."""
     monkeypatch.chdir(tmp_path)
@@ -25,8 +32,61 @@ def test_an_example_in_python_runs(text: str, tmp_path: Path, monkeypatch: pytes
 
 def test_the_attack_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """The table is that of the command above it, and the exit code that of a broken promise."""
-    (command,) = re.findall(r"^\.venv/bin/python -m simulators (.*)$", RESEARCHER, re.MULTILINE)
-    arguments = [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', command)]
-    (shown,) = blocks("text")
-    assert simulators.main(arguments) == 3
+    (command,) = RESEARCHER.commands(".venv/bin/python -m simulators ")
+    (shown,) = RESEARCHER.blocks("text")
+    assert simulators.main(shlex.split(command)) == 3
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("page", [HOME, HOME_DE], ids=["en", "de"])
+def test_every_command_at_home_is_known(page: Tutorial) -> None:
+    """The agent accepts the words of each command, whether or not another test runs it."""
+    commands = page.commands()
+    assert len(commands) >= 9
+    for command in commands:
+        parser("0").parse_args(shlex.split(command))
+
+
+def test_both_languages_type_the_same() -> None:
+    """The German tutorial has the commands of the English one, in German, and one more."""
+    english = [line.replace("check first.toml", "check first.toml --lang de") for line in HOME.lines]
+    assert HOME_DE.lines == [*english, ".venv/bin/meteragent plan --hide kettle --share day --lang de"]
+    assert HOME_DE.blocks("bash") == HOME.blocks("bash")
+    assert set(HOME_DE.blocks("text")) <= set(HOME.blocks("text"))
+
+
+@pytest.mark.parametrize(("page", "language"), [(HOME, "en"), (HOME_DE, "de")], ids=["en", "de"])
+def test_check_says_what_is_quoted_at_home(
+    page: Tutorial,
+    language: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The headings and figures that the reader looks for are in what `check` prints, with two warnings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    Path("first.toml").write_text((ROOT / "deploy" / "try.toml").read_text() + "[page]\n")
+    (check,) = (command for command in page.commands() if command.startswith("check "))
+    assert cli.main(check.split()) == 0
+    printed = capsys.readouterr().out
+    headings = re.findall(r"^\* \*\*(.+?)\.\*\*", page.text, re.MULTILINE)
+    assert len(headings) == 3
+    decimal = {"en": "0.215 kWh", "de": "0,215 kWh"}[language]
+    for text in [*headings, "4 Wh", "339 W", decimal]:
+        assert text in printed
+        assert text in page.text
+    assert printed.count({"en": "\nWarning: ", "de": "\nWarnung: "}[language]) == 2
+
+
+def test_the_first_number_is_as_shown() -> None:
+    """The record shown is what the configuration sends, byte for byte, and its error is the one named."""
+    (stream,) = config.parse((ROOT / "deploy" / "try.toml").read_text()).stream
+    descriptor = describe(config.terms(stream))
+    (shown,) = (text for text in HOME.blocks("text") if text.startswith("try/"))
+    topic, _, payload = shown.strip().partition(" ")
+    record = json.loads(payload)
+    sent = RecordFormat.of(descriptor).record(record["meter"], parse_time(record["t"]), 0, record["value"])
+    assert (topic, payload) == ("try/house/power", sent.decode())
+    assert f"{record['value']} W" in HOME.text
+    assert f"{record['value']} W" in HOME_DE.text

@@ -133,14 +133,18 @@ class Keys:
                 await self._take(role, payload)
 
     async def _take(self, role: str, payload: bytes) -> None:
-        """Check a list and commit it, then use it; a list that is refused changes nothing."""
+        """Check a list and commit it, then use it.
+
+        A list that is refused changes nothing, and neither does one with the serial of the newest: an
+        operator signs one list for each serial.
+        """
         newest = self._lists.get(role)
         try:
             keys = keys_of(self._group, role, payload, 0 if newest is None else newest.serial)
         except Malformed as error:
             _log.warning("crowd %s: a list of the %s's keys is refused: %s", self._group.name, role, error)
             return
-        if keys != newest:
+        if newest is None or keys.serial > newest.serial:
             await self._commit(role, keys.serial, payload)
             self._lists[role] = keys
 

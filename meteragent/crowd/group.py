@@ -28,6 +28,8 @@ ROLES = ("leader", "helper")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PERSON = re.compile(r"[ -~]{1,64}", re.ASCII)
 _IDENTITY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_EXACT = re.compile(r"[+-]?[0-9]+([./][0-9]+)?", re.ASCII)
+_EXACT_DIGITS = 64
 _SLOT_MIN_S, _ANSWER_MIN_S, _ANSWER_MAX_S = 60, 600, 604_800
 _LOSS_MIN, _LOSS_MAX = Fraction(1, 1 << 36), 16
 """The limits of a = level quantum / hide: below, sums might wrap around; above, there is hardly any noise."""
@@ -176,7 +178,7 @@ class _Fields:
         def accepts(value: Any) -> bool:
             """Return whether a value is an exact number of the required sign."""
             try:
-                return len(str(value)) <= 64 and (rational(key, value) > 0 or not positive)
+                return _is_short(value) and (rational(key, value) > 0 or not positive)
             except (TypeError, ValueError):
                 return False
 
@@ -201,6 +203,14 @@ class _Fields:
 
 def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _is_short(value: Any) -> bool:
+    """Return whether a number has few digits, written out: 1e999999999 would take hours to convert."""
+    if isinstance(value, Decimal):
+        return abs(value.adjusted()) <= _EXACT_DIGITS and len(str(value)) <= _EXACT_DIGITS
+    text = str(value)
+    return len(text) <= _EXACT_DIGITS and _EXACT.fullmatch(text) is not None
 
 
 def _is_slot_length(value: Any) -> bool:

@@ -118,7 +118,7 @@ class Helper(Machine):
         pads = [self._pad(keys, slot_s, entry) for entry in entries]
         rejected = tuple(place for place, pad in enumerate(pads) if pad is None)
         counted_entries = [entry for entry, pad in zip(entries, pads, strict=True) if pad is not None]
-        if len(counted_entries) < group.smallest_crowd:
+        if len(counted_entries) < group.smallest_crowd or len(rejected) > message.REJECTED_MAX:
             effects.refusals.append("too_few")
             return self._refusal(batch, "too_few")
         digest = message.batch_digest(group.id, slot_s, counted_entries)

@@ -27,8 +27,10 @@ class Leader(Machine):
 
     def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
         """Take a report or an answer, by its topic."""
-        _, _, label = topic.partition("/")
-        return self.take_report(label, payload, now_s) if label else self.take_answer(payload, now_s)
+        kind, _, label = topic.partition("/")
+        if kind == "report":
+            return self.take_report(label, payload, now_s)
+        return self.take_answer(payload, now_s)
 
     def take_report(self, label: str, payload: bytes, now_s: int) -> Effects:
         """Accept a report that arrived on a label's topic; the first for a label and slot counts."""

@@ -18,6 +18,8 @@ SEALED_BYTES = 56
 SIGNATURE_BYTES = 64
 CHUNKS_MAX = 64
 DAYS_MAX = 64
+REJECTED_MAX = HOMES_MAX // 2
+"""The most places that an answer rejects: with nearly all of 2^20 homes, it would be too long."""
 
 REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
 REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
@@ -151,7 +153,7 @@ class Answer(NamedTuple):
         reader = _reader(ANSWER, group_id, data)
         slot_s, digest, homes = reader.number(8), reader.take(ID_BYTES), reader.number(4)
         count = reader.number(4)
-        if not 0 <= count <= homes <= HOMES_MAX:
+        if not (count <= homes <= HOMES_MAX and count <= REJECTED_MAX):
             raise Malformed("counts")
         rejected = tuple(reader.number(4) for _ in range(count))
         _check_ascending(rejected)

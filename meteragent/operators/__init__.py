@@ -17,10 +17,11 @@ continues where the last one stopped, so a crash at any point repeats bytes or c
     service        the loop
 
 Rules of time (crowd.md 8):
-1. The time of a message is that of its arrival, taken before it waits for other work.
+1. The time of a message is that of its arrival, taken before it waits for other work, and the time of a tick
+   is its instant, a multiple of 10 s, whenever it runs.
 2. A message leaves at its instant or, if the work took longer, at the next multiple of a minute.
 3. Requests and answers are acknowledged as they arrive: the leader sends its request again until it is
    answered, so nothing is lost. Reports are acknowledged after the commit that holds them, and while a draw
-   may run, not before the instant at which its total leaves.
+   may run, not before the instant at which its total leaves. Reading that was paused resumes no earlier.
 4. Requests and answers that waited for too long are dropped and counted, never worked off late.
 """

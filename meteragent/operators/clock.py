@@ -1,6 +1,12 @@
-"""The clock of an operator: whole seconds since 1970, and how long to wait for an instant."""
+"""The clock of an operator: whole seconds since 1970, how long to wait for an instant, and its ticks."""
 
 import time
+from typing import Final
+
+TICK_S: Final = 10
+"""How often the machine is asked what time brings."""
+TICKS_S: Final = 600
+"""How far ticks are made up for; over a longer pause, only the last one is."""
 
 
 class Clock:
@@ -13,3 +19,37 @@ class Clock:
     def pause_s(self, instant_s: int) -> float:
         """Return how long to wait for an instant, at most a minute, since the clock may be set."""
         return min(max(instant_s - time.time(), 0.0), 60.0)
+
+
+class Ticks:
+    """The instants at which a machine is asked what time brings: the multiples of TICK_S.
+
+    A tick may run late, because of the work before it. It has its own instant nevertheless, so that what it
+    sends does not show how long that work took (crowd.md 8, Time).
+    """
+
+    def __init__(self, now_s: int) -> None:
+        self._last_s = _floor(now_s)
+
+    @property
+    def next_s(self) -> int:
+        """The next instant."""
+        return self._last_s + TICK_S
+
+    def due(self, now_s: int, oldest_s: int) -> list[int]:
+        """Return the instants that have come, but none after the arrival of the oldest waiting message.
+
+        So a report that arrived before a deadline, and still waits, counts. If the clock was set, return the
+        latest instant alone.
+        """
+        latest_s = _floor(min(now_s, oldest_s))
+        if now_s < self._last_s or latest_s - self._last_s > TICKS_S:
+            self._last_s = latest_s
+            return [latest_s]
+        instants = list(range(self.next_s, latest_s + 1, TICK_S))
+        self._last_s = max(self._last_s, latest_s)
+        return instants
+
+
+def _floor(time_s: int) -> int:
+    return time_s - time_s % TICK_S

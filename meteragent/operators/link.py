@@ -2,8 +2,8 @@
 
 Requests and answers are acknowledged at once, and wait in a queue of their own that is limited in bytes.
 Reports stay unacknowledged until they are committed; when about REPORTS_MAX wait, reading pauses and the
-broker keeps the rest. Reports of an earlier connection stay in the queue: the broker delivers them again, and
-the machine recognises a repetition.
+broker keeps the rest, until the service resumes it. Reports of an earlier connection stay in the queue: the
+broker delivers them again, and the machine recognises a repetition.
 """
 
 import asyncio
@@ -80,9 +80,12 @@ class Link:
         self._others.clear()
         self._other_bytes = 0
         arrivals += [self._reports.popleft() for _ in range(min(size, len(self._reports)))]
+        return arrivals
+
+    def resume(self) -> None:
+        """Resume reading if few reports wait. The broker sees it, so call it only when no draw can show."""
         if self._session is not None and len(self._reports) <= REPORTS_MAX // 2:
             self._session.pause(reading=True)
-        return arrivals
 
     def oldest_s(self, now_s: int) -> int:
         """Return when the first message arrived that still waits; `now_s` if there is none."""

@@ -21,7 +21,7 @@ from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Machine
 from meteragent.mqtt.reconnect import Entropy
 from meteragent.operators import vitals
-from meteragent.operators.clock import Clock
+from meteragent.operators.clock import Clock, Ticks
 from meteragent.operators.configuration import Operation
 from meteragent.operators.desk import Arrival, Desk, Step
 from meteragent.operators.link import Link
@@ -30,8 +30,6 @@ from meteragent.operators.vitals import Vitals
 
 BATCH: Final = 5_000
 """The largest number of reports in a transaction."""
-TICK_S: Final = 10
-"""How often the machine is asked what time brings."""
 SLOTS_KEPT: Final = 48
 _ASK_S: Final = 5.0
 """The longest time that an answer of the health socket may take, in seconds."""
@@ -55,7 +53,7 @@ class Service:
         self._held = deque[tuple[int, list[Any]]]()
         self._quiet_s = self._unanswered_s = 0
         self._loaded_s: int | None = None
-        self._started_s = self._tick_s = self._round_s = clock.now_s()
+        self._started_s = self._round_s = clock.now_s()
 
     async def run(self) -> NoReturn:
         """Serve until cancelled; raises StoreError if the store cannot be used."""
@@ -77,17 +75,16 @@ class Service:
 
     async def _work(self, worker: "_Worker") -> NoReturn:
         """Work round after round."""
+        ticks = Ticks(self._clock.now_s())
         while True:
-            wait_s = self._clock.pause_s(min([self._tick_s + TICK_S, *self._next_release()]))
+            wait_s = self._clock.pause_s(min([ticks.next_s, *self._next_release()]))
             arrivals = await self._link.batch(BATCH, wait_s)
             if arrivals:
                 self._finish(await worker.call(worker.take, arrivals, self._clock.now_s()), arrivals)
             now_s = self._clock.now_s()
-            if not self._tick_s <= now_s < self._tick_s + TICK_S:
-                self._tick_s = now_s
-                # Reports that arrived before a deadline, and still wait, count.
-                self._finish(await worker.call(worker.tick, self._link.oldest_s(now_s)), [])
-                self._unanswered_s = await worker.call(worker.unanswered_s, now_s)
+            for instant_s in ticks.due(now_s, self._link.oldest_s(now_s)):
+                self._finish(await worker.call(worker.tick, instant_s), [])
+                self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
             self._release(now_s)
             self._round_s = now_s
 
@@ -110,9 +107,11 @@ class Service:
         self._release(now_s)
 
     def _release(self, now_s: int) -> None:
-        """Acknowledge the reports that no draw may show any more."""
+        """Acknowledge the reports that no draw may show any more, and read on."""
         while self._held and self._held[0][0] <= now_s:
             self._link.acknowledge(self._held.popleft()[1])
+        if self._quiet_s <= now_s:
+            self._link.resume()
 
     def _next_release(self) -> list[int]:
         return [self._held[0][0]] if self._held else []

@@ -106,6 +106,17 @@ async def test_a_list_that_is_refused_changes_nothing(
     assert "refused" in caplog.text
 
 
+async def test_of_two_lists_with_one_serial_the_first_counts() -> None:
+    """A broker cannot make a home go back and forth between lists that an operator signed with one serial."""
+    home = Home()
+    await home.receive(("helper", signed("helper")))
+    keys = WORLD.lists["helper"].keys
+    other = KeyList("helper", SERIAL, keys[:1]).encode(WORLD.group.id, HELPER.sign)
+    await home.receive(("helper", other), ("leader", signed("leader")))
+    assert home.commits == [("helper", SERIAL), ("leader", WORLD.lists["leader"].serial)]
+    assert home.keys.may_open("h1", 1000 * 86_400 * keys[1][0])
+
+
 async def test_lists_outlive_a_restart_and_serials_never_fall(tmp_path: Path) -> None:
     """After a restart a slot opens without the broker; the store keeps the highest serial of each role."""
     with open_store(tmp_path / "db") as store:

@@ -18,8 +18,8 @@ from tests.support.crowd import HELPER, LATTICE, LEADER, SLOT_S, group_text, mak
 from tests.support.hpke_reference import seal
 
 PATH = Path(__file__).parents[1] / "crowd" / "vectors.json"
-HOMES = {"a": 606, "b": -12, "c-3.x_y": 0}
-"""Quanta of three homes, whole."""
+HOMES = {"a": 606 * LATTICE + 1_234_567, "b": -12 * LATTICE - 1, "c-3.x_y": 0}
+"""The energies of three homes, in the accumulator's units: the dither rounds the first up to 607 quanta."""
 REJECTED = 1
 """The place of the home whose pad is sealed for another slot, so that the helper does not count it."""
 
@@ -36,13 +36,13 @@ IDENTITIES = {"leader": LEADER, "helper": HELPER}
 KEYS = {role: DayKeys(day_secret, role, GROUP.id) for role, day_secret in DAY_SECRETS.items()}
 
 
-def home(place: int, label: str, quanta: int) -> dict[str, Any]:
+def home(place: int, label: str, energy: int) -> dict[str, Any]:
     """Return a home's numbers and its report."""
     leader, helper = KEYS["leader"], KEYS["helper"]
     pad = int.from_bytes(secret("pad " + label)[:8], "big")
     dither = int.from_bytes(secret("dither " + label)[:8], "big") % LATTICE
     opened = share.open_accumulator(pad, dither, LATTICE)
-    closed = share.add(opened, quanta * LATTICE, LATTICE)
+    closed = share.add(opened, energy, LATTICE)
     part = share.close_accumulator(closed, LATTICE)
     pad_slot_s = SLOT_S + 1800 * (place == REJECTED)
     pad_info = info(PAD, GROUP.id, pad_slot_s, helper.id, label.encode())
@@ -52,7 +52,8 @@ def home(place: int, label: str, quanta: int) -> dict[str, Any]:
     report = Report(SLOT_S, label, helper.id, leader.id, sealed_pad, sealed_share)
     return {
         "label": label,
-        "quanta": quanta,
+        "energy": energy,
+        "quanta": (dither + energy) // LATTICE,
         "lattice": LATTICE,
         "pad": str(pad),
         "dither": dither,
@@ -98,7 +99,7 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
 
 def vectors() -> dict[str, Any]:
     """Return all vectors; bytes are in hex, numbers below 2^64 are decimal strings."""
-    homes = [home(place, label, quanta) for place, (label, quanta) in enumerate(HOMES.items())]
+    homes = [home(place, label, energy) for place, (label, energy) in enumerate(HOMES.items())]
     keys = {
         role: {
             "identity_secret": secret(role).hex(),

@@ -113,6 +113,7 @@ def test_what_is_out_of_order_is_malformed() -> None:
         Answer(0, bytes(32), 3, (1, 1), bytes(8), bytes(56)),
         Answer(0, bytes(32), 3, (3,), bytes(8), bytes(56)),
         Answer(0, bytes(32), 1, (0, 1), bytes(8), bytes(56)),
+        Answer(0, bytes(32), 1 << 20, tuple(range(message.REJECTED_MAX + 1)), bytes(8), bytes(56)),
         KeyList("leader", 0, ((2, bytes(32)), (1, bytes(32)))),
     ]
     for sent in wrong:

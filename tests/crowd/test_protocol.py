@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.crowd import home, message
-from meteragent.crowd.codec import Malformed
+from meteragent.crowd.codec import MESSAGE_BYTES_MAX, Malformed
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import DAYS_AHEAD, Key, due_s
@@ -170,6 +170,25 @@ def test_too_few_pads_end_the_slot() -> None:
     assert world.total(payloads) == []
     assert world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few"
     assert Key("answer", SLOT_S) in world.helper_rows
+
+
+@pytest.mark.parametrize("rejected_max", [0, 1])
+def test_too_many_rejected_places_end_the_slot(monkeypatch: pytest.MonkeyPatch, rejected_max: int) -> None:
+    """An answer that would be longer than a message is a refusal instead."""
+    monkeypatch.setattr(message, "REJECTED_MAX", rejected_max)
+    world = street()
+    mixed = world.keys()._replace(helper=Street(world.group, seed="other").keys().helper)
+    slot = home.open_slot(world.group, "bad", SLOT_S, LATTICE, mixed, SystemBits())
+    totals = world.total(reports(world) | {"bad": home.close_slot(world.group.id, "bad", slot)})
+    assert len(totals) == rejected_max
+    assert (world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few") == (not totals)
+
+
+def test_the_longest_answer_fits_into_a_packet() -> None:
+    """A batch of 2^20 homes with the most rejected places leaves room for the topic."""
+    places = tuple(range(message.REJECTED_MAX))
+    answer = message.Answer(SLOT_S, bytes(32), 1 << 20, places, bytes(8), bytes(56))
+    assert len(answer.encode(bytes(32), HELPER.sign)) < MESSAGE_BYTES_MAX - 1024
 
 
 def test_an_implausible_total_is_refused() -> None:

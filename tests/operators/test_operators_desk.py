@@ -62,6 +62,16 @@ def test_acknowledgements_do_not_show_a_draw() -> None:
     assert repeated.quiet_s == 0  # nothing was drawn
 
 
+def test_an_answer_arrives_on_its_topic_only() -> None:
+    """An answer on the topic of a report without a label is refused: its draw would be hidden by nothing."""
+    world, leader, helper = street()
+    now_s = world.deadline_s()
+    [request] = payloads(leader.tick(now_s), "request")
+    [answer] = payloads(helper.take([Arrival("request", request, now_s)], now_s), "answer")
+    step = leader.take([Arrival("report/", answer, now_s)], now_s)
+    assert (step.refusals, step.rows) == ({"malformed": 1}, {})
+
+
 def test_what_waited_too_long_is_dropped() -> None:
     """A request that waited for other work is dropped, so that its answer cannot be late; reports are not."""
     world, leader, helper = street()

@@ -103,7 +103,7 @@ class Agent:
         for line in banner.lines(self._config, self._environment.wall_ms()):
             _log.info("%s", line)
         for key, path in settings.exposed(self._config).items():
-            _log.warning("%s: every user of this machine can read %s: chmod 600", key, path)
+            _log.warning("%s: every user of this machine can read %s: run chmod 600 on it", key, path)
         while True:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:

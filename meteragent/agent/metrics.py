@@ -19,7 +19,7 @@ UNERASED_S = 10.0
 """How long the store's log may stay unerased before this is a problem; our own commands read it for under a
 second."""
 _PAUSED = {
-    "no clock": "no_clock",
+    "no usable clock": "no_clock",
     "no room in the store": "store_full",
     "the log is not erased": "unerased_stands",
 }

@@ -162,7 +162,7 @@ class Watch:
         now_ms = self._clock.now_ms()
         has_space = await self._thread.has_space()
         unerased_s = self._thread.unerased_s
-        pause_reason = "no clock" if now_ms is None else None if has_space else "no room in the store"
+        pause_reason = "no usable clock" if now_ms is None else None if has_space else "no room in the store"
         if pause_reason is None and unerased_s >= UNERASED_MAX_S:
             pause_reason = "the log is not erased"
         problems = (problem for stream in self.streams for problem in stream.problems())

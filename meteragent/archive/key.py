@@ -165,7 +165,7 @@ class Key:
         except OSError as error:
             raise KeyMissing(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
         if mode & stat.S_IROTH:
-            raise KeyMissing(f"{path}: everybody on this machine can read the key: chmod 600")
+            raise KeyMissing(f"{path}: every user of this machine can read the key: run chmod 600 on it")
         key = _parse(text) if len(text) <= _MAX_BYTES else None
         if key is None:
             raise KeyMissing(f"{path}: not a key made by `meteragent key new`: is this the wrong file?")

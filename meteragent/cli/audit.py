@@ -1,4 +1,4 @@
-"""The command `audit`: test whether a configuration's mechanism keeps its promise."""
+"""The `audit` command: test whether a configuration's mechanism keeps its promise."""
 
 import argparse
 import re

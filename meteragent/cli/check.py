@@ -1,4 +1,4 @@
-"""The command `check`: show what a configuration promises, hides and costs."""
+"""The `check` command: show what a configuration promises, hides and costs."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The command `collect`: receive private records and keep each once in PostgreSQL or in Parquet files."""
+"""The `collect` command: receive private records and keep each once in PostgreSQL or in Parquet files."""
 
 import argparse
 import asyncio

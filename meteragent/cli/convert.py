@@ -1,4 +1,4 @@
-"""The command `convert`: private records in formats that utilities exchange, and readings for `sanitise`."""
+"""The `convert` command: private records in formats that utilities exchange, and readings for `sanitise`."""
 
 import argparse
 import sys

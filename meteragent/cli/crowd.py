@@ -1,4 +1,4 @@
-"""The command `crowd`: run an operator of a group of homes, show its state, make its identity."""
+"""The `crowd` command: run an operator of a group of homes, show its state, make its identity."""
 
 import argparse
 import asyncio

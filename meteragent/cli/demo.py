@@ -1,4 +1,4 @@
-"""The command `demo`: run the demonstration in the simulators, which are a separate package."""
+"""The `demo` command: run the demonstration in the simulators, which are a separate package."""
 
 import argparse
 import importlib.util

@@ -1,4 +1,4 @@
-"""The command `discover`: listen to a broker, then propose a configuration for each meter."""
+"""The `discover` command: listen to a broker, then propose a configuration for each meter."""
 
 import argparse
 import asyncio

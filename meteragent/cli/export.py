@@ -1,4 +1,4 @@
-"""The command `export`: print all records sent so far as CSV."""
+"""The `export` command: print all records sent so far as CSV."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The command `health`: show the state of the running agent."""
+"""The `health` command: show the state of the running agent."""
 
 import argparse
 import os

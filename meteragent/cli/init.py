@@ -1,4 +1,4 @@
-"""The command `init`: from a broker's address to a saved configuration, in one conversation."""
+"""The `init` command: from a broker's address to a saved configuration, in one conversation."""
 
 import argparse
 import asyncio

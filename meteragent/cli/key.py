@@ -1,4 +1,4 @@
-"""The command `key`: create or show an archive key, or forget its past epochs."""
+"""The `key` command: create or show an archive key, or forget its past epochs."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""The command `ledger`: show the privacy spent, or repair a store that was restored or moved."""
+"""The `ledger` command: show the privacy spent, or repair a store that was restored or moved."""
 
 import argparse
 import json

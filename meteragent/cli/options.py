@@ -103,7 +103,7 @@ def plan(parser: argparse.ArgumentParser) -> None:
             question,
             "--hide",
             "WHAT",
-            "kettle, 'tv evening', 'away 8 h', ..., 110Wh, 0.3kWh, or '2000W 30min'",
+            "kettle, 'tv evening', '8 h away', ..., 110Wh, 0.3kWh, or '2000W 30min'",
         ),
         (
             question,

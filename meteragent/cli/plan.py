@@ -1,4 +1,4 @@
-"""The command `plan`: given two of the energy to hide, the numbers to share and the error, find the third."""
+"""The `plan` command: given two of the energy to hide, the numbers to share and the error, find the third."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""The command `profile`: show what a profile reads, drops and refuses in recorded payloads."""
+"""The `profile` command: show what a profile reads, drops and refuses in recorded payloads."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""The command `redact`: print a recorded payload without names and numbers; report on standard error."""
+"""The `redact` command: print a recorded payload without names and numbers; report on standard error."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""The command `run`: run the agent until SIGTERM."""
+"""The `run` command: run the agent until SIGTERM."""
 
 import argparse
 import asyncio

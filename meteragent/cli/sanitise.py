@@ -1,4 +1,4 @@
-"""The command `sanitise`: release an archive once, or show what a run would do."""
+"""The `sanitise` command: release an archive once, or show what a run would do."""
 
 import argparse
 import importlib

@@ -1,4 +1,4 @@
-"""The command `schema`: print the JSON Schema of the configuration, or of the messages that leave."""
+"""The `schema` command: print the JSON Schema of the configuration, or of the messages that leave."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The command `tap`: show raw readings next to the records sent, until Ctrl-C."""
+"""The `tap` command: show raw readings next to the records sent, until Ctrl-C."""
 
 import argparse
 import asyncio

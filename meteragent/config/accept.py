@@ -92,8 +92,8 @@ def _cost(rules: Terms) -> str:
         reason = f"energy is counted in steps of {_energy(step)}"
     level = figures(rules.level * loads.factor(rules))
     return (
-        f"{reason}: a change of {_energy(rules.hides_wh)} can count for {_energy(distance)},"
-        f" level {level} instead of {figures(rules.level)}"
+        f"{reason}: a change of {_energy(rules.hides_wh)} can count as {_energy(distance)},"
+        f" at level {level} instead of {figures(rules.level)}"
     )
 
 

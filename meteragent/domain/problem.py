@@ -23,7 +23,7 @@ class Meaning:
 
 PROBLEMS = {
     "no_clock": Meaning(
-        "processing paused: no clock",
+        "processing paused: no usable clock",
         "Set the system's clock: it is behind the newest time in the store. Nothing is lost.",
         "the-clock-is-wrong",
     ),

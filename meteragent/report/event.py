@@ -77,9 +77,9 @@ EVENTS = (
         key="washing",
     ),
     Event("the oven, 45 min", 1600, 45 * MINUTE_MS, f"1.2 kWh; {_ASSUMED}", key="oven"),
-    Event("away 8 h", 250, 8 * HOUR_MS, f"2 kWh; {_AWAY}", key="away_hours"),
-    Event("away a day", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}", daily=False, key="away_day"),
-    Event("away a week", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}", daily=False, key="away_week"),
+    Event("8 h away", 250, 8 * HOUR_MS, f"2 kWh; {_AWAY}", key="away_hours"),
+    Event("a day away", 250, 24 * HOUR_MS, f"6 kWh; {_AWAY}", daily=False, key="away_day"),
+    Event("a week away", 250, 168 * HOUR_MS, f"42 kWh; {_AWAY}", daily=False, key="away_week"),
 )
 """The public examples in `check` (law 8)."""
 

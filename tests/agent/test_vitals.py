@@ -16,7 +16,7 @@ from meteragent.domain.problem import PROBLEMS, Alarms
 MAIN = StreamVitals("main", True, True, 2, 0.5, 3, {"a": Fraction(1, 220), "b": Fraction(2, 220)})
 WELL = Vitals("1.0", 90.0, 4096, None, {"received": 7, "late": 2}, (MAIN,))
 STATES = {
-    "processing paused: no clock": replace(WELL, stands="no clock"),
+    "processing paused: no usable clock": replace(WELL, stands="no usable clock"),
     "stream main: no connection to the broker of the source": replace(
         WELL, streams=(replace(MAIN, source_up=False),)
     ),

@@ -119,7 +119,7 @@ async def test_a_clock_that_stands_is_a_problem(world: World) -> None:
         assert (await asked(world)).problems == ()
         world.now_ms -= 1000
         await world.turn()
-        assert texts(await asked(world)) == ["processing paused: no clock"]
+        assert texts(await asked(world)) == ["processing paused: no usable clock"]
 
 
 async def test_what_a_part_raises_is_told(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The command `sanitise`: what it takes, what it says, how it ends; and what reads its output."""
+"""The `sanitise` command: what it takes, what it says, how it ends; and what reads its output."""
 
 import importlib.util
 import re
@@ -160,10 +160,10 @@ def test_the_agent_does_without(place: Place, capsys: pytest.CaptureFixture[str]
         assert main(["check", str(place.folder / "archive.toml"), *more]) == 0
         said = capsys.readouterr().out
         assert "440" in said
-        assert "no times of their own" not in said
+        assert "no timestamps" not in said
     (place.folder / "plain.toml").write_text(written(window=QUARTERS))
     assert main(["check", str(place.folder / "plain.toml")]) == 0
-    assert "no times of their own" in capsys.readouterr().out
+    assert "no timestamps" in capsys.readouterr().out
 
 
 def test_a_bad_configuration_ends_with_78(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

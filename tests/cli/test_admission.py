@@ -52,7 +52,7 @@ def run_before(folder: Path, stream: str = "main") -> None:
         (
             COARSE,
             (
-                "energy is counted in steps of 1 kWh: a change of 110 Wh can count for 1 kWh, level 9.09",
+                "energy is counted in steps of 1 kWh: a change of 110 Wh can count as 1 kWh, at level 9.09",
                 "at least 500 Wh",
                 "a count in steps of at most 0.22 kWh (source.dead_band)",
                 "privacy.accept = ['coarse_register']",

@@ -1,4 +1,4 @@
-"""The command `audit`: it tries what is configured, says what it found, and refuses every false promise.
+"""The `audit` command: it tries what is configured, says what it found, and refuses every false promise.
 
 Draws are seeded, so a run repeats. A control is refused at SAMPLES draws with a chance of 1 - 1e-6 at least
 (statistical/test_conformance_controls.py).

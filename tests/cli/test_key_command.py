@@ -1,4 +1,4 @@
-"""The command `key`: it makes, shows and forgets keys, and never shows a secret."""
+"""The `key` command: it makes, shows and forgets keys, and never shows a secret."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `plan`: what it prints, draws and refuses."""
+"""The `plan` command: what it prints, draws and refuses."""
 
 import importlib.util
 import json
@@ -50,14 +50,14 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Error, hiding, configuration, table, slots, the stronger promise and the next command are printed."""
     text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
     for part in (
-        "To hide away 8 h, share half hours, the mean of 500 homes within 20%: possible.",
+        "To hide 8 h away, share half hours, the mean of 500 homes within 20%: possible.",
         "one home                        1,321 W       400% of a home's 330 W",
         "One home's number: 95% within ± 2,798 W.",
         "Within 20%: the mean of 500 homes has 10% to spare; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
-        "Together, all windows that away 8 h touches change its odds by a factor of at most e^4.28 = 72.",
-        "Numbers in a window: 1 has the least error of",
-        "Stronger, if you want it: odds within e^1 = 2.72 over the whole event",
+        "Together, all windows that 8 h away touches change its odds by a factor of at most e^4.28 = 72.",
+        "Numbers in a window: 1 gives the smallest error of",
+        "A stronger promise, if you want it: odds within e^1 = 2.72 over the whole event",
         "touch at most 5 windows of 2 h, each at level 0.2.",
         'privacy.level = "1/5"',
         "Next: save the configuration as home.toml",
@@ -190,7 +190,7 @@ def test_a_picture_says_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixt
         "error (one standard deviation), in kWh",
         "lower bound: no noise that keeps the promise has a smaller error",
         "this setting: 0.424 kWh for one home",
-        "the error to reach",
+        "the target error",
         "a kettle",
     ):
         assert f"<!-- {text} -->" in drawn

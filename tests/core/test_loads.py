@@ -315,7 +315,7 @@ def test_the_level_of_four_moves_is_warned_of() -> None:
     facts = facts_of(stream(f"{POWER}\nevery = '300s'"), ())
     (warning,) = [text for text in facts["warnings"] if "is read every" in text]
     assert warning == (
-        "power is read every 5 min: a change of 110 Wh can count for 1.78 kWh, level 16.2 instead of 1."
+        "power is read every 5 min: a change of 110 Wh can count as 1.78 kWh, at level 16.2 instead of 1."
         " The level depends on the size of the change: 1 Wh: 15.2; 10 Wh: 15.2; 0.1 kWh: 16.1; 1 kWh: 24.2"
     )
     assert facts["loads"]["levels_of_wh"] == {"1": 15.16, "10": 15.25, "100": 16.06, "1000": 24.25}

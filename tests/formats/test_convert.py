@@ -1,4 +1,4 @@
-"""The command `convert`: from an archive's output to files, and from files to an archive's input."""
+"""The `convert` command: from an archive's output to files, and from files to an archive's input."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ from tests.support.guarantees import facts_of
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = " ".join((ROOT / "SECURITY.md").read_text().split())
 START_MS = 1_795_176_000_000
-AWAY = "away 8 h"
+AWAY = "8 h away"
 
 
 def stream(preset: str) -> config.Stream:
@@ -123,7 +123,7 @@ def test_what_110_wh_cost_in_all() -> None:
 def test_presence(preset: str) -> None:
     """What each preset tells of an absence is what `check` says."""
     found = right(preset)
-    numbers = [*found[AWAY].values(), found["away a day"]["1"], found["away a week"]["1"]]
+    numbers = [*found[AWAY].values(), found["a day away"]["1"], found["a week away"]["1"]]
     default = " (default)" if preset == "appliance" else ""
     assert f"| `{preset}`{default} | {' | '.join(map(str, numbers))} |" in TEXT
 

@@ -1,4 +1,4 @@
-"""The command `crowd`: identities, configurations, what `health` and `ledger` print."""
+"""The `crowd` command: identities, configurations, what `health` and `ledger` print."""
 
 import json
 from pathlib import Path

@@ -109,7 +109,7 @@ def test_the_events_in_words() -> None:
     assert "Attacker's success limit, in % (50 = guessing)" in text
     assert line(text, "a change of programme, 1 h").split() == ["38", "Wh", "55", "68", "75"]
     assert line(text, "a kettle").split() == ["110", "Wh", "70", "95", "100"]
-    assert line(text, "away a week").split() == ["42,000", "Wh", "100", "-", "-"]
+    assert line(text, "a week away").split() == ["42,000", "Wh", "100", "-", "-"]
     assert all(line(text, example.name) for example in event.EVENTS)
 
 
@@ -265,7 +265,7 @@ def test_how_often_anybody_is_right() -> None:
     rows = {row["event"]: row["right_of_100"] for row in found()["hidden"]}
     assert rows["a kettle"]["1"] == math.ceil(100 - 50 * math.exp(-0.5)) == 70
     assert all(50 < row["1"] <= row.get("14", 100) <= row.get("30", 100) <= 100 for row in rows.values())
-    assert [list(rows[name]) for name in ("a kettle", "away a day")] == [["1", "14", "30"], ["1"]]
+    assert [list(rows[name]) for name in ("a kettle", "a day away")] == [["1", "14", "30"], ["1"]]
     private = {row["event"]: row["right_of_100"] for row in found(privacy="level = 0.1")["hidden"]}
     assert all(private[name]["1"] <= rows[name]["1"] for name in rows)
     assert private["a kettle"]["1"] == math.ceil(100 - 50 * math.exp(-0.05)) == 53

@@ -30,7 +30,7 @@ def test_a_secret_that_everybody_can_read_is_named(
     path.write_text("hush")
     path.chmod(mode)
     parsed = config.parse(written(**{name: keys.format(path) for name, keys in PLACES[key].items()}))
-    line = f"{key}: every user of this machine can read {path}: chmod 600"
+    line = f"{key}: every user of this machine can read {path}: run chmod 600 on it"
     assert config.exposed(parsed) == ({key: path} if open_to_all else {})
     told = " ".join(told_of(parsed, ()).split())
     assert (f"Warning: {line}" in told) is open_to_all
@@ -71,6 +71,7 @@ async def test_the_agent_warns_when_it_starts(
     ):
         pass
     assert (
-        f"sink.pseudonym_key_file: every user of this machine can read {path}: chmod 600" in caplog.messages
+        f"sink.pseudonym_key_file: every user of this machine can read {path}: run chmod 600 on it"
+        in caplog.messages
     )
     assert "hush" not in caplog.text

@@ -30,7 +30,7 @@ def test_a_habit_is_what_a_month_tells_and_a_fortnight_does_not() -> None:
     kettle = next(percent for event, percent in known.exposures if event.name == "a kettle")
     assert [*kettle.values()] == [65, 89, 96]
     (habit,) = [text for text in known.warnings if text.startswith(HABITS)]
-    assert habit == f"{HABITS}a kettle; a TV evening; a washing machine; away 8 h"
+    assert habit == f"{HABITS}a kettle; a TV evening; a washing machine; 8 h away"
     (evening,) = [event for event in EVENTS if event.name == "a TV evening"]
     edge = guarantee.of(config.parse(written(privacy="hide = '200Wh'")).stream[0], [evening])
     assert edge.exposures[0].success_percent[30] == guarantee.LEARNT_AT_PERCENT

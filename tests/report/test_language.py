@@ -39,7 +39,7 @@ CONFIGURATIONS = {
 QUESTIONS = {
     "an event": ["--hide", "tv evening", "--share", "half-hour"],
     "an energy": ["--hide", "110Wh", "--share", "day", "--error", "0.5kWh"],
-    "impossible": ["--hide", "away a week", "--share", "half-hour", "--homes", "2", "--error", "1%"],
+    "impossible": ["--hide", "a week away", "--share", "half-hour", "--homes", "2", "--error", "1%"],
     "homes": ["--hide", "oven", "--error", "5%", "--homes", "100"],
     "what can be hidden": ["--share", "month", "--error", "0.001kWh"],
     "a curve": ["--hide", "kettle", "--share", "curve"],

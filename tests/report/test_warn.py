@@ -20,11 +20,11 @@ def warned(stored_streams: tuple[str, ...], sections: dict[str, str]) -> list[st
 
 WARNINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "the reading that completes a slot arrives after": ({"source": f"{energy('Wh')}\n{KNOWN}"}, ()),
-    "readings carry no times of their own": ({"source": f"profile = 'json'\n{STATED}"}, ()),
+    "readings carry no timestamps": ({"source": f"profile = 'json'\n{STATED}"}, ()),
     "clock = 'event' is for replay and archives": ({"source": KNOWN, "window": "clock = 'event'"}, ()),
     (
-        "each window has 13 slots, which needs more noise in each: one slot of 2 h 10 min that hides the same"
-        " energy has an error of 72.1 W"
+        "each window has 13 slots, which requires more noise in each: a single slot of 2 h 10 min that"
+        " hides the same energy has an error of 72.1 W"
     ): (
         {"source": KNOWN, "window": "length = '130min'\nstep = '10min'"},
         (),
@@ -110,23 +110,21 @@ def test_registers_without_a_time_are_warned_of() -> None:
     """A register that waited says when it is read what was used long before: that is not 1-Lipschitz."""
     window = {"window": "lateness = '1min'"}
     (warning,) = warned((), {"source": f"kind = 'register'\nunit = 'kWh'\n{STATED}", **window})
-    assert warning.startswith(
-        "the register's readings carry no times of their own: energy that is reported late"
-    )
+    assert warning.startswith("the register's readings carry no timestamps: energy that is reported late")
     (warning,) = warned((), {"source": f"{energy('Wh')}\n{STATED}", **window})
-    assert warning.endswith("only the newest counts, from the time of its arrival")
+    assert warning.endswith("only the newest counts, from the time it arrived")
 
 
 def test_the_zone_of_local_times_is_stated() -> None:
     """Of a P1 meter `check` says in which zone its times are read; with `arrival`, that they are not."""
     for timezone, said in {
-        None: "the meter's times are read in Central European Time",
-        "Europe/Helsinki": "the meter's times are read in Europe/Helsinki",
-        "arrival": "readings carry no times of their own",
+        None: "the meter's times are interpreted in Central European Time",
+        "Europe/Helsinki": "the meter's times are interpreted in Europe/Helsinki",
+        "arrival": "readings carry no timestamps",
     }.items():
         zone = "" if timezone is None else f"timezone = '{timezone}'"
         source = f"profile = 'dsmr-p1'\ntopic = 'p1'\nmeter = 'home'\n{zone}"
-        (warning,) = (text for text in warned((), {"source": source}) if " times " in text)
+        (warning,) = (text for text in warned((), {"source": source}) if " times" in text)
         assert warning.startswith(said)
         assert ("source.timezone" in warning) == (timezone != "arrival")
 
@@ -136,7 +134,7 @@ def test_an_archive_has_times_of_its_own() -> None:
     for source in ("kind = 'power'", energy("Wh")):
         stream = config.parse(written(source=f"{source}\n{STATED}", window="lateness = '1min'")).stream[0]
         (warning,) = warn.of_stream(stream)
-        assert warning.startswith("readings carry no times of their own")
+        assert warning.startswith("readings carry no timestamps")
         assert facts_of(stream, (), archived=True)["warnings"] == []
 
 

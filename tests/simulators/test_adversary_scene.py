@@ -101,7 +101,7 @@ def test_an_event_moves_its_energy() -> None:
 
 def test_a_long_event_fills_the_half_hour() -> None:
     """Eight hours away move each slot of a half hour alike."""
-    scene = library.presence(library.event_named("away 8 h"), homes=3, slots=2, seed=0)
+    scene = library.presence(library.event_named("8 h away"), homes=3, slots=2, seed=0)
     assert (np.subtract(*np.split(scene.points, 2)) == -250).all()
 
 

@@ -1,4 +1,4 @@
-"""The command `discover`: its options, its refusals, its progress, and what it leaves behind."""
+"""The `discover` command: its options, its refusals, its progress, and what it leaves behind."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""The command `redact`: what it reads, writes, says and refuses."""
+"""The `redact` command: what it reads, writes, says and refuses."""
 
 import io
 import os

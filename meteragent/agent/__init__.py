@@ -219,8 +219,9 @@ class Agent:
         others_per_day = settings.others_per_day(self._config, stream)
         validities = receivers.validities(stream, store)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)
+        unannounced = receivers.unannounced(stream, store)
         listens = self._environment.listen_s > 0 and stream.window.clock is Clock.WALL and crowd is None
-        return replace(core, listens=listens, crowd=crowd)
+        return replace(core, listens=listens, crowd=crowd, unannounced=unannounced)
 
     def _outlet_maker(self, thread: StoreThread, clock: SteadyClock) -> OutletMaker:
         environment = self._environment

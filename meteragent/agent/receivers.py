@@ -14,6 +14,8 @@ from meteragent import config as settings
 from meteragent.agent import receipt
 from meteragent.config.broker import Broker
 from meteragent.domain.errors import StoreError
+from meteragent.domain.grid import iso_time
+from meteragent.domain.terms import Clock
 from meteragent.domain.validity import Validity
 from meteragent.mqtt import Endpoint
 from meteragent.store import Store, grants
@@ -21,6 +23,9 @@ from meteragent.store.grants import Wanted
 
 LEAD_MS = 60_000
 """How long before its start a receiver is admitted, so that its first window can open on time."""
+NOTICE_MS = 30_000
+"""How long after its admission a receiver's first window begins at the earliest: until then, it is known
+whether another agent releases on its topics (`other_agent`: a connection and an answer, 10 s each)."""
 TRANSIT_MS = 60_000
 """How long records may be on their way after the end, before what is left of them is deleted."""
 
@@ -66,6 +71,11 @@ def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | 
     return tuple(grant.validity for grant in active if grant.stream == stream.name)
 
 
+def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validity]]:
+    """Return, by topic, the validities of the receivers of a stream who lack its latest descriptor."""
+    return grants.unannounced(store.connection, stream.name) if stream.receivers else {}
+
+
 def next_ms(config: settings.Config, now_ms: int) -> int | None:
     """Return the next time after now at which a receiver is admitted or revoked; None if there is none."""
     times_ms = [
@@ -82,14 +92,17 @@ def next_ms(config: settings.Config, now_ms: int) -> int | None:
 
 
 def settle(config: settings.Config, store: Store, now_ms: int) -> None:
-    """Revoke and admit receivers as of a time, and write the receipts of those revoked; raises StoreError."""
+    """Revoke and admit receivers as of a time, and write the receipts of those revoked; raises StoreError.
+
+    The log states the first window of whoever is admitted.
+    """
     reasons = {
         (stream.name, receiver.name): reason
         for stream, receiver in _pairs(config)
         if (reason := _reason(stream, receiver, now_ms)) is not None
     }
     admissible = [
-        _wanted(stream, receiver)
+        _wanted(stream, receiver, now_ms)
         for stream, receiver in _pairs(config)
         if (stream.name, receiver.name) not in reasons
     ]
@@ -97,16 +110,36 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
     reasons |= dict.fromkeys(names, "moved to another broker or topic")
     if not admissible and not grants.active(store.connection) and not grants.receipts(store.connection):
         return
-    grants.settle(store, admissible, reasons, now_ms)
+    streams = {stream.name: stream for stream in config.stream}
+    for grant in grants.settle(store, admissible, reasons, now_ms):
+        _log_first_window(streams[grant.stream], grant)
     for entry in grants.receipts(store.connection):
         path = receipt.write(store, entry)
         grants.note_receipt(store, entry.grant)
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
 
 
-def _wanted(stream: settings.Stream, receiver: settings.Receiver) -> Wanted:
+def _wanted(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> Wanted:
     link = link_text(stream, receiver)
-    return Wanted(stream.name, receiver.name, receiver.topic, link, receiver.start or 0, receiver.end)
+    first_ms = receiver.start or 0
+    if stream.window.clock is Clock.WALL:
+        first_ms = max(first_ms, now_ms + NOTICE_MS)
+    return Wanted(stream.name, receiver.name, receiver.topic, link, first_ms, receiver.end)
+
+
+def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
+    """Log which windows a new grant's receiver gets, and a start that could not be kept."""
+    schedule = settings.schedule(stream)
+    first_ms = schedule.first_ms(grant.since_ms)
+    _log.info("receiver %s gets the windows that begin at %s or later", grant.name, iso_time(first_ms))
+    start_ms = next(item.start for item in stream.receivers if item.name == grant.name)
+    if start_ms is not None and schedule.first_ms(start_ms) < first_ms:
+        _log.warning(
+            "receiver %s: its start, %s, has passed or is too near, so it lacks the windows before %s",
+            grant.name,
+            iso_time(start_ms),
+            iso_time(first_ms),
+        )
 
 
 _BROKER = tuple(Broker.model_fields)

@@ -3,11 +3,12 @@
 No window opens under a topic on which another store releases.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from meteragent.core.window import Window
 from meteragent.domain import identity
-from meteragent.domain.commit import Commit, Descriptor, Outgoing
+from meteragent.domain.commit import Commit, Descriptor, Outgoing, ReleasedSlot
+from meteragent.domain.validity import Validity
 from meteragent.wire import descriptor
 from meteragent.wire.descriptor import TermsDescriptor
 
@@ -19,13 +20,39 @@ class Claims:
     asks the shell once whether another store has sent a descriptor there (`take`), and the shell answers only
     if no other store releases there (`settle`). Unless the stream `listens`, every topic belongs to this
     store. The store's mark in descriptors is derived from `key`.
+
+    A receiver that is admitted to a shared stream adds topics of its own, so the core asks again. Until the
+    answer, windows that the new receiver does not get still open.
     """
 
-    __slots__ = ("_announced", "_asked_topics", "_clear_topics", "_key", "_listens", "_questions")
+    __slots__ = (
+        "_announced",
+        "_asked_topics",
+        "_clear_topics",
+        "_key",
+        "_listens",
+        "_questions",
+        "_unannounced",
+        "_validities",
+    )
 
-    def __init__(self, announced: Mapping[str, str], key: bytes | None, *, listens: bool) -> None:
-        """Begin with the topics of this store; `announced` maps each to the id of its latest descriptor."""
+    def __init__(
+        self,
+        announced: Mapping[str, str],
+        key: bytes | None,
+        *,
+        listens: bool,
+        validities: Sequence[Validity] = (),
+        unannounced: Mapping[str, Sequence[Validity]] | None = None,
+    ) -> None:
+        """Begin with the topics of this store; `announced` maps each to the id of its latest descriptor.
+
+        `validities` are those of a shared stream's receivers, and `unannounced`, by topic, those of the
+        receivers to whom this descriptor was not sent.
+        """
         self._announced = dict(announced)
+        self._validities = validities
+        self._unannounced = dict(unannounced or {})
         self._key = key
         self._listens = listens
         self._clear_topics: set[str] = set()
@@ -34,7 +61,8 @@ class Claims:
 
     def ask(self, sink_topic: str) -> None:
         """Ask about a topic, unless it belongs to this store or has been asked about before."""
-        if not self.is_own(sink_topic) and sink_topic not in self._asked_topics:
+        is_known = sink_topic in self._announced and not self._unannounced.get(sink_topic)
+        if not (is_known or self._is_clear(sink_topic) or sink_topic in self._asked_topics):
             self._asked_topics.add(sink_topic)
             self._questions.append(sink_topic)
 
@@ -47,9 +75,19 @@ class Claims:
         """Note that no other store releases on these topics."""
         self._clear_topics.update(sink_topics)
 
-    def is_own(self, sink_topic: str) -> bool:
-        """Return whether the topic belongs to this store, so that windows may open under it."""
-        return not self._listens or sink_topic in self._announced or sink_topic in self._clear_topics
+    def is_own(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
+        """Return whether a window may open: the topic is this store's for all who get the first slot."""
+        if self._is_clear(sink_topic):
+            return True
+        return sink_topic in self._announced and not self._has_new(sink_topic, window_ms, slot_end_ms)
+
+    def _is_clear(self, sink_topic: str) -> bool:
+        return not self._listens or sink_topic in self._clear_topics
+
+    def _has_new(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
+        """Return whether somebody who gets a slot has not been sent the descriptor."""
+        validities = self._unannounced.get(sink_topic, ())
+        return any(validity.has_slot(window_ms, slot_end_ms) for validity in validities)
 
     def forget(self, sink_topic: str) -> None:
         """Forget the topic of a forgotten meter, so that it is checked again if the meter returns."""
@@ -57,15 +95,20 @@ class Claims:
         self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit, unless it is already the latest one on its topic.
+        """Add a window's descriptor to the commit, unless all who get the window have it as the latest.
 
         A share has no descriptor: the leader publishes that of the total.
         """
-        if window.sealed_pad is not None or self._announced.get(window.topic) == terms.id:
+        first_slot = window.start_ms, window.start_ms + window.terms.first_slot[1]
+        is_latest = self._announced.get(window.topic) == terms.id
+        if window.sealed_pad is not None or (is_latest and not self._has_new(window.topic, *first_slot)):
             return
         self._announced[window.topic] = terms.id
+        later = [validity for validity in self._validities if validity.since_ms > window.start_ms]
+        self._unannounced[window.topic] = later
         mark = None if self._key is None else identity.claim(self._key, window.topic)
         payload = terms.message(window.public_id, window.start_ms, mark)
-        commit.descriptors.append(Descriptor(window.topic, terms.id, payload))
+        slot = ReleasedSlot(terms.id, *first_slot) if commit.shared else None
+        commit.descriptors.append(Descriptor(window.topic, terms.id, payload, slot))
         for topic in descriptor.topics(window.topic, terms.id):
-            commit.outgoing.append(Outgoing(topic, payload, now_ms, True))
+            commit.outgoing.append(Outgoing(topic, payload, now_ms, True, slot))

@@ -89,7 +89,13 @@ class Pipeline:
             self._timelines[meter] = timeline
             self._schedule(meter, timeline)
         self._prices = PriceIntake(stream, snapshot.prices, self._timelines)
-        self._claims = Claims(snapshot.announced, stream.claim_key, listens=stream.listens)
+        self._claims = Claims(
+            snapshot.announced,
+            stream.claim_key,
+            listens=stream.listens,
+            validities=stream.validities or (),
+            unannounced=stream.unannounced,
+        )
         for meter in self._timelines if stream.listens else ():
             self._claims.ask(self._names[meter].topic)
         self._effects = Effects(Commit(stream.name, 0))
@@ -311,7 +317,7 @@ class Pipeline:
             return
         terms = self._stream.schedule.terms(start_ms)
         public_id, sink_topic, _ = self._names[meter]
-        if not self._claims.is_own(sink_topic):
+        if not self._claims.is_own(sink_topic, start_ms, start_ms + terms.first_slot[1]):
             timeline.next_ms = start_ms + terms.length_ms
             timeline.idle_windows += 1
             self._counts.add("held")

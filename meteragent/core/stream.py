@@ -1,6 +1,6 @@
 """The core's view of a stream, and its answer to a feed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meteragent.core.shares import Crowd
@@ -29,6 +29,7 @@ class Stream:
     local_times    whether the times of readings are correct only if read in the source's time zone
     validities     those of the receivers who get what leaves, each on a topic of its own (`store.grants`);
                    None: the stream is not shared
+    unannounced    by topic, the validities of the receivers who lack its latest descriptor
     crowd          the cryptography of shares; None unless shares leave
     """
 
@@ -51,6 +52,7 @@ class Stream:
     price_topic: str | None = None
     local_times: bool = False
     validities: tuple[Validity, ...] | None = None
+    unannounced: Mapping[str, Sequence[Validity]] = field(default_factory=dict)
     crowd: Crowd | None = None
 
     @property

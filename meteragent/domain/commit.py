@@ -123,7 +123,7 @@ class Total(NamedTuple):
 
 
 class ReleasedSlot(NamedTuple):
-    """The slot of a record: its descriptor's id, the start of its window, and its own end."""
+    """A slot of a shared stream: its descriptor's id, the start of its window, and its own end."""
 
     descriptor_id: str
     window_ms: int
@@ -133,8 +133,9 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send, byte for byte, at `due_ms` (wall clock) or later.
 
-    `slot` is that of a record of a shared stream, by which the store decides who gets it; otherwise None.
-    From `until_ms` on, a report to a crowd is no longer sent; other messages have no such time.
+    By `slot` the store decides who gets a message of a shared stream: a record's own slot, or the first slot
+    that a descriptor covers. Other messages have none. From `until_ms` on, a report to a crowd is no longer
+    sent; other messages have no such time.
     """
 
     topic: str
@@ -146,11 +147,15 @@ class Outgoing(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """The latest descriptor of a sink topic, which is retained and sent again on each connection."""
+    """The latest descriptor of a sink topic, which is retained and sent again on each connection.
+
+    `slot` is the first slot that it covers in a shared stream; otherwise None.
+    """
 
     topic: str
     id: str
     payload: bytes
+    slot: ReleasedSlot | None = None
 
 
 class Charge(NamedTuple):

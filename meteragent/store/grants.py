@@ -19,8 +19,10 @@ Revoking deletes all rows that wait in the queue, and the descriptors that are s
 queues an empty retained message for each topic on which a descriptor may be retained. After that, nothing
 else can enter the queue, because `append` reads the grants in the transaction that writes the rows.
 
-A receiver that is new to a stream may have a topic on which another agent releases. So an admission lets the
-stream forget which topics are its own, and the core asks again (law 1).
+A descriptor is sent to whoever gets the first slot that it covers. A receiver that is new to a stream lacks
+the descriptors sent before its admission (`unannounced`), and may have a topic on which another agent
+releases. So the core asks again before the first window that the new receiver gets (law 1), and sends its
+descriptor anew.
 """
 
 import json
@@ -29,7 +31,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from meteragent.domain import identity
-from meteragent.domain.commit import Commit, Outgoing
+from meteragent.domain.commit import Commit, Descriptor, Outgoing
 from meteragent.domain.validity import Validity
 from meteragent.store import Store, outbox
 from meteragent.store.outbox import WaitingRow
@@ -38,7 +40,7 @@ _COLUMNS = "id, channel, name, topic, link, since_ms, until_ms"
 
 
 class Wanted(NamedTuple):
-    """A receiver that the configuration admits now.
+    """A receiver that the configuration admits now, for windows that begin at `from_ms` or later.
 
     `topic` is the template of its topics, `link` its broker's settings as text, of which `place` says where
     records go. Without `until_ms`, the grant has no end.
@@ -78,8 +80,8 @@ class Grant(NamedTuple):
         """The time for which the receiver gets the stream."""
         return Validity(self.since_ms, self.until_ms)
 
-    def may_have(self, row: Outgoing, clock_ms: int) -> bool:
-        """Return whether the receiver may have a message: a record by its slot, another by the clock."""
+    def may_have(self, row: Outgoing | Descriptor, clock_ms: int) -> bool:
+        """Return whether the receiver may have a message: by its slot or, without one, by the clock."""
         if row.slot is None:
             return self.until_ms is None or clock_ms < self.until_ms
         return self.validity.has_slot(row.slot.window_ms, row.slot.end_ms)
@@ -140,11 +142,18 @@ def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
         ]
         topics = [(grant.queue, row.topic) for row in outgoing if row.retain]
         tx.executemany("INSERT OR IGNORE INTO announced VALUES (?, ?)", topics)
-        if grant.until_ms is None or commit.clock_ms < grant.until_ms:
-            latest = [item._replace(topic=grant.sink_topic(item.topic)) for item in commit.descriptors]
-            outbox.put_descriptors(tx, grant.queue, latest)
+        latest = [
+            item._replace(topic=grant.sink_topic(item.topic))
+            for item in commit.descriptors
+            if grant.may_have(item, commit.clock_ms)
+        ]
+        outbox.put_descriptors(tx, grant.queue, latest)
         appended = outbox.put(tx, grant.queue, outgoing)
-        slots = [(row.slot, waiting.id) for row, waiting in zip(outgoing, appended, strict=True) if row.slot]
+        slots = [
+            (row.slot, waiting.id)
+            for row, waiting in zip(outgoing, appended, strict=True)
+            if row.slot and not row.retain
+        ]
         tx.executemany(
             "UPDATE outbox SET id_of_terms = ?, from_ms = ?, to_ms = ? WHERE id = ?",
             [(*slot, id_) for slot, id_ in slots],
@@ -167,17 +176,34 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
     )
 
 
+def unannounced(connection: sqlite3.Connection, stream: str) -> dict[str, list[Validity]]:
+    """Return, by topic, the validities of the receivers who were not sent its latest descriptor."""
+    latest = [(item.topic, item.id) for item in outbox.descriptors(connection, stream)]
+    validities: dict[str, list[Validity]] = {}
+    for grant in active(connection):
+        if grant.stream == stream:
+            descriptors = outbox.descriptors(connection, grant.queue)
+            received = {(item.topic, item.id) for item in descriptors}
+            for topic, id_ in latest:
+                if (grant.sink_topic(topic), id_) not in received:
+                    validities.setdefault(topic, []).append(grant.validity)
+    return validities
+
+
 def settle(
     store: Store, receivers: Iterable[Wanted], reasons: dict[tuple[str, str], str], now_ms: int
-) -> None:
+) -> list[Grant]:
     """Revoke the grants of all other receivers; admit these receivers if they have no grant.
 
-    `reasons` has the reason of a revocation by stream and receiver; a receiver without one was removed. A
-    receiver with a different broker or topic counts as a different receiver. Raises StoreError.
+    A grant whose receiver was not sent anything yet begins later, if its receiver is now to begin later: the
+    core asks its question again. Returns the grants that are new or begin later. `reasons` has the reason of
+    a revocation by stream and receiver; a receiver without one was removed. A receiver with a different
+    broker or topic counts as a different receiver. Raises StoreError.
     """
     by_place = {(item.stream, item.name, item.topic, _place(item.link)): item for item in receivers}
     places_kept = set()
     with store.transaction() as tx:
+        earlier_starts = {(grant.id, grant.since_ms) for grant in active(tx)}
         for grant in active(tx):
             place = grant.stream, grant.name, grant.topic, _place(grant.link)
             item = by_place.get(place)
@@ -185,13 +211,15 @@ def settle(
                 _revoke(tx, grant, reasons.get(place[:2], "removed"), now_ms)
                 continue
             places_kept.add(place)
+            from_ms = 0 if outbox.descriptors(tx, grant.queue) else item.from_ms
             tx.execute(
-                "UPDATE receiver SET link = ?, until_ms = ? WHERE id = ?",
-                (item.link, item.until_ms, grant.id),
+                "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
+                (item.link, from_ms, item.until_ms, grant.id),
             )
         for place, item in by_place.items():
             if place not in places_kept:
                 _admit(tx, item, now_ms)
+        return [grant for grant in active(tx) if (grant.id, grant.since_ms) not in earlier_starts]
 
 
 def _place(link: str) -> str:
@@ -224,7 +252,6 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
         "INSERT INTO receiver (channel, name, topic, link, since_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?)",
         (item.stream, item.name, item.topic, item.link, max(item.from_ms, now_ms + 1), item.until_ms),
     )
-    tx.execute("DELETE FROM descriptor WHERE channel = ?", (item.stream,))
 
 
 def receipts(connection: sqlite3.Connection) -> list[Receipt]:

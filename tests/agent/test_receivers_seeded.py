@@ -8,7 +8,7 @@ confirmed and not yet marked; `tests/integration/test_receivers.py` does the sam
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -67,14 +67,14 @@ class Sharing:
         lines += [f"end = {iso_time(self.end_ms)}"] if self.end_ms is not None else []
         return "\n".join([*lines, f"paused = {str(self.paused).lower()}", ""])
 
-    def settle(self, now_ms: int) -> None:
-        """Admit or revoke the receiver by the definition: `catch_up`, `spread` and a minute after its end."""
+    def settle(self, now_ms: int, *, was_sent: bool) -> None:
+        """Admit or revoke the receiver by the definition: half a minute's notice; a while after its end."""
         is_over = self.end_ms is not None and now_ms >= self.end_ms + 26 * MINUTE_MS
         is_early = self.start_ms is not None and now_ms < self.start_ms - MINUTE_MS
         if self.paused or is_over or is_early:
             self.since_ms = None
-        elif self.since_ms is None:
-            self.since_ms = max(self.start_ms or 0, now_ms + 1)
+        elif not was_sent:
+            self.since_ms = max(self.start_ms or 0, self.since_ms or 0, now_ms + MINUTE_MS // 2)
 
     def gets(self, window_ms: int) -> bool:
         """Return whether the receiver gets the window of a slot that starts at a time."""
@@ -118,8 +118,10 @@ class World:
         text = HEAD + "".join(sharing.table(name) for name, sharing in self.file.items())
         known = config.parse(text)
         receivers.settle(known, self.store, self.now_ms)
-        for sharing in self.file.values():
-            sharing.settle(self.now_ms)
+        active = grants.active(self.store.connection)
+        sent = {grant.name for grant in active if outbox.descriptors(self.store.connection, grant.queue)}
+        for name, sharing in self.file.items():
+            sharing.settle(self.now_ms, was_sent=name in sent)
         streams = [stream for stream in known.stream if receivers.runs(stream, self.now_ms)]
         self.store.retire([stream.name for stream in streams])
         names = {stream.name for stream in streams}
@@ -131,6 +133,7 @@ class World:
         for stream in streams:
             others = config.others_per_day(known, stream)
             core = parts.core(stream, others, links, b"", None, receivers.validities(stream, self.store))
+            core = replace(core, unannounced=receivers.unannounced(stream, self.store))
             bits = SeededBits(self.random.getrandbits(32))
             snapshot = self.store.snapshot(stream.name)
             self.cores[stream.name] = Pipeline(core, snapshot, Spending(), bits, Counts())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,6 +71,7 @@ class Home:
         links = parts.Links(Endpoint("home", 1883, tls=False), None, KEY)
         admitted = receivers.validities(self.stream, self.store)
         core = parts.core(self.stream, config.others_per_day(known, self.stream), links, b"", None, admitted)
+        core = replace(core, unannounced=receivers.unannounced(self.stream, self.store))
         snapshot = self.store.snapshot(core.name)
         self.core = Pipeline(core, snapshot, Spending(), SeededBits(1), Counts())
 

@@ -22,7 +22,7 @@ def test_a_topic_is_asked_about_once() -> None:
     claims.ask("a")
     assert claims.take() == []
     claims.settle(["b"])
-    assert [claims.is_own(topic) for topic in ("mine", "a", "b")] == [True, False, True]
+    assert [claims.is_own(topic, 0, 1) for topic in ("mine", "a", "b")] == [True, False, True]
 
 
 def test_what_is_forgotten_is_asked_again() -> None:
@@ -35,15 +35,15 @@ def test_what_is_forgotten_is_asked_again() -> None:
         claims.forget(topic)
         claims.ask(topic)
     assert claims.take() == ["a"]
-    assert claims.is_own("mine")
-    assert not claims.is_own("a")
+    assert claims.is_own("mine", 0, 1)
+    assert not claims.is_own("a", 0, 1)
 
 
 def test_who_does_not_listen_owns_every_topic() -> None:
     """Then nothing is asked."""
     claims = Claims({}, None, listens=False)
     claims.ask("a")
-    assert claims.is_own("a")
+    assert claims.is_own("a", 0, 1)
     assert claims.take() == []
 
 

@@ -83,7 +83,8 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
     groups: defaultdict[str, defaultdict[Form, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for entry in checked_entries:
         groups[entry.meter][Form.of(entry)].append(entry)
-    powers = {form: _power_of(groups, form) for forms in groups.values() for form in forms}
+    distinct_forms = dict.fromkeys(form for forms in groups.values() for form in forms)
+    powers = {form: _power_of(groups, form) for form in distinct_forms}
     types = {form: f"{_ROOT}/ReadingType/{number}" for number, form in enumerate(powers, start=1)}
     for number, (meter, forms) in enumerate(groups.items(), start=1):
         place = f"{_ROOT}/UsagePoint/{number}"

@@ -6,6 +6,7 @@ tests/integration/test_tutorials.py runs those that need a broker.
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,13 @@ from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
 from tests.support.not_run import ROOT
-from tests.support.tutorial import Tutorial
+from tests.support.tutorial import Tutorial, assert_printed
 
 RESEARCHER = Tutorial("docs/tutorials/researcher.md")
+ARCHIVE = Tutorial("docs/tutorials/archive.md")
 HOME, HOME_DE = Tutorial("docs/tutorials/home.md"), Tutorial("docs/de/erster-wert.md")
+
+PROGRAMS = {".venv/bin/meteragent ": cli.main, ".venv/bin/python -m simulators ": simulators.main}
 
 
 @pytest.mark.parametrize("text", RESEARCHER.blocks("python"))
@@ -36,6 +40,42 @@ def test_the_attack_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> 
     (shown,) = RESEARCHER.blocks("text")
     assert simulators.main(shlex.split(command)) == 3
     assert capsys.readouterr().out == shown
+
+
+def test_the_archive_is_released_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block runs, in order, in one folder; each output shown is printed by the block above it.
+
+    What Python prints depends on the noise, so only its form is compared.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    names: dict[str, object] = {}
+    output, is_random = "", False
+    for language, text in ARCHIVE.all_blocks[1:]:
+        if language == "text":
+            assert_printed(text, output, figures=not is_random)
+            continue
+        output, is_random = "", language == "python"
+        if language == "toml":
+            Path("archive.toml").write_text(text)
+        elif language == "python":
+            exec(text, names)
+        else:
+            for line in text.splitlines():
+                output += typed(line) + "".join(capsys.readouterr())
+        output += capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def typed(line: str) -> str:
+    """Run a line of the shell, which must end with 0; return the output of programs that are not ours."""
+    for program, main in PROGRAMS.items():
+        if line.startswith(program):
+            assert main(shlex.split(line.removeprefix(program))) == 0
+            return ""
+    return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("page", [HOME, HOME_DE], ids=["en", "de"])

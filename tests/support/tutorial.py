@@ -7,7 +7,8 @@ from pathlib import Path
 from tests.support.not_run import ROOT
 
 PROGRAM = ".venv/bin/meteragent "
-_FIGURE = re.compile(r"[-−]?\d[\d.,:]*")
+_ID = re.compile(r"\b[0-9a-f]{8,}\b")
+_FIGURE = re.compile(_ID.pattern + r"|[-−]?\d[\d.,:]*")
 
 
 class Tutorial:
@@ -18,7 +19,12 @@ class Tutorial:
 
     def blocks(self, language: str) -> list[str]:
         """Return the fenced blocks of a language, in order."""
-        return re.findall(rf"^```{language}\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        return [text for name, text in self.all_blocks if name == language]
+
+    @cached_property
+    def all_blocks(self) -> list[tuple[str, str]]:
+        """The language and the text of each fenced block, in order."""
+        return re.findall(r"^```(\w+)\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -30,15 +36,16 @@ class Tutorial:
         return [line.removeprefix(program) for line in self.lines if line.startswith(program)]
 
 
-def shape(text: str) -> list[str]:
-    """Return the lines of a text without blanks, with # for each figure."""
-    return [_FIGURE.sub("#", " ".join(line.split())) for line in text.splitlines() if line.strip()]
+def shape(text: str, *, figures: bool = False) -> list[str]:
+    """Return the lines of a text without blanks, with # for each id and, unless kept, for each figure."""
+    pattern = _ID if figures else _FIGURE
+    return [pattern.sub("#", " ".join(line.split())) for line in text.splitlines() if line.strip()]
 
 
-def assert_printed(excerpt: str, output: str) -> None:
-    """Check that each line of an excerpt is in an output, in this order, up to its figures."""
-    lines = iter(shape(output))
-    missing = [line for line in shape(excerpt) if line not in lines]
+def assert_printed(excerpt: str, output: str, *, figures: bool = False) -> None:
+    """Check that each line of an excerpt is in an output, in this order, with or without its figures."""
+    lines = iter(shape(output, figures=figures))
+    missing = [line for line in shape(excerpt, figures=figures) if line not in lines]
     assert not missing, f"{missing} not in {output}"
 
 

@@ -5,9 +5,10 @@ Theory of operation
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, those with an existing key and a different value are
 counted as refused. Before that, in streams whose slots are on more than one grid, rows that overlap the
-previous or next slot of their meter are removed and counted; on a single grid, only slots with equal starts
-overlap. Descriptors, waiting records, refusals and the collector's own row are written in the same
-transaction, so the messages may be acknowledged once it has committed.
+previous or next slot of their meter in the table are removed and counted, then those that overlap an earlier
+row of the batch that is left; on a single grid, only slots with equal starts overlap. Descriptors, waiting
+records, refusals and the collector's own row are written in the same transaction, so the messages may be
+acknowledged once it has committed.
 
 The connection sets synchronous_commit: a commit that the server has confirmed is on disk. Numbered files
 create the tables; each is applied once, in one transaction, under a lock that also covers the creation of
@@ -80,8 +81,9 @@ DELETE FROM arrived a WHERE a.stream = ANY(%s) AND (
         SELECT r.until FROM record r WHERE r.stream = a.stream AND r.meter = a.meter
         AND r.t < a.t AND r.t > a.t - interval '32 days' ORDER BY r.t DESC LIMIT 1
     )
-) RETURNING a.stream
+) RETURNING a.place
 """
+_DELETE = "DELETE FROM arrived WHERE place = ANY(%s)"
 _DESCRIBE = """
 INSERT INTO descriptor (d, facts, space, unit, quantum_u, variance, joules, is_energy)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
@@ -235,16 +237,12 @@ class Database:
         refused = Counter[tuple[str, str]]()
         if not rows:
             return Outcome(0, 0, refused)
-        if overlapping:
-            rows, all_rows = list(apart(rows, set(overlapping))), rows
-            refused = Counter((row.stream, "overlap") for row in all_rows)
-            refused -= Counter((row.stream, "overlap") for row in rows)
         await self._copy(rows)
-        arrived_count = len(rows)
         if overlapping:
-            deleted = await self._rows(_OVERLAPPING, list(overlapping))
-            refused.update((stream, "overlap") for (stream,) in deleted)
-            arrived_count -= len(deleted)
+            refused.update(
+                (stream, "overlap") for stream in await self._remove_overlapping(rows, overlapping)
+            )
+        arrived_count = len(rows) - refused.total()
         written_count = (await self._execute(_INSERT)).rowcount
         different_count = 0
         if written_count < arrived_count:
@@ -252,6 +250,18 @@ class Database:
                 refused[stream, "twice"] += count
                 different_count += count
         return Outcome(written_count, arrived_count - written_count - different_count, refused)
+
+    async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[str]:
+        """Remove rows that overlap the table, then those that overlap an earlier row that is left.
+
+        Returns the streams of the rows removed.
+        """
+        over = {place for (place,) in await self._rows(_OVERLAPPING, list(streams))}
+        left = [(place, row) for place, row in enumerate(rows) if place not in over]
+        left_places = {place for place, _ in left}
+        over_each_other = left_places - {place for place, _ in apart(left, set(streams))}
+        await self._execute(_DELETE, list(over_each_other))
+        return [rows[place].stream for place in over | over_each_other]
 
     async def _copy(self, rows: Sequence[Row]) -> None:
         """Copy rows into the temporary table."""

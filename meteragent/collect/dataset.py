@@ -240,7 +240,7 @@ class Staging:
         for stream in mixed & {part.stream for part in parts}:
             rows = [Row(*values) for values in self._rows(_OF_STREAM, stream)]
             rows = [row for row in rows if row not in over]
-            over |= set(rows) - set(apart(rows, mixed))
+            over |= set(rows) - {row for _, row in apart(enumerate(rows), mixed)}
         return over
 
     def _around(self, part: Part, rows: Sequence[Row]) -> pa.Table:

@@ -97,22 +97,22 @@ def connect(settings: Settings) -> AbstractAsyncContextManager[Sink]:
     return sink
 
 
-def apart(rows: Iterable[Row], streams: set[str]) -> Iterator[Row]:
-    """Yield rows in order, except those in these streams that overlap an earlier row of their meter.
+def apart(rows: Iterable[tuple[int, Row]], streams: set[str]) -> Iterator[tuple[int, Row]]:
+    """Yield numbered rows in order, except those in these streams that overlap an earlier row of their meter.
 
     Equal slots are one slot, and the bands of a window do not overlap.
     """
     slots: dict[tuple[str, str], list[tuple[int, int, bool]]] = {}
-    for row in rows:
+    for place, row in rows:
         if row.stream in streams:
             accepted = slots.setdefault((row.stream, row.meter), [])
             slot = row.time_ms, row.until_ms, bool(row.band)
-            place = bisect_left(accepted, (row.time_ms,))
-            before, after = accepted[max(place - 1, 0) : place], accepted[place : place + 1]
+            index = bisect_left(accepted, (row.time_ms,))
+            before, after = accepted[max(index - 1, 0) : index], accepted[index : index + 1]
             if slot not in after:
                 if any(end_ms > row.time_ms for _, end_ms, _ in before):
                     continue
                 if any(start_ms < row.until_ms for start_ms, _, _ in after):
                     continue
-                accepted.insert(place, slot)
-        yield row
+                accepted.insert(index, slot)
+        yield place, row

@@ -146,7 +146,7 @@ async def test_verdicts_are_those_of_postgresql(length: Length, table_url: str, 
     terms = [terms_message(terms) for terms in (TERMS, HOURLY, DITHERED)]
     batches = [terms, *(burst(rng) for _ in range(11))]
     async with Database.connect(table_url, None, "test", "month") as database:
-        await feed(database, *([message] for batch in batches for message in batch))
+        await feed(database, *batches)
     for start in range(0, 12, 4):
         async with opened(tmp_path, length) as sink:
             for batch in batches[start : start + 4]:

@@ -1,11 +1,12 @@
 """The whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
+With --crowd: the total of the homes with noise in every home, beside that of two operators.
+
 The homes are seeded but the noise is not, so every run shows the same homes with different private numbers.
 """
 
 import argparse
 import asyncio
-import signal
 import sys
 import tempfile
 import time
@@ -16,10 +17,12 @@ from tqdm import tqdm
 
 from meteragent import config
 from meteragent.report import guarantee
+from simulators.extras import lacking
 from simulators.outcome import Outcome
 from simulators.picture import draw
+from simulators.program import DemoError, run_stoppable
 from simulators.screen import text
-from simulators.stage import DemoError, configuration, play
+from simulators.stage import configuration, play
 from simulators.street import Street
 
 SEED = 1
@@ -33,13 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--homes", type=_parse_homes, default=100, metavar="N", help="homes, at least 2 (default %(default)s)"
     )
     add("--days", type=_parse_days, default=1, metavar="N", help="days; 30 are a month (default %(default)s)")
+    add("--crowd", action="store_true", help="compare totals of two operators with noise in every home")
     add("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="folder (default %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo, print the text and draw the picture; if it fails, print the reason and return 1."""
     try:
-        _run(Street.simulated(SEED, arguments.homes, arguments.days), arguments.out)
+        show = _crowd_demo() if arguments.crowd else _run
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        show(Street.simulated(SEED, arguments.homes, arguments.days), arguments.out)
     except (DemoError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -48,9 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _crowd_demo() -> Callable[[Street, Path], None]:
+    """Return the demo of a crowd; raises DemoError if its cryptography is missing."""
+    try:
+        from simulators import crowd_demo  # noqa: PLC0415  it needs the extra `crowd`
+    except ModuleNotFoundError as error:
+        raise DemoError(lacking(error, "crowd")) from None
+    except ImportError as error:
+        raise DemoError(str(error)) from None
+    return crowd_demo.run
+
+
 def _run(street: Street, target: Path) -> None:
     """Run the street and write the text and the picture to a folder."""
-    target.mkdir(parents=True, exist_ok=True)
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="meteragent-demo-") as name:
         folder = Path(name)
@@ -58,20 +74,13 @@ def _run(street: Street, target: Path) -> None:
         slot_ms = config.terms(stream).step_ms
         total_records = street.homes * street.slots(slot_ms)
         with tqdm(total=total_records, desc="private numbers received", disable=None) as bar:
-            messages = asyncio.run(_play(street, slot_ms, folder, bar.update))
+            messages = run_stoppable(play(street, slot_ms, folder, bar.update))
     outcome = Outcome.of(street, messages)
     screen = text(outcome, guarantee.of(stream), time.monotonic() - start_s)
     print(screen)
     (target / "demo.txt").write_text(screen, encoding="utf-8")
     draw(outcome, target / "demo.png")
     print(f"This text and a picture: {target / 'demo.txt'}, {target / 'demo.png'}")
-
-
-async def _play(street: Street, slot_ms: int, folder: Path, progress: Callable[[], object]) -> list[bytes]:
-    """Run the street; stop in an orderly way even on SIGTERM, so that no process is left behind."""
-    playing = asyncio.ensure_future(play(street, slot_ms, folder, progress))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
-    return await playing
 
 
 def _parse_days(text: str) -> int:

@@ -116,12 +116,12 @@ class Outcome:
 
     def spread_w(self) -> Measured:
         """Measure the standard deviation of a number's error."""
-        return _spread(self.private_w - self.true_w, self.terms.facts["sd"])
+        return measured_spread(self.private_w - self.true_w, self.terms.facts["sd"])
 
     def spread_of_mean_w(self) -> Measured:
         """Measure the standard deviation of the error of the mean of all homes."""
         promised = self.terms.facts["sd"] / math.sqrt(self.street.homes)
-        return _spread((self.private_w - self.true_w).mean(axis=0), promised)
+        return measured_spread((self.private_w - self.true_w).mean(axis=0), promised)
 
     def bias_w(self) -> Measured:
         """Measure the mean error of a number; the promise is 0."""
@@ -144,7 +144,7 @@ def _rounded(half_width: float) -> float:
     return math.nextafter(round(half_width, 6), 0)
 
 
-def _spread(errors: Floats, promised: float) -> Measured:
+def measured_spread(errors: Floats, promised: float) -> Measured:
     """Measure the root mean square of errors; its standard error follows from the delta method."""
     squares = errors**2
     spread = math.sqrt(squares.mean())

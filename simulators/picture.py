@@ -11,6 +11,9 @@ from simulators.outcome import Floats, Outcome
 TRUE, PRIVATE = "#222222", "#0072B2"
 """Dark grey and blue, which also differ in brightness for readers who cannot distinguish colours."""
 
+LABELS = ("what leaves, every half hour", "power in W")
+"""What private numbers are, and their unit."""
+
 
 def draw(outcome: Outcome, path: Path) -> None:
     """Draw the first day of the median home, and of the mean of all homes, as a PNG."""
@@ -23,35 +26,34 @@ def draw(outcome: Outcome, path: Path) -> None:
     figure = Figure(figsize=(10, 9), dpi=120, layout="constrained")
     figure.suptitle(f"meteragent hides {hides_wh} Wh in every half hour, such as one use of a kettle")
     home_axes, street_axes = figure.subplots(2, 1, sharex=True)
-    _panel(
+    panel(
         home_axes,
         f"One home: a half hour can be off by {home_w:,.0f} W",
         private[outcome.median_index],
         home_w,
     )
-    _steps(home_axes, raw[outcome.median_index], TRUE, 1.1, "true, every 5 minutes: stays at home")
-    _panel(
+    steps(home_axes, raw[outcome.median_index], TRUE, 1.1, "true, every 5 minutes: stays at home")
+    panel(
         street_axes,
         f"{street.homes:,} homes: their mean is accurate to {street_w:,.0f} W",
         private.mean(axis=0),
         street_w,
     )
-    _steps(street_axes, true.mean(axis=0), TRUE, 1.6, "true mean")
-    for axes in (home_axes, street_axes):
-        legend = axes.legend(
-            loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, fontsize=9
-        )
-        legend.set_in_layout(False)
-    street_axes.set_xlim(0, 24)
-    street_axes.set_xticks(range(0, 25, 3), [f"{hour}:00" for hour in range(0, 25, 3)])
-    street_axes.set_xlabel("time of day")
+    steps(street_axes, true.mean(axis=0), TRUE, 1.6, "true mean")
+    finish(home_axes, street_axes)
     figure.savefig(path)
 
 
-def _panel(axes: Axes, title: str, private: Floats, half_width: float) -> None:
-    """Draw the private numbers, and the band that contains the true value 95% of the time."""
+def panel(
+    axes: Axes, title: str, private: Floats, half_width: float, labels: tuple[str, str] = LABELS
+) -> None:
+    """Draw the private numbers, and the band that contains the true value 95% of the time.
+
+    `labels` are those of the numbers and of their axis.
+    """
     axes.set_title(title, loc="left", fontweight="bold", pad=25)
-    _steps(axes, private, PRIVATE, 2.2, "what leaves, every half hour")
+    name, unit = labels
+    steps(axes, private, PRIVATE, 2.2, name)
     edges, centre = np.linspace(0, 24, private.size + 1), np.append(private, private[-1])
     low, high = centre - half_width, centre + half_width
     label = "contains the true value 95% of the time"
@@ -59,9 +61,22 @@ def _panel(axes: Axes, title: str, private: Floats, half_width: float) -> None:
     axes.axhline(0, color="#888888", linewidth=0.8)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_ylabel("power in W")
+    axes.set_ylabel(unit)
 
 
-def _steps(axes: Axes, values: Floats, color: str, width: float, label: str) -> None:
+def steps(axes: Axes, values: Floats, color: str, width: float, label: str) -> None:
+    """Draw the values of a day, each over its slot."""
     edges = np.linspace(0, 24, values.size + 1)
     axes.stairs(values, edges, baseline=None, color=color, linewidth=width, label=label)
+
+
+def finish(*panels: Axes) -> None:
+    """Add legends to panels, and the time of day to the last one, whose axis they share."""
+    for axes in panels:
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, fontsize=9
+        )
+        legend.set_in_layout(False)
+    panels[-1].set_xlim(0, 24)
+    panels[-1].set_xticks(range(0, 25, 3), [f"{hour}:00" for hour in range(0, 25, 3)])
+    panels[-1].set_xlabel("time of day")

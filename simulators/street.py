@@ -11,8 +11,9 @@ from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS
 from simulators.fleet import Fleet
 
-START_MS = parse_time("2025-01-06T00:00:00Z")
-"""The first midnight. It is in the past, because an agent refuses readings from the future."""
+START_MS = parse_time("2026-01-05T00:00:00Z")
+"""The first midnight. It is in the past, because an agent refuses readings from the future, and after the
+agent's earliest time."""
 READING_MS = 300_000
 
 Floats = NDArray[np.float64]
@@ -63,12 +64,19 @@ class Street:
         """Return the true mean power of each slot, shape (homes, slots)."""
         return np.asarray(self.watts.reshape(self.homes, -1, slot_ms // READING_MS).mean(axis=2))
 
+    def payloads(self, index: int) -> list[bytes]:
+        """Return the reading of each home `index` readings after START_MS, as JSON.
+
+        Outside the days, homes send the value of their first or last reading.
+        """
+        seconds = (START_MS + index * READING_MS) // 1000
+        column = self.watts[:, min(max(index, 0), self.watts.shape[1] - 1)]
+        return [f'{{"t": {seconds}, "power": {watts!r}}}'.encode() for watts in column.tolist()]
+
     def messages(self) -> Iterator[tuple[int, bytes]]:
         """Yield all readings in time order, as (home, JSON payload).
 
         Each home ends with a repetition of its last value, which states how long that value lasted.
         """
-        for index, column in enumerate([*self.watts.T, self.watts[:, -1]]):
-            seconds = (START_MS + index * READING_MS) // 1000
-            for home, watts in enumerate(column.tolist()):
-                yield home, f'{{"t": {seconds}, "power": {watts!r}}}'.encode()
+        for index in range(self.watts.shape[1] + 1):
+            yield from enumerate(self.payloads(index))

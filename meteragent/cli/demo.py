@@ -6,19 +6,23 @@ import subprocess
 import sys
 
 from meteragent import extras
-from meteragent.cli.common import EXIT_USAGE
+from meteragent.cli import common
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the demonstration in a separate process, because the agent never imports the simulators.
 
-    If the simulators or their broker are missing, print what to install and return 2.
+    If the simulators, their broker or the cryptography of a crowd are missing, print what to install and
+    return 2.
     """
     if any(importlib.util.find_spec(module) is None for module in ("simulators", "amqtt")):
         hint = extras.hint("demo", extras.SIMULATORS)
         print(f"meteragent: the demonstration needs the simulators: {hint}", file=sys.stderr)
-        return EXIT_USAGE
+        return common.EXIT_USAGE
+    if options.crowd and common.lacks("crowd", "demo --crowd"):
+        return common.EXIT_USAGE
     flags = {"--homes": options.homes, "--days": options.days, "--out": options.out}
     arguments = [text for flag, value in flags.items() if value is not None for text in (flag, value)]
-    command = [sys.executable, "-m", "simulators", "demo", *arguments]
+    crowd = ["--crowd"] if options.crowd else []
+    command = [sys.executable, "-m", "simulators", "demo", *crowd, *arguments]
     return subprocess.run(command, check=False).returncode  # noqa: S603  our own module, no shell

@@ -334,10 +334,10 @@ COMMANDS = {
     ),
     "demo": Command(
         "Run the whole chain with simulated homes, in about a minute.",
-        "demo --homes 20",
+        "demo --homes 20\ndemo --crowd",
         options.demo,
         (0, 1, 2),
-        {2: "the command line is wrong, or the simulators are not installed"},
+        {2: "the command line is wrong, or the simulators or the extra crowd are not installed"},
     ),
     "schema": Command(
         "Print the JSON Schema of the configuration, or of the messages that leave.",

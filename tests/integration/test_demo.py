@@ -12,10 +12,12 @@ from subprocess import PIPE
 
 import pytest
 
-from simulators import stage
+from simulators import __main__ as simulators
+from simulators import crowd_files, program, stage
 from simulators.demo import SEED
 from simulators.outcome import Outcome
-from simulators.stage import DemoError, play
+from simulators.program import DemoError
+from simulators.stage import play
 from simulators.street import Street
 from tests.support.not_run import ROOT
 
@@ -38,6 +40,23 @@ def test_command(tmp_path: Path) -> None:
     assert "867 readings went in, 144 private numbers came out" in done.stdout
     assert (tmp_path / "out" / "demo.txt").read_text() in done.stdout
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --crowd, totals are those of the readings but for noise, that of the operators and of every home.
+
+    The operators hide 0.5 Wh here, so a total is off by more than 20 Wh once in 10^15 totals.
+    """
+    monkeypatch.setattr(crowd_files, "_GROUP", crowd_files._GROUP.replace("hide_wh = 110", 'hide_wh = "0.5"'))
+    assert simulators.main(["demo", "--crowd", "--homes", "3", "--out", str(tmp_path)]) == 0
+    shown = (tmp_path / "crowd.txt").read_text()
+    assert "870 readings went in, 144 private numbers and 48 totals of the operators came out" in shown
+    rows = [line.replace(",", "").split() for line in re.findall(r"^\d+:00 .*$", shown, re.MULTILINE)]
+    alone_wh, crowd_wh = ([int(row[index]) for row in rows] for index in (3, 8))
+    assert len(rows) == 12
+    assert max(map(abs, crowd_wh)) <= 20
+    assert max(map(abs, alone_wh)) > 20
+    assert (tmp_path / "crowd.png").read_bytes().startswith(b"\x89PNG")
 
 
 async def test_promises_kept(tmp_path: Path) -> None:
@@ -84,7 +103,7 @@ async def test_agent_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When nothing comes any more the demo gives up and says so."""
-    monkeypatch.setattr(stage, "SILENCE_S", 5.0)
+    monkeypatch.setattr(program, "SILENCE_S", 5.0)
     monkeypatch.setattr(stage, "CONFIGURATION", stage.CONFIGURATION.replace('"private/', '"elsewhere/'))
     with pytest.raises(DemoError, match="nothing has happened for 5 s"):
         await play(Street.simulated(SEED, 2, 1), HALF_HOUR_MS, tmp_path, nothing)

@@ -1,0 +1,31 @@
+"""The crowd's demo: the total of a street with noise in every home, beside that of two operators."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from simulators.crowd_files import SLOT_MS
+from simulators.crowd_outcome import CrowdOutcome
+from simulators.crowd_picture import draw
+from simulators.crowd_screen import text
+from simulators.crowd_stage import play
+from simulators.program import run_stoppable
+from simulators.street import Street
+
+
+def run(street: Street, target: Path) -> None:
+    """Run the street, and write the text and the picture to a folder."""
+    start_s = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="meteragent-demo-") as folder,
+        tqdm(total=street.slots(SLOT_MS), desc="totals received", disable=None) as bar,
+    ):
+        received = run_stoppable(play(street, Path(folder), bar.update))
+    outcome = CrowdOutcome.of(street, received)
+    screen = text(outcome, time.monotonic() - start_s)
+    print(screen)
+    (target / "crowd.txt").write_text(screen, encoding="utf-8")
+    draw(outcome, target / "crowd.png")
+    print(f"This text and a picture: {target / 'crowd.txt'}, {target / 'crowd.png'}")

@@ -1,0 +1,70 @@
+"""A program of the crowd's demo, whose clock stands until the demo sets it.
+
+`python -m simulators.staged agent CONFIG CLOCK` is `meteragent run CONFIG`, and with `leader` or `helper` it
+is `meteragent crowd leader CONFIG` or `helper`, but for the clock, which is the file CLOCK: a day passes as
+fast as its readings are handled. With its own clock, each operator lets a slot's messages wait for minutes.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+
+from meteragent import config
+from meteragent.agent import Agent
+from meteragent.agent.clock import BootClock
+from meteragent.agent.environment import Environment
+from meteragent.agent.notify import Notify
+from meteragent.cli.run import log_to_stderr, until_signalled
+from meteragent.operators import configuration
+from meteragent.operators.clock import Clock
+from meteragent.operators.service import Service
+
+AGENT = "agent"
+POLL_S = 0.01
+
+
+class StagedClock(Clock):
+    """A clock that stands until it is set; all processes that read its file have the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def set(self, time_ms: int) -> None:
+        """Set the clock in all processes."""
+        new_path = self._path.with_suffix(".new")
+        new_path.write_text(str(time_ms))
+        new_path.replace(self._path)
+
+    def now_ms(self) -> int:
+        """Return the time, in ms since 1970."""
+        return int(self._path.read_text())
+
+    def now_s(self) -> int:
+        """Return the time, in seconds since 1970."""
+        return self.now_ms() // 1000
+
+    def pause_s(self, instant_s: int) -> float:
+        """Return how long to wait before the clock is read again."""
+        return POLL_S if instant_s > self.now_s() else 0.0
+
+
+def _work(role: str, path: Path, clock: StagedClock) -> Awaitable[object]:
+    """Return the work of a program."""
+    if role == AGENT:
+        boot = BootClock(clock.now_ms, lambda: False)
+        environment = Environment(wall_ms=clock.now_ms, boot=boot, listen_s=0.0)  # there is no other agent
+        return Agent(config.load(path), environment).run()
+    return Service(configuration.load(path, role), os.urandom, clock, Notify()).run()
+
+
+def main(role: str, path: str, clock: str) -> None:
+    """Run a program until SIGTERM."""
+    log_to_stderr(logging.INFO)
+    asyncio.run(until_signalled(_work(role, Path(path), StagedClock(Path(clock)))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

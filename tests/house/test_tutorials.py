@@ -1,6 +1,6 @@
 """The tutorials show what their commands print, and their examples run.
 
-tests/integration/test_tutorials.py runs those that need a broker.
+tests/integration/test_tutorials.py runs those that need a broker, and test_demo.py there `demo --crowd`.
 """
 
 import json
@@ -17,14 +17,27 @@ from meteragent.domain.grid import parse_time
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from simulators import __main__ as simulators
+from simulators.fleet import Fleet
 from tests.support.not_run import ROOT
 from tests.support.tutorial import Tutorial, assert_printed
 
 RESEARCHER = Tutorial("docs/tutorials/researcher.md")
+STREET = Tutorial("docs/tutorials/street.md")
 ARCHIVE = Tutorial("docs/tutorials/archive.md")
 HOME, HOME_DE = Tutorial("docs/tutorials/home.md"), Tutorial("docs/de/erster-wert.md")
 
 PROGRAMS = {".venv/bin/meteragent ": cli.main, ".venv/bin/python -m simulators ": simulators.main}
+
+
+def test_there_are_four_doors() -> None:
+    """Each leads to a page to start with, and on to three or four more."""
+    rows = re.findall(r"^\| \*\*.*$", (ROOT / "docs" / "index.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == 4
+    for row in rows:
+        _, reader, start, then, _ = row.split("|")
+        assert "](" not in reader
+        assert 1 <= start.count("](") <= 2
+        assert 3 <= then.count("](") <= 4
 
 
 @pytest.mark.parametrize("text", RESEARCHER.blocks("python"))
@@ -78,11 +91,18 @@ def typed(line: str) -> str:
     return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("page", [HOME, HOME_DE], ids=["en", "de"])
-def test_every_command_at_home_is_known(page: Tutorial) -> None:
+def test_the_street_uses_what_the_page_says() -> None:
+    """The energies given as the truth are those of the simulated homes, to the digit shown."""
+    (day,) = Fleet(1, range(100)).days(0, 1, 300)
+    north, south = (day.watts[homes].sum() / 12_000 for homes in (slice(0, 50), slice(50, 100)))
+    assert f"{north:.1f} and {south:.1f} kWh" in STREET.text
+
+
+@pytest.mark.parametrize("page", [HOME, HOME_DE, STREET], ids=["home", "home in German", "street"])
+def test_every_command_is_known(page: Tutorial) -> None:
     """The agent accepts the words of each command, whether or not another test runs it."""
     commands = page.commands()
-    assert len(commands) >= 9
+    assert len(commands) >= 4
     for command in commands:
         parser("0").parse_args(shlex.split(command))
 

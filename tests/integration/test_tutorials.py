@@ -16,20 +16,26 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from simulators.replay import connect
+from tests.conftest import MakeBroker
+from tests.integration.agent import LOGS_SUBSCRIPTIONS
 from tests.integration.service import LIMIT_S, until
 from tests.integration.terminal import terminal
 from tests.integration.wire import Receiver
 from tests.support.broker import Broker, free_port
 from tests.support.not_run import ROOT
-from tests.support.tutorial import Tutorial, assert_printed, write
+from tests.support.tutorial import PROGRAM, Tutorial, assert_printed, write
 
 pytestmark = pytest.mark.integration
 
-HOME = Tutorial("docs/tutorials/home.md")
+HOME, STREET = Tutorial("docs/tutorials/home.md"), Tutorial("docs/tutorials/street.md")
+FIXED = {"name", "written", "repeated", "utc", "feeder", "homes", "cells", "shown"}
+"""The columns on which the noise has no influence."""
 PROGRAMS = {
     ".venv/bin/meteragent": '#!/bin/sh\nexec {python} -m tests.integration.alone "$@"\n',
     "bin/mosquitto_pub": """#!{python}
@@ -80,12 +86,12 @@ class Shell:
 
     @contextmanager
     def running(self, text: str) -> Iterator[list[str]]:
-        """Run a program, stop it as Ctrl-C does, and fill in what it printed."""
+        """Run a program, stop it and what it has started, and fill in what was printed."""
         process, printed = self.start(text), list[str]()
         try:
             yield printed
         finally:
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, signal.SIGTERM)
             printed += process.communicate(timeout=LIMIT_S)
 
 
@@ -115,6 +121,50 @@ async def test_the_tutorial_at_home_works(broker: Broker, tmp_path: Path) -> Non
     (released,) = re.findall(r"released=(\d+)", printed[0])
     assert shell.printed(f".venv/bin/meteragent {export}").count("\nmain,house,") == int(released)
     assert_printed(charges, shell.printed(f".venv/bin/meteragent {ledger}"))
+
+
+async def test_the_tutorial_on_a_street_works(mosquitto: MakeBroker, table_url: str, tmp_path: Path) -> None:
+    """From meters to totals in SQL, which are true: each is within four of its intervals, or 7.8 sd.
+
+    The meters report every 15 minutes instead of every five.
+    """
+    with mosquitto(settings={**LOGS_SUBSCRIPTIONS, "max_queued_messages": 0}) as broker:
+        shell = Shell(tmp_path, broker)
+        changes = {"127.0.0.1:1884": f"127.0.0.1:{broker.port}"}
+        collect_toml, agent_toml = STREET.blocks("toml")
+        (tmp_path / "agent.toml").write_text(changed(agent_toml, changes))
+        database = {"postgresql:///street": table_url}
+        (tmp_path / "collect.toml").write_text(changed(collect_toml, changes | database))
+        check, collect, run, _ = (f"exec {PROGRAM}{command}" for command in STREET.commands())
+        assert "accepted" in shell.printed(check)
+        with shell.running(collect), shell.running(run):
+            log = broker.folder / "log"
+            await until(lambda: {"meters/+/power", "private/+/power"} <= set(log.read_text().split()))
+            (play,) = STREET.commands(".venv/bin/python ")
+            play = changed(play, changes | {"5min": "15min"})
+            sent = await asyncio.to_thread(shell.printed, f"{sys.executable} {play}")
+            assert sent.startswith("9,700 readings sent")
+            with psycopg.connect(table_url, autocommit=True) as connection:
+                count = "SELECT count(*) FROM meteragent.record"
+                await until(lambda: connection.execute(count).fetchone() == (4800,))
+                tables = [text for text in STREET.blocks("text") if " | " in text]
+                answers = [connection.execute(text.encode()) for text in STREET.blocks("sql")]
+                for table, answer in zip(tables, (a for a in answers if a.description), strict=True):
+                    assert_answers(table, answer)
+
+
+def assert_answers(table: str, answer: "psycopg.Cursor[Any]") -> None:
+    """Check that an answer has the columns and rows of a table on the page, but for the noise."""
+    head, _, *rows = ([cell.strip() for cell in line.split("|")] for line in table.splitlines())
+    assert answer.description is not None
+    assert [column.name for column in answer.description] == head
+    for row, values in zip(rows, answer.fetchall(), strict=True):
+        for name, cell, value in zip(head, row, values, strict=True):
+            assert cell == str(value) or name not in FIXED, (name, cell, value)
+        if "kwh" in head:
+            true_kwh = {"north": 393.3, "south": 377.8}[values[0]]
+            assert f"{true_kwh}" in STREET.text
+            assert abs(float(values[1]) - true_kwh) < 4 * float(values[2])
 
 
 async def heard(broker: Broker) -> None:

@@ -109,6 +109,9 @@ class Leader(Machine):
         if not is_signed(self.group.identities["helper"], answer.body, answer.signature):
             effects.refusals.append("bad_signature")
             return effects
+        if now_s >= self.group.expires_s(reply.slot_s):  # also if the tick that closes the slot runs late
+            effects.refusals.append("expired")
+            return effects
         batch, entries = self._batch(reply.slot_s)
         if batch is None or batch.digest != reply.digest:
             reason = "repeated" if self._get("closed", reply.slot_s) else "other_batch"

@@ -1,7 +1,7 @@
 """One round of an operator without I/O and without a clock: messages and time in, a step to commit out."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -121,6 +121,17 @@ class Desk:
         if key.table == "closed":
             return LedgerLine(key.at, at_s, *leader.outcome(value))
         return LedgerLine(key.at, at_s, *helper.outcome(self.machine.group.id, value))
+
+
+def in_order(
+    arrivals: Sequence[Arrival], instants_s: Sequence[int]
+) -> Iterator[tuple[list[Arrival], int | None]]:
+    """Yield each tick with the messages that arrived before it, and at last the other messages with None."""
+    remaining = list(arrivals)
+    for instant_s in instants_s:
+        yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s
+        remaining = [arrival for arrival in remaining if arrival.at_s >= instant_s]
+    yield remaining, None
 
 
 def _quiet_s(effects: Effects, at_s: int) -> int:

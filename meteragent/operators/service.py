@@ -23,7 +23,7 @@ from meteragent.mqtt.reconnect import Entropy
 from meteragent.operators import vitals
 from meteragent.operators.clock import Clock, Ticks
 from meteragent.operators.configuration import Operation
-from meteragent.operators.desk import Arrival, Desk, Step
+from meteragent.operators.desk import Arrival, Desk, Step, in_order
 from meteragent.operators.link import Link
 from meteragent.operators.store import Store
 from meteragent.operators.vitals import Vitals
@@ -79,14 +79,15 @@ class Service:
         while True:
             wait_s = self._clock.pause_s(min([ticks.next_s, *self._next_release()]))
             arrivals = await self._link.batch(BATCH, wait_s)
-            if arrivals:
-                self._finish(await worker.call(worker.take, arrivals, self._clock.now_s()), arrivals)
             now_s = self._clock.now_s()
-            for instant_s in ticks.due(now_s, self._link.oldest_s(now_s)):
-                self._finish(await worker.call(worker.tick, instant_s), [])
-                self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
-            self._release(now_s)
-            self._round_s = now_s
+            for earlier, instant_s in in_order(arrivals, ticks.due(now_s, self._link.oldest_s(now_s))):
+                if earlier:
+                    self._finish(await worker.call(worker.take, earlier, self._clock.now_s()), earlier)
+                if instant_s is not None:
+                    self._finish(await worker.call(worker.tick, instant_s), [])
+                    self._unanswered_s = await worker.call(worker.unanswered_s, instant_s)
+            self._round_s = self._clock.now_s()
+            self._release(self._round_s)
 
     def _finish(self, step: Step, arrivals: list[Arrival]) -> None:
         """Let the messages of a committed step leave, and acknowledge its reports."""

@@ -143,6 +143,13 @@ def test_a_long_request_is_divided_into_messages_of_4_mib() -> None:
         Report.decode(GROUP, bytes(MESSAGE_BYTES_MAX + 1))
 
 
+def test_the_longest_answer_fits_into_a_packet() -> None:
+    """A batch of 2^20 homes with the most rejected places leaves room for the topic."""
+    places = tuple(range(message.REJECTED_MAX))
+    longest = Answer(0, bytes(32), 1 << 20, places, bytes(8), bytes(56))
+    assert len(longest.encode(GROUP, sign)) < MESSAGE_BYTES_MAX - 1024
+
+
 def test_digests_tell_batches_apart() -> None:
     """Group, slot, order, labels, keys and pads all count."""
     entries = [Entry("a", bytes(8), bytes(56)), Entry("b", bytes(8), bytes(56))]

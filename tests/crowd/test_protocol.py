@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meteragent.crowd import home, message
-from meteragent.crowd.codec import MESSAGE_BYTES_MAX, Malformed
+from meteragent.crowd.codec import Malformed
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import DAYS_AHEAD, Key, due_s
@@ -172,6 +172,16 @@ def test_too_few_pads_end_the_slot() -> None:
     assert Key("answer", SLOT_S) in world.helper_rows
 
 
+def test_an_answer_after_the_expiry_is_refused() -> None:
+    """Whether a slot has a total depends on when its answer arrived, not on when the leader looked."""
+    world = street()
+    world.deliver(reports(world))
+    [answer] = world.answer(world.ask())
+    effects = world.leader.take_answer(answer, world.group.expires_s(SLOT_S))
+    assert (effects.refusals, effects.rows) == (["expired"], {})
+    assert world.leader.take_answer(answer, world.group.expires_s(SLOT_S) - 1).messages
+
+
 @pytest.mark.parametrize("rejected_max", [0, 1])
 def test_too_many_rejected_places_end_the_slot(monkeypatch: pytest.MonkeyPatch, rejected_max: int) -> None:
     """An answer that would be longer than a message is a refusal instead."""
@@ -182,13 +192,6 @@ def test_too_many_rejected_places_end_the_slot(monkeypatch: pytest.MonkeyPatch, 
     totals = world.total(reports(world) | {"bad": home.close_slot(world.group.id, "bad", slot)})
     assert len(totals) == rejected_max
     assert (world.leader_rows[Key("closed", SLOT_S)] == b"refused:too_few") == (not totals)
-
-
-def test_the_longest_answer_fits_into_a_packet() -> None:
-    """A batch of 2^20 homes with the most rejected places leaves room for the topic."""
-    places = tuple(range(message.REJECTED_MAX))
-    answer = message.Answer(SLOT_S, bytes(32), 1 << 20, places, bytes(8), bytes(56))
-    assert len(answer.encode(bytes(32), HELPER.sign)) < MESSAGE_BYTES_MAX - 1024
 
 
 def test_an_implausible_total_is_refused() -> None:

@@ -2,7 +2,7 @@
 
 from meteragent.crowd.machine import Outgoing, due_s
 from meteragent.operators.departures import REFUSED_S, Departures
-from meteragent.operators.desk import PATIENCE_S, RESEND_S, Arrival, Desk, LedgerLine, Step
+from meteragent.operators.desk import PATIENCE_S, RESEND_S, Arrival, Desk, LedgerLine, Step, in_order
 from tests.support.crowd import SLOT_S, Street, fixed_entropy, make_group
 
 
@@ -70,6 +70,14 @@ def test_an_answer_arrives_on_its_topic_only() -> None:
     [answer] = payloads(helper.take([Arrival("request", request, now_s)], now_s), "answer")
     step = leader.take([Arrival("report/", answer, now_s)], now_s)
     assert (step.refusals, step.rows) == ({"malformed": 1}, {})
+
+
+def test_messages_and_ticks_are_in_the_order_of_their_times() -> None:
+    """However late a tick runs, it comes after what arrived before it and before all else."""
+    arrivals = [Arrival(topic, b"", at_s) for topic, at_s in (("a", 25), ("b", 9), ("c", 10), ("d", 19))]
+    order = [(instant_s, "".join(a.topic for a in some)) for some, instant_s in in_order(arrivals, [10, 20])]
+    assert order == [(10, "b"), (20, "cd"), (None, "a")]
+    assert list(in_order([], [])) == [([], None)]
 
 
 def test_what_waited_too_long_is_dropped() -> None:

@@ -123,7 +123,7 @@ def directive(kind: str, head: str, body: str, colons: int) -> str:
 def signature(member: Any) -> str:
     """Return a signature with names of types only, without their modules; empty if there is none."""
     try:
-        text = str(inspect.signature(member))
+        text = str(inspect.signature(member, eval_str=True))  # aliases by what they stand for
     except (TypeError, ValueError):
         return ""
     text = text.replace(inspect.formatannotation(ArrayLike), "ArrayLike")

@@ -5,6 +5,8 @@ A run belongs to the day on which it starts, even if it lasts past midnight. Its
 are exact in any order.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -53,7 +55,7 @@ class Runs:
         lengths = np.diff(self.ends_s, axis=1, prepend=0)
         return np.asarray((lengths * self.levels_mw).sum(axis=1) / (1000 * self.ends_s[:, -1]))
 
-    def where(self, mask: NDArray[np.bool_]) -> "Runs":
+    def where(self, mask: NDArray[np.bool_]) -> Runs:
         """Return the runs that the mask selects."""
         return Runs(self.row[mask], self.start_s[mask], self.ends_s[mask], self.levels_mw[mask])
 

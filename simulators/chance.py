@@ -7,6 +7,8 @@ homes, in a year or in another process. It is all array arithmetic and takes 10 
 are for simulations only: a seeded generator hides nothing.
 """
 
+from __future__ import annotations
+
 from typing import Final
 from zlib import crc32
 

@@ -10,6 +10,8 @@ never sent has one row, which names its cause, so the number of messages that ar
 silenced + duplicates.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

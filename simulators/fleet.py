@@ -7,6 +7,8 @@ one. Energies are whole milliwatt-seconds below 2⁵³, so their sums are exact 
 the same bits in any batch, after any other day, and in any process.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,11 +45,11 @@ class Events:
     def __len__(self) -> int:
         return len(self.home)
 
-    def of(self, name: str) -> "Events":
+    def of(self, name: str) -> Events:
         """Return the events of one name."""
         return self.where(self.appliance == self.names.index(name))
 
-    def where(self, mask: NDArray[np.bool_]) -> "Events":
+    def where(self, mask: NDArray[np.bool_]) -> Events:
         """Return the events that the mask selects."""
         home, appliance, start_s, end_s, channel = (
             column[mask] for column in (self.home, self.appliance, self.start_s, self.end_s, self.channel)

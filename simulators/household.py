@@ -7,6 +7,8 @@ home, no attended appliance starts. Sizes and habits are assumptions, scaled so 
 holidays are left out. Day 0 is a Monday.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Self
 

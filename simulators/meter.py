@@ -5,6 +5,8 @@ over. It reports on a grid, or whenever the power has left a dead band around th
 last report is always within that band of the present power. These meters have no faults; `fault` adds them.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Self
 

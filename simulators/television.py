@@ -10,6 +10,8 @@ autocorrelation at 10 s 0.3–0.6, largest difference between two windows 18–3
 compare`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Self

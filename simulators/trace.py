@@ -5,6 +5,8 @@ zone) or seconds. Seconds count from midnight (UTC) of the day that the Parquet 
 are Unix seconds if there is no such key.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
@@ -48,16 +50,16 @@ class Trace:
         """The nominal time between two readings: the median."""
         return int(np.median(np.diff(self.times_ms)))
 
-    def limited(self, duration_ms: int) -> "Trace":
+    def limited(self, duration_ms: int) -> Trace:
         """Return the readings within a duration of the first one."""
         count = int(np.searchsorted(self.times_ms, self.times_ms[0] + duration_ms))
         return _check_length(self.times_ms[:count], self.watts[:count])
 
-    def starting(self, start_ms: int) -> "Trace":
+    def starting(self, start_ms: int) -> Trace:
         """Return the trace shifted in time, so that it starts at `first_ms`."""
         return replace(self, times_ms=self.times_ms - self.times_ms[0] + start_ms)
 
-    def ended(self) -> "Trace":
+    def ended(self) -> Trace:
         """Append a reading with the last value, a nominal step later.
 
         It marks the end of the last reading, so that the time after it counts.
@@ -65,7 +67,7 @@ class Trace:
         end_ms = self.times_ms[-1] + self.step_ms
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
-    def laps(self, loops: int) -> Iterator["Trace"]:
+    def laps(self, loops: int) -> Iterator[Trace]:
         """Yield a trace with a final reading `loops` times (0: for ever); lap k is later by k (last - first).
 
         A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the

@@ -18,6 +18,8 @@ The guess uses one record alone, not what the window's other slots reveal about 
 Guesses are post-processing: they cost no privacy.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

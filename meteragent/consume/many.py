@@ -13,6 +13,8 @@ public (law 4 of the agent). No total contains the energy of homes without a rec
 `consume.rules` decides which cells are shown. Spark computes the same results (`meteragent.spark.feeder`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -4,6 +4,8 @@ Unknown fields are not an error, because later versions add some. Records are JS
 (`consume.senml`); a pack has the fields of the equivalent JSON record.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
@@ -112,7 +114,7 @@ class Descriptor:
                 raise fields.error(name, "contradicts other fields, or is unknown to this version")
         return descriptor
 
-    def _agreements(self, fields: "Fields") -> Iterator[tuple[str, bool]]:
+    def _agreements(self, fields: Fields) -> Iterator[tuple[str, bool]]:
         """Yield the consistency conditions by field; each may rely on the conditions before it."""
         noise = self.mechanism
         yield "metric", (self.metric is Metric.L1) <= (self.space in _IN_ALL)

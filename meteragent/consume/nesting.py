@@ -15,6 +15,8 @@ Descriptors do not state all of that: the facts that they do state are compared 
 are refused.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,5 +1,7 @@
 """A private register: the running sum of the records, to compare with a meter's own register."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

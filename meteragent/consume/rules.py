@@ -34,6 +34,8 @@ The rule is about the energy of the whole time. If a home has most of a single s
 night), the noise of one slot hides it here, as it hides it from everybody else: that is the promise.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ the quantity with the stated probability, by the law of the noise that the descr
 (`privacy.totals`): independent between windows and between meters, dependent within a window.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,6 +6,8 @@ in the same way of the measured means (THEORY 4.3). The band does not include th
 its means within a block, because that was not sent (`privacy.curve.error_bound`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,6 +4,8 @@ A row is a slot of a meter. Values are whole millionths of the unit, as every re
 exact and do not depend on the order or the engine of the computation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -25,6 +25,8 @@ in at most a fraction (k - 1) p. If two tariffs cost the same at every load, the
 the sureness is 0.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

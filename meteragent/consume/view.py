@@ -7,6 +7,8 @@ are the nearest to the records, in squares weighted by duration. This is post-pr
 Single slots are biased, small ones upwards and large ones downwards, and intervals do not hold for them.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

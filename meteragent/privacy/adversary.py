@@ -65,6 +65,8 @@ On a line, the bounds of neighbouring pairs are equivalent to privacy:
     True
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -201,7 +203,7 @@ class Comparison(ABC):
                 return Witness({x: share, y: 1 - share}, event)
         return None
 
-    def _bound(self, channel: Channel, metric: Metric, epsilon: Exact) -> "_Bound":
+    def _bound(self, channel: Channel, metric: Metric, epsilon: Exact) -> _Bound:
         loss = self.loss(channel.inputs, metric)
         return _Bound(None if loss == math.inf else exp(positive("epsilon", epsilon) * Fraction(loss)))
 

@@ -22,6 +22,8 @@ law, half over the events. The p-value of chi-square is asymptotic (each cell's 
 check is evidence, not proof: only the ratio of `log_mass` can show deviations rarer than 1/samples.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass

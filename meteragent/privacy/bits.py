@@ -6,6 +6,8 @@ random-access memory: the content of an address never changes, and each address 
 can be read in this way (`FreshRows`); bits from a key must be read in this way (`meteragent.privacy.keyed`).
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import weakref
@@ -179,7 +181,7 @@ class SystemBits(BufferedBits):
     def _fresh(self, size: int) -> bytes:
         return os.urandom(size)
 
-    def __reduce__(self) -> tuple[type["SystemBits"], tuple[()]]:
+    def __reduce__(self) -> tuple[type[SystemBits], tuple[()]]:
         return type(self), ()
 
     def discard(self) -> None:

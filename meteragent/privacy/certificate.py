@@ -29,6 +29,8 @@ Limits. A certificate holds for one quantised library, one prior and one window.
 prior, or a second window of the same load shape, needs another linear program.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -22,6 +22,8 @@ If a small delta is accepted, many windows cost less at a radius than the sum:
 `meteragent.privacy.divergence.Composed`.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -59,16 +61,16 @@ class Cost:
     def _parts(self) -> tuple[Fraction, Fraction, Fraction]:
         return self.epsilon, self.delta, self.rho
 
-    def __add__(self, other: "Cost") -> "Cost":
+    def __add__(self, other: Cost) -> Cost:
         return Cost(*(a + b for a, b in zip(self._parts, other._parts, strict=True)))
 
-    def __or__(self, other: "Cost") -> "Cost":
+    def __or__(self, other: Cost) -> Cost:
         return Cost(*(max(a, b) for a, b in zip(self._parts, other._parts, strict=True)))
 
-    def __mul__(self, times: int) -> "Cost":
+    def __mul__(self, times: int) -> Cost:
         return Cost(*(part * times for part in self._parts))
 
-    def __le__(self, other: "Cost") -> bool:
+    def __le__(self, other: Cost) -> bool:
         """Return whether no part exceeds that of the other cost; the order is partial."""
         return all(a <= b for a, b in zip(self._parts, other._parts, strict=True))
 

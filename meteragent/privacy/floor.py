@@ -53,6 +53,8 @@ checked (n <= 7, `optimality.best_noise`). It fails for the loss "1 unless exact
 delta largest) / (1+delta)) of the sorted |z_i| is exactly right more often.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -20,6 +20,8 @@ probabilities, and against adversaries with bounded computing power: the promise
 (Mironov, Pandey, Reingold, Vadhan 2009). Anyone who has the key can remove the noise: see SECURITY.md.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -154,7 +156,7 @@ def tags(key: bytes, *parts: Words) -> bytes:
     return pmac(_cipher(key), *parts)[:, :TAG_BYTES].tobytes()
 
 
-def pmac(encrypted: "Encrypted", *parts: Words) -> NDArray[np.uint8]:
+def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
     """Compute the PMAC of each row, (count, 16): E(E(m_1 + o_1) + .. + m_b + o_b).
 
     + is XOR, E is `encrypted`, m_1 .. m_b are a row's blocks of 16 bytes, and o_1 .. o_b their offsets.
@@ -179,7 +181,7 @@ def pmac(encrypted: "Encrypted", *parts: Words) -> NDArray[np.uint8]:
     return macs
 
 
-def _offsets(encrypted: "Encrypted", width: int) -> Words:
+def _offsets(encrypted: Encrypted, width: int) -> Words:
     """Compute the offsets of the blocks of a row of `width` words; the last depends on whether it is full."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)

@@ -12,6 +12,8 @@ largest of them, d_h is d_1 with the discrete metric, and the normalised d_1 is 
 domain's width.
 """
 
+from __future__ import annotations
+
 import heapq
 import math
 from collections import defaultdict

@@ -57,6 +57,8 @@ The program's value and its dual show that no equally private mechanism is bette
     (0.8749, 0.8749)
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement, product

@@ -29,6 +29,8 @@ databases are q apart. An average that is rounded down to whole quanta is unifor
 geometric mechanism on q [0..k] needs this rounding anyway.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass

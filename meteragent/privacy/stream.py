@@ -22,6 +22,8 @@ E/T: `energy_loss` (THEORY 3.5).
 *A sum that is never stored in the clear.* `Accumulator` (THEORY 3.4).
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

@@ -30,6 +30,8 @@ error.
 distance of the truth, ask for a circle around the released point whose radius is larger by alpha.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from fractions import Fraction

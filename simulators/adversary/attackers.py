@@ -14,6 +14,8 @@ numpy; a stronger attacker, such as a random forest, is named as `package.module
 `bayes` if `bayes` knows the law.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 

@@ -4,6 +4,8 @@ Their two methods are those of scikit-learn's classifiers, so any such classifie
     python -m simulators attack programmes --attack "sklearn.ensemble:RandomForestClassifier n_estimators=100"
 """
 
+from __future__ import annotations
+
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np

@@ -12,6 +12,8 @@ The odds need no attacker: they are the largest |ln P(z | x)/P(z | x')| over the
 points.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from meteragent.privacy import LatticePair, LInfLaplace, success_bound

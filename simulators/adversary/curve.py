@@ -9,6 +9,8 @@ appears at its own error. The certificate follows from the mechanism's promise: 
 attacker exceeds the certificate.
 """
 
+from __future__ import annotations
+
 import csv
 import math
 from collections.abc import Iterator, Sequence

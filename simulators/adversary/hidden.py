@@ -7,6 +7,8 @@ largest success rate of such an attacker in per cent. Events begin at the start 
 18:00.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -7,6 +7,8 @@ Half hours come from simulated or real homes, by the minute; the time at which a
 each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from pathlib import Path
 

@@ -13,6 +13,8 @@ linear discriminant analysis: Ioffe 2006, section 3). `matching` assigns a diffe
 one so as to maximise the product of all ratios.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

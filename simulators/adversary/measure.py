@@ -7,6 +7,8 @@ under the ROC curve is Hoeffding's, for a mean over pairs. Separate, wider inter
 is broken: a true promise is called broken with a probability of at most `SURE`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -13,6 +13,8 @@
 attackers succeed equally often against all three, and only the promise of `independent` holds.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -10,6 +10,8 @@ The register is read at the ends of the slots. The levels that the change costs 
 `meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

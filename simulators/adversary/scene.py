@@ -8,6 +8,8 @@ each window is released separately. There are three kinds:
 * either of these `repeated`: the same window, released several times with fresh noise.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -18,6 +18,8 @@ maximum and percentiles; these are also in C for d_h and d_inf/w, but sum and av
 count of the rows above a threshold is in C only if its two kinds of rows are w apart.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 

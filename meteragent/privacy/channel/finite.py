@@ -14,6 +14,8 @@ Probabilities are exact numbers (`meteragent.privacy.channel.exponential`), so e
 a mechanism whose odds equal its bound.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -67,7 +69,7 @@ class Channel:
                 raise ValueError(f"the row of {x!r} is not a distribution: entries must be >= 0 and sum to 1")
 
     @classmethod
-    def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> "Channel":
+    def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> Channel:
         """Make a channel from rows without checking them; inputs may share a row object (see `_nearest`)."""
         channel = object.__new__(cls)
         object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
@@ -81,7 +83,7 @@ class Channel:
         inputs: Iterable[Point],
         outputs: Iterable[Point],
         weight: Callable[[Any, Any], Number | Exact],
-    ) -> "Channel":
+    ) -> Channel:
         """Make the channel whose probabilities are proportional to weight(x, z) in each row.
 
         With weights exp(-score(x, z)) this is the exponential mechanism on finite sets.
@@ -284,7 +286,7 @@ class Channel:
 
     # Combinations of channels ---------------------------------------------------------------------
 
-    def then(self, other: "Channel") -> "Channel":
+    def then(self, other: Channel) -> Channel:
         """Apply `other` to this channel's outputs: post-processing, the product of the matrices.
 
         Raises:
@@ -297,7 +299,7 @@ class Channel:
         )
         return Channel._make(self.inputs, other.outputs, rows)
 
-    def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> "Channel":
+    def after(self, query: Callable[[Any], Point], points: Iterable[Point]) -> Channel:
         """Apply this channel to the answers of a query: the inputs are `points`, and query(x) is released.
 
         Raises:
@@ -306,12 +308,12 @@ class Channel:
         inputs = tuple(points)
         return Channel._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 
-    def times(self, other: "Channel") -> "Channel":
+    def times(self, other: Channel) -> Channel:
         """Combine independent channels on a pair of inputs (disjoint parts): the products of their rows."""
         rows = (tuple(p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
         return Channel._make(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
-    def beside(self, other: "Channel") -> "Channel":
+    def beside(self, other: Channel) -> Channel:
         """Combine independent channels on the same input: levels add (Pauwels 2016, Proposition 3).
 
         Raises:

@@ -6,6 +6,8 @@ set alone does not suffice: half-lines, or cylinders over some of the coordinate
 line or of a product, but all of them may satisfy the bound while a union of them violates it (THEORY 6).
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, combinations

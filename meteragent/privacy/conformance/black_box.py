@@ -7,6 +7,8 @@ windows; for others, the sum and the extremes. If outputs repeat, or are labels,
 ratio of an output's frequencies in the half that chooses.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

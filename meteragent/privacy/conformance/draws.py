@@ -14,6 +14,8 @@ detects a law that differs from log mass by the same factor at all points; `chec
 law if outputs repeat.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from typing import Any

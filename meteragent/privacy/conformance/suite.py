@@ -1,5 +1,7 @@
 """The conformance suite and its report."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -64,7 +66,7 @@ def conform(
     mechanism: Mechanism | LawlessMechanism,
     *,
     pairs: Iterable[tuple[Any, Any]] | None = None,
-    make: "partial[Any] | None" = None,
+    make: partial[Any] | None = None,
     tight: bool = True,
     samples: int = SAMPLES,
     alarm: float = ALARM,
@@ -134,7 +136,7 @@ def audit_release(
 def _conform_black_box(
     mechanism: LawlessMechanism,
     pairs: Iterable[tuple[Any, Any]] | None,
-    make: "partial[Any] | None",
+    make: partial[Any] | None,
     samples: int,
     alarm: float,
     bits: Bits | None,

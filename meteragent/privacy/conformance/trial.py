@@ -1,5 +1,7 @@
 """A mechanism under test: the pairs of points to distinguish, batches of points, and draws."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

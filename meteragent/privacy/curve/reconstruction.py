@@ -9,6 +9,8 @@ that of Chebyshev's polynomial through 33 points is 3.19 (THEORY 4.3). Bernstein
 kink slowly, as k^-1/2: for loads, use steps or hats.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal

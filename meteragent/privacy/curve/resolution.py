@@ -10,6 +10,8 @@ in C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
 Floats affect only accuracy here, never privacy.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -19,6 +19,8 @@ Chernoff's bound, and the relative rounding error of a transform in l2 by 8 u lo
 24.2), once for each use of a law.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -233,7 +235,7 @@ class _Tilted(NamedTuple):
     error: float
 
     @classmethod
-    def of(cls, pairs: Mapping[Pair, int], tilt: float) -> "_Tilted":
+    def of(cls, pairs: Mapping[Pair, int], tilt: float) -> _Tilted:
         """Put the laws on a grid, tilt and convolve them."""
         width = _width(pairs)
         laws: list[tuple[_Law, int]] = []

@@ -30,6 +30,8 @@ of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and li
 which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -61,7 +63,7 @@ class Pair(Protocol):
         """Return the logarithm of E_P e^(sL), L = ln(P/Q), for s >= 0."""
         ...
 
-    def lattice(self, points: int) -> "LatticePair":
+    def lattice(self, points: int) -> LatticePair:
         """Return a lattice pair of at most about `points` points that is at least as far apart."""
         ...
 
@@ -139,7 +141,7 @@ class LaplacePair(_Divergences):
         x = float(self.loss)
         return s * x + math.log1p(s / (2 * s + 1) * math.expm1(-(2 * s + 1) * x))
 
-    def lattice(self, points: int) -> "LatticePair":
+    def lattice(self, points: int) -> LatticePair:
         """Return the pair with this loss on a lattice of `points` steps, worse by the square of a step."""
         return LatticePair(self.loss / points if self.loss else 1, points if self.loss else 0)
 
@@ -223,7 +225,7 @@ class LatticePair(_Divergences):
         law[0], law[-1] = 1 / (1 + math.exp(-a)), math.exp(-self.loss) / (1 + math.exp(-a))
         return law if self.k else np.ones(1)
 
-    def lattice(self, points: int) -> "LatticePair":
+    def lattice(self, points: int) -> LatticePair:
         """Return the pair or, if it has too many points, the pair on steps of c quanta, rounded up."""
         c = -(-self.k // points) or 1
         return LatticePair(self.a * c, -(-self.k // c))

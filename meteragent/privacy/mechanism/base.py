@@ -6,6 +6,8 @@ of the odds of any output between any two points by a factor of e^loss(d), where
 2014, Definition 1). A metric promise implies a pair: (loss(diameter), 0).
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 

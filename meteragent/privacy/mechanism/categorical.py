@@ -15,6 +15,8 @@ bounds,
     s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  growing with y.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field

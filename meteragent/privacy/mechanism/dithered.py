@@ -20,6 +20,8 @@ that attains it, T the largest t_i and g the product of w_i over the slots with 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -7,6 +7,8 @@ post-processing. So the loss between curves at a sup distance of d is at most th
 q ceil(Delta d/q).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -22,6 +22,8 @@ n = 1). For sigma^2 < 5 the law of S is convolved instead. A sum of more than 2^
 integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -11,6 +11,8 @@ d = |x - y|). With a = epsilon q it is epsilon d-private. For a window of one sl
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

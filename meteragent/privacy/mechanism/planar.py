@@ -23,6 +23,8 @@ zeta function, the sum over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
 The next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -11,6 +11,8 @@ then all n factors change, and noise with loss(d) on a row has loss n loss(d) on
 d_1, the sum of the rows' distances, it has loss(d). `MetricProduct` has both cases.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

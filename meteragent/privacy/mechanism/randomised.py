@@ -14,6 +14,8 @@ of the estimate has
     sd = sqrt((1 - t^2)/N) / (2t),        for two fair coins sqrt(3/(4N)).
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

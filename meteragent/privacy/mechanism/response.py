@@ -15,6 +15,8 @@ answers Y and carries over to databases:
 * `OutputPerturbation`: a pair (epsilon, delta) between any two answers holds between any two points.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction

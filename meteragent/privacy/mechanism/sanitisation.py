@@ -23,6 +23,8 @@ and delta_min(a) <= delta is the only condition. As q falls to 0, delta_min tend
 and b to D/(epsilon - 2 ln(1-delta)), the least scale on the real line.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

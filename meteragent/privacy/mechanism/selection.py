@@ -21,6 +21,8 @@ at most e^(ak), and so does their sum. For both mechanisms the reported value is
 P(r) <= e^(-a (max u - u_r)/q) for every r.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

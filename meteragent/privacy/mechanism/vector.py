@@ -12,6 +12,8 @@ difference of s quanta becomes a whole one k with |k| - 1 < |s|. So sum(|k_i| - 
     d_1 after rounding <= q (ceil(d/q) + n - 1),        0 for d = 0.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction

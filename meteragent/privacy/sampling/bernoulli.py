@@ -5,6 +5,8 @@ implies U < p, and u >= hi implies U >= p. In between, more bits of U are reveal
 closely. If the bounds stay a few units apart, this happens with a probability of a few in 2^k.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate

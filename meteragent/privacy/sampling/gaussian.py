@@ -11,6 +11,8 @@ P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for
 More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76%.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from math import isqrt
 

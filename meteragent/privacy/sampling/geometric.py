@@ -11,6 +11,8 @@ The digits of a discrete Laplace number are those of its two's complement: z = g
 1/(1+e^a), z = -1-g, which is g with all digits inverted. Check: P(z) ~ e^(-az) or e^-a e^(-a(-1-z)) = e^(az).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial

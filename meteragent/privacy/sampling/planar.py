@@ -14,6 +14,8 @@ and y are compared until they differ. The digits of T are independent, as those 
 is one with probability 1/(1 + e^((a/s) / 2^j)) (THEORY 2.4). If s y is an integer, T is longer.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from math import isqrt
 

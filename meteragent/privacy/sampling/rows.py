@@ -29,6 +29,8 @@ have a probability below 2^-500 (a noise bound is accepted with a probability ab
 1/2).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

@@ -5,6 +5,8 @@ u m mod 2^32 < 2^32 mod m, because each value then has floor(2^32 / m) words (Le
 for single numbers, integers below the next power of two are drawn until one is below m.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

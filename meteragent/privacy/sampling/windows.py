@@ -23,6 +23,8 @@ about one draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bo
 The slots of a window are uniform on {-R .. R}: `uniform_rows`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -6,6 +6,8 @@ two curves changes from a to b in h seconds, its sup is max(|a|, |b|) and the in
 + ab + b^2) / 3.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

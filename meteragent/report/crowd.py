@@ -10,7 +10,8 @@ HEAD = (
     ),
     (
         "A copy of the disk shows, for each open slot, a share, which is uniform whatever is used. Two copies"
-        " show the energy between them. Encrypt the disk if it can be stolen."
+        " show the energy between them; to an operator, one copy shows the energy of that slot up to the copy"
+        " or from it on. Encrypt the disk if it can be stolen."
     ),
     "Reports are deleted once they are delivered; the account of privacy spent is kept for ever.",
 )

@@ -30,8 +30,8 @@ def run(name: str, rounds: int, out: Path) -> str:
     try:
         code = subprocess.run(command, check=False, cwd=ROOT, env=environment, timeout=LIMIT_S).returncode
     except subprocess.TimeoutExpired:
-        return f"{name} was ended after {LIMIT_S:.0f} s"
-    return f"{name} ended with {code}" if code else ""
+        return f"{name} was stopped after {LIMIT_S:.0f} s"
+    return f"{name} exited with code {code}" if code else ""
 
 
 def run_all(names: Sequence[str], rounds: int, out: Path) -> list[str]:

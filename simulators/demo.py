@@ -33,11 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `python -m simulators demo`."""
     add = parser.add_argument
     add(
-        "--homes", type=_parse_homes, default=100, metavar="N", help="homes, at least 2 (default %(default)s)"
+        "--homes",
+        type=_parse_homes,
+        default=100,
+        metavar="N",
+        help="number of homes, at least 2 (default %(default)s)",
     )
-    add("--days", type=_parse_days, default=1, metavar="N", help="days; 30 are a month (default %(default)s)")
+    add(
+        "--days",
+        type=_parse_days,
+        default=1,
+        metavar="N",
+        help="number of days; 30 make a month (default %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        default=Path("demo-out"),
+        metavar="DIR",
+        help="output folder (default %(default)s)",
+    )
     add("--crowd", action="store_true", help="compare totals of two operators with noise in every home")
-    add("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="folder (default %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -78,7 +78,9 @@ class LongRun:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise OtherLog(f"{path}: another run writes this log; wait for it or name another log") from None
+            raise OtherLog(
+                f"{path}: another run is writing this log; wait for it or name another log"
+            ) from None
         data = path.read_bytes()
         complete = data[: data.rfind(b"\n") + 1]
         os.truncate(file, len(complete))
@@ -101,7 +103,7 @@ class LongRun:
         Raises OtherLog if the code has changed since the start: the part may be the result of both versions.
         """
         if code_digest(self._folders) != self._code_digest:
-            raise OtherLog("the code was changed during the run: this part is not counted; name another log")
+            raise OtherLog("the code changed during the run, so this part is not counted; name another log")
         with _delay_signals():
             self._write(part | {"at": _now()})
             self.parts.append(part)
@@ -153,7 +155,7 @@ def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
         is_stopped = True
     is_right = report()
     if is_stopped:
-        print("stopped: the same command continues here")
+        print("stopped: run the same command to continue")
         return EXIT_STOPPED
     return 0 if is_right else 1
 

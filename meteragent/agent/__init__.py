@@ -127,8 +127,8 @@ class Agent:
         self.alarms.raise_("clock_jumped", step_ms=step_ms)
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
-            "the clock jumped %s ahead of the time since the machine's start, as if a snapshot was resumed:"
-            " open windows are dropped, nothing before now is released, charges before now are unknown",
+            "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
+            " open windows are dropped, nothing from before now is released, earlier charges are unknown",
             step,
         )
         path = self._config.store.path

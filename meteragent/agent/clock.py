@@ -122,7 +122,7 @@ class SteadyClock:
             if not self._is_behind:
                 self._counts.add("clock_waits")
                 _log.warning(
-                    "processing paused: the clock shows %s, the newest known time is %s: set the clock",
+                    "processing paused: the clock shows %s, but the newest known time is %s: set the clock",
                     iso_time(now_ms),
                     iso_time(self._newest_ms),
                 )

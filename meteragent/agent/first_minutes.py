@@ -102,9 +102,9 @@ def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | N
     if stream.source.shard is not None:
         return None
     return (
-        f"no message arrived on {topic} in {wait_text}. Check that the meter is on, source.topic, and that"
-        f" this user may read it: `meteragent discover --url {stream.source.url}` lists what the broker"
-        " sends."
+        f"no message arrived on {topic} in {wait_text}. Check that the meter is on, that source.topic is"
+        f" right, and that this user may read it: `meteragent discover --url {stream.source.url}` lists what"
+        " the broker sends."
     )
 
 

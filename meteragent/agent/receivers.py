@@ -164,5 +164,5 @@ def endpoint(link: str, section: str) -> Endpoint:
         paths = {name: Path(value) for name, value in facts.items() if name.endswith("_file") and value}
         broker = Broker.model_validate(facts | paths)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise StoreError(f"{section}: its broker's settings in the store are not readable") from None
+        raise StoreError(f"{section}: its broker's settings in the store cannot be read") from None
     return settings.endpoint(section, url, broker)

@@ -118,9 +118,9 @@ def misfits(count: int, source: Source) -> ArchiveError:
     usual = source.policy.usual
     length, zone = format_duration(usual.length_ms), usual.timezone or "UTC; local days need window.timezone"
     return ArchiveError(
-        f"{count} of {source.rows} rows are not on the grid of window.length, or have numbers that do not fit"
-        f" (an ordinary window is {length} long, in {zone}, and has {usual.n} slots):"
-        " correct them, or window.length (nothing was released)"
+        f"{count} of {source.rows} rows are not on the grid of window.length, or have the wrong number of"
+        f" values (an ordinary window is {length} long, in {zone}, and has {usual.n} slots):"
+        " correct the rows or window.length (nothing was released)"
     )
 
 

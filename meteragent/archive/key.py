@@ -71,7 +71,7 @@ class EpochKey:
     run: bytes = field(repr=False)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key does not pickle: send the path of its file to the other process")
+        raise TypeError("a key cannot be pickled: send the path of its file to the other process")
 
 
 class Key:
@@ -92,7 +92,7 @@ class Key:
         return f"Key(tenant={self.tenant!r}, from {self.begins})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key does not pickle: send the path of its file to the other process")
+        raise TypeError("a key cannot be pickled: send the path of its file to the other process")
 
     @property
     def begins(self) -> str:
@@ -208,7 +208,7 @@ def check_tenant(tenant: str) -> str:
         ValueError: it is not 1 to 64 letters, digits, dots, hyphens and underscores.
     """
     if not re.fullmatch(_TENANT, tenant, re.ASCII):
-        raise ValueError("a tenant has 1 to 64 letters, digits, dots, hyphens or underscores")
+        raise ValueError("a name of 1 to 64 letters, digits, dots, hyphens or underscores")
     return tenant
 
 

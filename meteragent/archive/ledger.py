@@ -218,7 +218,7 @@ def parts_of(run: Path) -> list[Path]:
         hint = (
             ""
             if count_file.exists()
-            else "; older versions wrote no _parts: create it with the number of part files"
+            else "; a run of an older version has no _parts: create it, with the number of part files"
         )
         raise ArchiveError(f"{run}: files of the ledger are missing: restore them from its backup{hint}")
     return parts

@@ -160,7 +160,7 @@ def _data(path: Path) -> list[Path]:
             raise ArchiveError(f"{entry}: a link to a folder is not followed: put the folder itself there")
     files = [entry for entry in visible if entry.suffix.lower() == ".parquet" and entry.is_file()]
     if not files:
-        raise ArchiveError(f"{path}: a folder without *.parquet files")
+        raise ArchiveError(f"{path}: there are no *.parquet files in this folder")
     return sorted(files)
 
 

@@ -87,12 +87,7 @@ def _next_step(
     return terminal.next_step(guarantees, settings, quoted, refused=refused, program=program, is_new=is_new)
 
 
-def parse_event(text: str) -> event.Event:
-    """Parse an event such as '2000W 30min'."""
-    try:
-        return event.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+parse_event = common.argument(event.parse)
 
 
 def _stored_terms(path: Path) -> dict[str, list[Terms]] | None:

@@ -5,9 +5,13 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from meteragent import extras
+
+T = TypeVar("T")
 
 EXIT_CRASH = 1
 EXIT_USAGE = 2
@@ -19,6 +23,19 @@ EXIT_INTERRUPTED = 130
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Add the argument CONFIG."""
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the configuration file (TOML)")
+
+
+def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return an argument parser whose errors state the text found and the text expected."""
+
+    def parse_argument(text: str) -> T:
+        """Parse an argument; raises ArgumentTypeError."""
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"found {text!r}; expected {error}") from None
+
+    return parse_argument
 
 
 def now_ms() -> int:

@@ -19,11 +19,14 @@ _SECONDS_MAX = 86_400
 _TELL_EVERY_S = 10
 
 
-def parse_seconds(text: str) -> int:
+def _seconds(text: str) -> int:
     """Parse a number of seconds."""
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:9]) <= _SECONDS_MAX:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 to {_SECONDS_MAX}, not {text!r}")
+        raise ValueError(f"a whole number from 1 to {_SECONDS_MAX}")
     return int(text)
+
+
+parse_seconds = common.argument(_seconds)
 
 
 def run(options: argparse.Namespace) -> int:

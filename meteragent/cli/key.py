@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 from meteragent.archive import key as keys
+from meteragent.cli import common
 from meteragent.domain import grid
 
 _FORGOTTEN = """\
@@ -63,20 +64,15 @@ def _start_ms(day: date) -> int:
     return grid.parse_time(f"{day}T00:00:00Z")
 
 
-def parse_tenant(text: str) -> str:
-    """Parse a tenant's name."""
-    try:
-        return keys.check_tenant(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def parse_date(text: str) -> date:
+def _date(text: str) -> date:
     """Parse a date."""
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a date such as 2026-01-31, not {text!r}") from None
+        raise ValueError("a date such as 2026-01-31") from None
+
+
+parse_tenant, parse_date = common.argument(keys.check_tenant), common.argument(_date)
 
 
 _ACTIONS = {"new": _new, "show": _show, "forget": _forget}

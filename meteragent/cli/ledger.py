@@ -47,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
     for row in (headings, *table):
         print("{:<20} {:<10} {:<12} {:>7}  {:<14} {}".format(*row))
     for name, terms in terms_of.items():
-        print(f"LEVEL of stream {name}: for a change of {energy(terms.hides_wh)} in each window.")
+        print(f"LEVEL of stream {name}: the level of a change of {energy(terms.hides_wh)} in each window.")
     for meter, level in levels.items():
-        print(f"{meter}: a change costs a level of at most {figures(level)} per kWh changed.")
+        print(f"{meter}: a change costs a level of at most {figures(level)} per kWh.")
     return 0
 
 
@@ -93,11 +93,14 @@ def _row(charges: ledger.PeriodCharge) -> dict[str, str | int]:
     return dict(zip(names, (charges.meter, day, charges.stream, charges.windows, epsilon), strict=True))
 
 
-def parse_time_ms(text: str) -> int:
+def _time_ms(text: str) -> int:
     """Parse a time, or the word `now`."""
     if text == "now":
         return common.now_ms()
     try:
         return grid.parse_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except ValueError:
+        raise ValueError("now, or a time with its zone such as 2026-11-20T12:00:00Z") from None
+
+
+parse_time_ms = common.argument(_time_ms)

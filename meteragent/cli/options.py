@@ -109,13 +109,13 @@ def plan(parser: argparse.ArgumentParser) -> None:
             question,
             "--share",
             "WHAT",
-            "half-hour, day, typical-day, month; also 15min, hour, curve, month-cost; 'day,month': nested",
+            "half-hour, day, typical-day, month; also 15min, hour, curve, month-cost; nested: 'day,month'",
         ),
         (
             question,
             "--error",
             "P",
-            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; nested: one for each",
+            "the largest acceptable error: 5%% of a home's use, 20W, 0.5kWh, 0.05EUR; nested: several",
         ),
         (question, "--homes", "N", "how many homes to average; default: 1"),
         (assumptions, "--price", "P", "for costs: the largest absolute price per kWh; default: 0.5EUR"),
@@ -233,7 +233,7 @@ def profile_test(parser: argparse.ArgumentParser) -> None:
         "payloads",
         metavar="PAYLOAD",
         nargs="+",
-        help="a file of one payload, or of a message on each line, as mosquitto_sub -v prints; - for"
+        help="a file with one payload, or with one message per line, as from mosquitto_sub -v; - for"
         " standard input",
     )
 
@@ -243,7 +243,7 @@ def collect(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     group = parser.add_argument_group("instead of collecting").add_mutually_exclusive_group()
     group.add_argument("--check", action="store_true", help="check the configuration and its files")
-    group.add_argument("--migrate", action="store_true", help="make or update the tables, as their owner")
+    group.add_argument("--migrate", action="store_true", help="create or update the tables, as their owner")
     add_log_level(parser)
 
 

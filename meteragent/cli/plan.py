@@ -5,10 +5,8 @@ import difflib
 import importlib
 import re
 import zoneinfo
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
 
 from meteragent.cli import common
 from meteragent.report import catalogue, plan
@@ -20,7 +18,6 @@ _FORMATS = (".png", ".pdf", ".svg")
 _LEVEL = re.compile(r"\d{1,6}(\.\d{1,6}|/\d{1,6})?", re.ASCII)
 _LEVEL_MIN, _LEVEL_MAX = Fraction(1, 1000), 4
 """Bounds for the level. Above the upper bound, a guess is nearly always right, so nothing is hidden."""
-T = TypeVar("T")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,20 +136,8 @@ def _goals(text: str) -> Goal | list[Goal | None] | amount.Money:
     return amount.parse_money(text) or ask.goals(text)
 
 
-def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return an argument parser whose errors state the text found and the text expected."""
-
-    def parse_argument(text: str) -> T:
-        """Parse an argument; raises ArgumentTypeError."""
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"found {text!r}; expected {error}") from None
-
-    return parse_argument
-
-
-parse_hide, parse_share = _argument(ask.hide), _argument(_shares)
-parse_homes, parse_error = _argument(ask.homes), _argument(_goals)
-parse_price = _argument(amount.parse_price)
-parse_level, parse_timezone, parse_plot = _argument(_level), _argument(_zone), _argument(_plot)
+parse_hide, parse_share = common.argument(ask.hide), common.argument(_shares)
+parse_homes, parse_error = common.argument(ask.homes), common.argument(_goals)
+parse_price = common.argument(amount.parse_price)
+parse_level, parse_timezone = common.argument(_level), common.argument(_zone)
+parse_plot = common.argument(_plot)

@@ -151,7 +151,7 @@ def _dropped(profile: Profile, payloads: Sequence[bytes]) -> Iterator[str]:
     parts = {part for path in paths for part in path.split(".")}
     if personal_fields := [name for name in profile.personal if name in parts]:
         names = ", ".join(personal_fields)
-        yield f"  of these, according to the profile, the following identify somebody: {names}"
+        yield f"  according to the profile, these identify somebody: {names}"
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[str]:

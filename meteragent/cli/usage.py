@@ -121,7 +121,7 @@ _CROWD_KEY_ACTIONS = {
         "crowd key show leader.key",
         options.crowd_key,
         (0, 1, 2, 78),
-        {78: "the file holds no identity, or others can read it"},
+        {78: "the file holds no identity, or other users can read it"},
     ),
 }
 
@@ -153,7 +153,7 @@ _CROWD_ACTIONS = {
         {0: "all is well", 1: "there is a problem, or no operator answers"},
     ),
     "ledger": Command(
-        "Show what became of each slot: the answer or total with its number of homes, or the reason.",
+        "Show what became of each slot: its answer or total with the number of homes, or why there is none.",
         "crowd ledger leader.toml",
         options.crowd_ledger,
         (0, 1, 2, 78),
@@ -164,7 +164,7 @@ _CROWD_ACTIONS = {
         "crowd key new leader.key\ncrowd key show leader.key",
         _declare_crowd_key,
         (0, 1, 2, 78),
-        {78: "the file holds no identity, or others can read it"},
+        {78: "the file holds no identity, or other users can read it"},
     ),
 }
 
@@ -193,14 +193,14 @@ _KEY_ACTIONS = {
         "key show archive.key",
         options.key_file,
         (0, 1, 2, 78),
-        {78: "the file holds no key, or others can read it"},
+        {78: "the file holds no key, or other users can read it"},
     ),
     "forget": Command(
         "Erase the keys of all epochs that end by a date; this file can never release their windows again.",
         "key forget archive.key --before 2026-01-01",
         options.key_forget,
         (0, 1, 2, 78),
-        {78: "the file holds no key, or others can read it"},
+        {78: "the file holds no key, or other users can read it"},
     ),
 }
 
@@ -303,7 +303,7 @@ COMMANDS = {
         {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refuses: the message says why"},
     ),
     "crowd": Command(
-        "Run an operator of a group of homes: totals of a street with the noise of two.",
+        "Run an operator of a group of homes, whose totals carry the noise of two operators.",
         "crowd key new leader.key\ncrowd leader leader.toml",
         _declare_crowd,
         (0, 1, 2, 78),
@@ -330,10 +330,10 @@ COMMANDS = {
         "key forget archive.key --before 2026-01-01",
         _declare_key,
         (0, 1, 2, 78),
-        {78: "the file holds no key, or others can read it"},
+        {78: "the file holds no key, or other users can read it"},
     ),
     "demo": Command(
-        "Run the whole chain with simulated homes, in about a minute.",
+        "Run the whole chain on simulated homes, and compare what leaves with the truth.",
         "demo --homes 20\ndemo --crowd",
         options.demo,
         (0, 1, 2),

@@ -114,7 +114,7 @@ def _wrong_login(source: Source) -> Iterator[ConfigError]:
 
 def _wrong_for_nats(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
     if not _CONSUMER.fullmatch(source.client_id):
-        expected = "letters, digits, - and _, of which NATS makes names of consumers"
+        expected = "letters, digits, - and _, from which NATS consumers get their names"
         yield ConfigError("source.client_id", repr(source.client_id), expected)
     for index, topic in enumerate(topics):
         if not subject.holds(topic):

@@ -166,7 +166,7 @@ class Database:
                 files = migrations()
                 if version > len(files):
                     raise DatabaseError(
-                        f"the tables are those of a later version ({version}, this one knows {len(files)}):"
+                        f"the tables belong to a later version (schema {version}, here {len(files)}):"
                         " install that version"
                     )
                 for number, (name, text) in list(enumerate(files, start=1))[version:]:

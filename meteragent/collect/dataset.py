@@ -323,7 +323,7 @@ def _lock(number: int, folder: Path) -> None:
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise DatabaseError(f"{folder}: another `meteragent collect` writes this dataset") from None
+        raise DatabaseError(f"{folder}: another `meteragent collect` is writing this dataset") from None
 
 
 def _nothing() -> Outcome:

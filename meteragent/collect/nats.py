@@ -232,9 +232,11 @@ def _faults() -> Iterator[None]:
     try:
         yield
     except errors.NoRespondersError:
-        raise LinkError("JetStream does not answer: it is off, or not for this account") from None
+        raise LinkError(
+            "JetStream does not answer: it is switched off, or not enabled for this account"
+        ) from None
     except TimeoutError:
-        raise LinkError("no answer: may the user ask JetStream?") from None
+        raise LinkError("no answer: is the user allowed to query JetStream?") from None
     except (errors.Error, OSError) as error:
         text = str(error) or type(error).__name__
         is_login = "authorization" in text.lower()  # the library has no class for it here

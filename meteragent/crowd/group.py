@@ -122,7 +122,7 @@ def parse(text: str) -> Group:
     try:
         fields = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigErrors(ConfigError("", "a text that is not TOML", f"a group file: {error}")) from None
+        raise ConfigErrors(ConfigError("", "text that is not TOML", f"a group file: {error}")) from None
     reader = _Fields(fields)
     group = reader.group()
     errors = [*reader.errors, *(() if group is None else _contradictions(group))]

@@ -51,7 +51,7 @@ def _period(value: Any) -> int:
 def _path(value: Any) -> str:
     """Check a path."""
     if not isinstance(value, str):
-        raise ValueError("a path, as a text")  # noqa: TRY004  pydantic reports ValueError only
+        raise ValueError("a path, as a string")  # noqa: TRY004  pydantic reports ValueError only
     finder(value)
     return value
 

@@ -39,7 +39,7 @@ PROBLEMS = {
         "the-store-is-full",
     ),
     "wal_not_erased": Meaning(
-        "another program reads the store and keeps its log from being erased",
+        "another program is reading the store and keeps its log from being erased",
         "Find it (`fuser -v` on the store's file) and end it, or make it read in short transactions: while "
         "it reads, earlier sums of open slots stay on the disk. After ten minutes processing pauses.",
         "the-log-is-not-erased",
@@ -67,7 +67,7 @@ PROBLEMS = {
         "the-broker-refuses",
     ),
     "messages_wait": Meaning(
-        "{waiting} messages wait, the first for {since}",
+        "{waiting} messages are waiting, the first for {since}",
         "Check the log for refusals by the sink's broker. After a long outage this is the backlog, which "
         "clears by itself.",
         "records-wait",
@@ -96,7 +96,7 @@ PROBLEMS = {
         "the-clock-is-wrong",
     ),
     "wrong_zone": Meaning(
-        "the times of {count} readings are whole hours off their arrival",
+        "the times of {count} readings differ from their arrival by whole hours",
         "Set source.timezone to the meter's time zone, or to 'arrival' to ignore the meter's times.",
         "the-clock-is-wrong",
     ),

@@ -19,7 +19,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "list_type": "a list",
     "model_type": "a table",
-    "path_type": "a path, as a text",
+    "path_type": "a path, as a string",
     "string_type": "a text",
     "tuple_type": "a list",
 }
@@ -86,7 +86,7 @@ def text_of_file(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        refusal = ConfigError("", "a byte that is not UTF-8", "a text in UTF-8")
+        refusal = ConfigError("", "a byte that is not UTF-8", "UTF-8 text")
         refusal.line = error.object.count(b"\n", 0, error.start) + 1
         raise refusal from None
     except (OSError, ValueError) as error:

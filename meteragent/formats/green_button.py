@@ -200,7 +200,7 @@ def read(content: bytes) -> Iterator[Entry]:
             raise FormatError("an IntervalBlock belongs to no MeterReading of the file")
         names = [name for name in _links(reading, "related") if name in types]
         if len(names) != 1:
-            raise FormatError("a MeterReading has not exactly one ReadingType in the file")
+            raise FormatError("a MeterReading does not have exactly one ReadingType in the file")
         meter = _meter(points, _above(reading, stream, "MeterReading"))
         for element in block.iter(f"{ESPI}IntervalReading"):
             yield _entry(element, meter, types[names[0]])

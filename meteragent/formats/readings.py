@@ -46,7 +46,7 @@ def _require_uniform(entries: Sequence[Entry]) -> None:
     if not entries:
         raise FormatError("there are no values")
     if any(entry.band for entry in entries):
-        raise FormatError("the bands of a mean day are no readings")
+        raise FormatError("the bands of a mean day are not readings")
     units = {entry.unit for entry in entries}
     if len(units) > 1:
         raise FormatError(f"values in {' and '.join(sorted(units))}: convert each unit by itself")

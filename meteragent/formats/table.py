@@ -69,7 +69,7 @@ def read(content: bytes) -> Iterator[Entry]:
         for row in table:
             yield _entry(row, table.line_num, "," if separator == ";" else ".")
     except csv.Error:
-        raise FormatError(f"line {table.line_num}: a quotation mark is not where one may be") from None
+        raise FormatError(f"line {table.line_num}: a misplaced quotation mark") from None
 
 
 def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:

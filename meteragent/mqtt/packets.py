@@ -243,21 +243,21 @@ class Cursor:
 # Reasons ------------------------------------------------------------------------------------------
 
 _RETURN_CODES: Final = {
-    1: "the broker does not speak this version",
+    1: "the broker does not support this version of MQTT",
     2: "the broker does not accept the client id",
     3: "the broker is not available",
     4: "the user name or the password is malformed",
-    5: "the broker does not let this client in",
+    5: "the broker does not authorise this client",
 }
 """The meaning of MQTT 3.1.1's return codes (3.2.2.3)."""
 _REASONS: Final = {
     0x00: "normal disconnection",
-    0x01: "the broker does not speak this version",  # the reply of a broker that does not support MQTT 5
+    0x01: "the broker does not support this version of MQTT",  # the reply of an older broker
     0x80: "unspecified error",
     0x81: "malformed packet",
     0x82: "protocol error",
     0x83: "implementation specific error",
-    0x84: "the broker does not speak this version",
+    0x84: "the broker does not support this version of MQTT",
     0x85: "the broker does not accept the client id",
     0x86: "bad user name or password",
     0x87: "not authorised",
@@ -275,8 +275,8 @@ _REASONS: Final = {
     0x97: "quota exceeded",
     0x98: "administrative action",
     0x99: "payload format invalid",
-    0x9A: "the broker does not keep retained messages",
-    0x9B: "the broker does not take this QoS",
+    0x9A: "the broker does not support retained messages",
+    0x9B: "the broker does not support this QoS",
     0x9C: "use another server",
     0x9D: "server moved",
     0x9F: "connection rate exceeded",

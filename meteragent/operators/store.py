@@ -69,7 +69,7 @@ class Store:
         with file.device(path), ExitStack() as undo:
             undo.callback(os.close, _locked(path, file.lock))
             if not path.exists() and generation.read(path) is not None:
-                raise StoreLost(f"{path}: missing, although it has existed; {ANEW}")
+                raise StoreLost(f"{path}: missing, although it existed before; {ANEW}")
             undo.callback(os.close, _locked(path, file.hold))
             connection = file.connect(path)
             undo.callback(wal.close, connection, path)

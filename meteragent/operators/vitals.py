@@ -15,12 +15,12 @@ OVERLOAD_S = 3600
 """How long a dropped or late message counts as a problem."""
 
 COUNTERS = {
-    "reports": "reports taken, also those that are refused",
-    "requests": "chunks of requests taken, also those that are refused",
-    "answers": "answers taken, also those that are refused",
-    "sent": "messages sent, with repetitions",
+    "reports": "reports received, including refused ones",
+    "requests": "chunks of requests received, including refused ones",
+    "answers": "answers received, including refused ones",
+    "sent": "messages sent, including repetitions",
     "dropped": "requests and answers dropped, because the work before them took too long",
-    "late": "messages that left after their instant, because the work took too long",
+    "late": "messages that left after their scheduled instant, because the work took too long",
     "oversized": "messages skipped, because they are larger than 4 MiB",
     "publish_refused": "publications that the broker refused",
 }
@@ -72,7 +72,7 @@ class Vitals:
             yield Problem("broker_down", "no connection to the broker", cure)
         if self.refused_topics:
             topics = ", ".join(self.refused_topics)
-            cure = f"allow this user to publish to crowd/{self.group}/ and these names"
+            cure = f"allow this user to publish these names below crowd/{self.group}/"
             yield Problem("topic_refused", f"the broker refuses {topics}", cure)
         if self.unanswered_s > UNANSWERED_S:
             since = duration_text(self.unanswered_s * 1000, 2)
@@ -80,7 +80,8 @@ class Vitals:
             yield Problem("unanswered", f"the helper has not answered a request for {since}", cure)
         if self.loaded_s is not None and self.loaded_s < OVERLOAD_S:
             cure = "look for other load on this machine, or use a faster one"
-            yield Problem("overloaded", "this machine was too slow for its messages within the hour", cure)
+            text = "in the last hour, this machine was too slow to send its messages on time"
+            yield Problem("overloaded", text, cure)
         if self.slots and self.slots[-1][1] not in _RESULTS:
             slot_s, result, _ = self.slots[-1]
             text = f"the last slot, {iso_time(slot_s * 1000)}, has no total: {result}"

@@ -120,7 +120,7 @@ class KeyedRows:
         return words.astype(dtype, copy=False).reshape(rows.size, blocks.shape[1] * _BLOCK // words.itemsize)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key is not sent to other processes: send the name of its file")
+        raise TypeError("a key cannot be pickled: send the path of its file to the other process")
 
 
 class _Stream(BytesBits):

@@ -163,9 +163,9 @@ def _report(log: LongRun, *, stopped: bool) -> int:
         counts += Counter(part["counts"])
         violations |= {int(seed): text for seed, text in part["broken"].items()}
     _print_counts(counts)
-    print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them broken")
+    print(f"{log.total('seeds'):>12,}  seeds run, {len(violations)} of them violated an invariant")
     if stopped:
-        print("stopped: the same command continues here")
+        print("stopped: run the same command to continue")
         return EXIT_STOPPED
     if violations:
         lowest_seed = min(violations)
@@ -174,7 +174,7 @@ def _report(log: LongRun, *, stopped: bool) -> int:
 
 
 def _shrink_and_print(seed: int, violation: str) -> int:
-    print(f"seed {seed} INVARIANT VIOLATED: {violation}\nas few events as possible:\n")
+    print(f"seed {seed} INVARIANT VIOLATED: {violation}\nshrunk to as few events as possible:\n")
     twin = runs.has_twin(seed)
     with runs.place() as folder:
         print(write(shrink(generate(seed), folder, twin=twin)))

@@ -78,7 +78,7 @@ def test_a_clock_that_waits_is_counted_and_said_once_each_time(caplog: pytest.Lo
             clock.now_ms()
     assert counts["clock_waits"] == 2
     shown, newest = iso_time(NOW_MS - 60_000), iso_time(NOW_MS)
-    text = f"processing paused: the clock shows {shown}, the newest known time is {newest}: set the clock"
+    text = f"processing paused: the clock shows {shown}, but the newest known time is {newest}: set the clock"
     assert [record.getMessage() for record in caplog.records] == [text] * 2
 
 

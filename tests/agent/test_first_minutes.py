@@ -105,8 +105,8 @@ def test_silence_is_logged_with_doubling_pauses(caplog: pytest.LogCaptureFixture
     [line] = caplog.messages
     assert line == (
         "stream main: no message arrived on meters/{meter}/power in 1 min. Check that the meter is on,"
-        " source.topic, and that this user may read it: `meteragent discover --url mqtt://here:1884` lists"
-        " what the broker sends."
+        " that source.topic is right, and that this user may read it: `meteragent discover --url"
+        " mqtt://here:1884` lists what the broker sends."
     )
 
 

@@ -57,7 +57,7 @@ def test_a_link_that_this_version_does_not_write_is_a_clear_error(text: str) -> 
     """It names the receiver, and repeats nothing of the link, which may be of an operator's making."""
     with pytest.raises(StoreError) as caught:
         receivers.endpoint(text, "receiver app")
-    assert str(caught.value) == "receiver app: its broker's settings in the store are not readable"
+    assert str(caught.value) == "receiver app: its broker's settings in the store cannot be read"
     assert caught.value.__suppress_context__
 
 

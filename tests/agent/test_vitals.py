@@ -23,7 +23,7 @@ STATES = {
     "stream main: no connection to the broker of the sink": replace(
         WELL, streams=(replace(MAIN, sink_up=False),)
     ),
-    "stream main: 2 messages wait, the first for 1 min 1 s": replace(
+    "stream main: 2 messages are waiting, the first for 1 min 1 s": replace(
         WELL, streams=(replace(MAIN, lag_s=61.0),)
     ),
 }
@@ -92,7 +92,7 @@ def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
     raised = replace(WELL, raised=alarms.active)
     texts = [item.text for item in raised.problems]
     assert texts == [
-        "stream main: 3 messages wait, the first for 3 min",
+        "stream main: 3 messages are waiting, the first for 3 min",
         "stream other: no connection to the broker of the sink",
     ]
     assert from_json(as_json(raised)) == raised

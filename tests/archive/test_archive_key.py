@@ -184,7 +184,7 @@ def test_a_key_stays_where_it_is(take: Callable[[Any], Any]) -> None:
     """A key is neither pickled (into a task, a spill, a log) nor copied."""
     key = Key("acme", "month", 600, SECRET)
     for secret in (key, key.epoch(601)):
-        with pytest.raises(TypeError, match="a key does not pickle"):
+        with pytest.raises(TypeError, match="a key cannot be pickled"):
             take(secret)
 
 

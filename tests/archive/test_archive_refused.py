@@ -174,13 +174,13 @@ def broken(place: Place, what: str) -> Path:
     ("what", "expected"),
     [
         ("no file", "no such file"),
-        ("an empty folder", r"a folder without \*\.parquet"),
+        ("an empty folder", r"there are no \*\.parquet files"),
         ("garbage", "not a Parquet file"),
         ("cut short", "not a Parquet file"),
         ("damaged", "not a Parquet file"),
         (
             "a number more",
-            "1 of 4 rows are not on the grid of window.length, or have numbers that do not fit",
+            "1 of 4 rows are not on the grid of window.length, or have the wrong number of values",
         ),
         (
             "off the grid",
@@ -264,4 +264,4 @@ def test_a_ledger_with_holes_stops_all(place: Place, monkeypatch: pytest.MonkeyP
     with pytest.raises(ArchiveError, match="files of the ledger are missing") as caught:
         place.sanitise(path, "other.parquet", privacy="preset = 'street'")
     assert not (place.folder / "other.parquet").exists()
-    assert ("create it with the number of part files" in str(caught.value)) == (gone == "_parts")
+    assert ("create it, with the number of part files" in str(caught.value)) == (gone == "_parts")

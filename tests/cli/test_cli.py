@@ -212,8 +212,8 @@ def test_ledger_tells_what_was_spent(
     spend(tmp_path / "db")
     assert main(["ledger", write()]) == 0
     *table, level, first, second = capsys.readouterr().out.splitlines()
-    assert level == "LEVEL of stream main: for a change of 110 Wh in each window."
-    assert first == "m1: a change costs a level of at most 9.09 per kWh changed."
+    assert level == "LEVEL of stream main: the level of a change of 110 Wh in each window."
+    assert first == "m1: a change costs a level of at most 9.09 per kWh."
     assert second == first.replace("m1", "m2")
     assert [line.split() for line in table] == [
         ["METER", "DAY", "(UTC)", "STREAM", "WINDOWS", "EPSILON", "(1/W)", "LEVEL"],
@@ -232,7 +232,10 @@ def test_ledger_s_level_is_that_of_the_energy_now_hidden(
     assert main(["ledger", write(privacy=f"hide = '{hide}'"), "--meter", "m2"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[1].split()[-1] == level
-    assert table[2] == f"LEVEL of stream main: for a change of {hide.replace('Wh', ' Wh')} in each window."
+    assert (
+        table[2]
+        == f"LEVEL of stream main: the level of a change of {hide.replace('Wh', ' Wh')} in each window."
+    )
 
 
 def test_ledger_tells_it_as_json_also_while_the_store_is_in_use(

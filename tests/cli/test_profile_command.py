@@ -43,7 +43,7 @@ def test_what_is_read_dropped_and_refused(
         "                 refused_missing: the payload lacks the value or the time",
         "                 refused_type: the value is not a number",
         "  dropped: serial, u.v",
-        "  of these, according to the profile, the following identify somebody: serial",
+        "  according to the profile, these identify somebody: serial",
     ]
 
 

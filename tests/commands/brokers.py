@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OtherLog as error:
         parser.exit(2, f"{error}\n")
     except Stopped:
-        print("stopped: the same command with the same log continues here")
+        print("stopped: run the same command with the same log to continue")
         return EXIT_STOPPED
     print(f"\n{tables(reports)}\n\n{time.monotonic() - began_s:.0f} s")
     failures = [failure for report in reports for failure in report.failures]

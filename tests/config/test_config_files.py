@@ -24,7 +24,7 @@ def test_what_is_no_file_or_no_toml_is_refused(tmp_path: Path) -> None:
         assert str(caught.value) == f"{missing}: {text}"
     path.write_bytes(b"# \xc3\xa4\n\xff")
     error = refused(lambda: config.load(path))
-    assert str(error) == f"{path}:2: found a byte that is not UTF-8; expected a text in UTF-8"
+    assert str(error) == f"{path}:2: found a byte that is not UTF-8; expected UTF-8 text"
     error = refused(lambda: config.parse("[source\n"))
     assert (error.key, error.expected, error.line) == ("", "TOML", 1)
 

@@ -77,12 +77,12 @@ def test_a_receiver_logs_in_with_its_own_name() -> None:
 
 
 REFUSED = {
-    "sink.topic = 'x/{meter}'\n": ("sink.topic", "no topic beside [[receiver]]"),
+    "sink.topic = 'x/{meter}'\n": ("sink.topic", "no topic together with [[receiver]]"),
     "sink.total = true\n": ("sink.total", "for a single sink"),
     "sink.status = 'status'\n": ("sink.status", "for a single sink"),
     "sink.url = 'mqtt://there'\n": ("sink.url", "a broker and a topic of its own"),
     "privacy.hide = '1Wh'\n": ("privacy.hide", "each receiver names its preset"),
-    "privacy.budget = { level = 48, per = '1d' }\n": ("privacy.budget", "no budget beside"),
+    "privacy.budget = { level = 48, per = '1d' }\n": ("privacy.budget", "no budget together with"),
     "window.length = '1h'\n": ("window.length", "a receiver's preset has its windows"),
     "window.clock = 'event'\n": ("window.clock", "'wall'"),
     "archive.key_file = 'k'\n": ("archive", "a file of its own"),

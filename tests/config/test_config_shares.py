@@ -146,7 +146,7 @@ def test_other_settings_beside_shares_are_refused_all_at_once() -> None:
     for one in error.errors:
         key = one.key.split(".")[1]
         assert lines[(one.line or 0) - 1].startswith(f"{key} =")
-        assert f"no {key} beside privacy.shares: " in str(one)
+        assert f"no {key} together with privacy.shares: " in str(one)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ def test_other_settings_beside_shares_are_refused_all_at_once() -> None:
         ("'30min' = 0.7, '1d' = 0", "", "privacy.shares.1d: found 0; expected"),
         ("'30min' = 0.7, '1d' = 'x'", "", "privacy.shares.1d: found 'x'; expected a finite number"),
         ("'30min' = 0.7, '1y' = 0.1", "", "privacy.shares.1y: found '1y'; expected a whole number and"),
-        ("'30min' = 0.7, '1800s' = 0.1", "", "beside one of '1800s'; expected lengths that differ"),
+        ("'30min' = 0.7, '1800s' = 0.1", "", "together with one of '1800s'; expected lengths that differ"),
         (
             "'7min' = 0.7, '30min' = 0.1",
             "",
-            "privacy.shares.7min: found a share of '7min' beside one of '30min'",
+            "privacy.shares.7min: found a share of '7min' together with one of '30min'",
         ),
         ("'30min' = 0.7, '1mo' = 0.1", "", "window.timezone: found nothing; expected a time zone"),
         (
@@ -174,12 +174,12 @@ def test_other_settings_beside_shares_are_refused_all_at_once() -> None:
         (
             "'1w' = 0.7, '1mo' = 0.1",
             AMSTERDAM,
-            "privacy.shares.1w: found a share of '1w' beside one of '1mo'",
+            "privacy.shares.1w: found a share of '1w' together with one of '1mo'",
         ),
         (
             "'1d' = 0.7, '48h' = 0.1",
             AMSTERDAM,
-            "privacy.shares.48h: found a share of '1d' beside one of '48h'",
+            "privacy.shares.48h: found a share of '1d' together with one of '48h'",
         ),
         ("'2h' = 0.7, '1d' = 0.1", AMSTERDAM, "fills every '1d' of Europe/Amsterdam, such as '1h'"),
         ("'30min' = 0.7, '1d' = 0.1", "timezone = 'Asia/Kathmandu'", "of Asia/Kathmandu, such as '15min'"),

@@ -188,7 +188,7 @@ FEED = green_button.write([Entry("m1", NOON_MS, NOON_MS + HALF_HOUR_MS, Fraction
         ("<espi:kind>12<", "<espi:flowDirection>19</espi:flowDirection><espi:kind>12<", "flowDirection"),
         ("<espi:value>5<", "<espi:value>5.5<", "value: expected a whole number"),
         ("espi:timePeriod", "espi:period", "no timePeriod"),
-        ("ReadingType/1", "ReadingType/2", "not exactly one ReadingType"),
+        ("ReadingType/1", "ReadingType/2", "not have exactly one ReadingType"),
         ("</atom:feed>", "", "not well-formed XML"),
     ],
 )

@@ -215,14 +215,14 @@ def test_a_program_that_fails_stops_no_other(
 
     def run(name: str, rounds: int, _: Path) -> str:
         ran.append((name, rounds))
-        return "b ended with 1" if name == "b" else ""
+        return "b exited with code 1" if name == "b" else ""
 
-    assert command.run("no_such_program", 1, tmp_path / "out") == "no_such_program ended with 1"
+    assert command.run("no_such_program", 1, tmp_path / "out") == "no_such_program exited with code 1"
     monkeypatch.setattr(command, "run", run)
-    assert command.run_all(["a", "b", "c"], 7, tmp_path / "out") == ["b ended with 1"]
+    assert command.run_all(["a", "b", "c"], 7, tmp_path / "out") == ["b exited with code 1"]
     assert ran == [("a", 7), ("b", 7), ("c", 7)]
     said = capsys.readouterr().out
-    assert "FAILED: b ended with 1" in said
+    assert "FAILED: b exited with code 1" in said
     assert re.search(r"7 rounds, \d+ s in all", said)
 
 
@@ -244,7 +244,7 @@ def test_a_whole_run_makes_the_file_anew(
 
     def run_all(_: object, __: int, out: Path) -> list[str]:
         harness._merge(out, [Result("new", "b", (1.0,)).as_json({})])
-        return ["store ended with 1"]
+        return ["store exited with code 1"]
 
     monkeypatch.setattr(command, "run_all", run_all)
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--out", str(path), *names])

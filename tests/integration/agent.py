@@ -57,6 +57,7 @@ class Agent(Service):
         newest = receiver.newest
 
         def complete() -> bool:
+            """Return whether each meter's last record has arrived."""
             return all(topic in newest and time_ms(newest[topic]) >= last_ms[topic] for topic in last_ms)
 
         await self._until(complete)
@@ -69,13 +70,13 @@ class Agent(Service):
         assert process.poll() is None, self.log
 
     def assert_kept(self, fed: Fed, receiver: Receiver) -> None:
-        """The received messages are correct, the ledger equals the releases, and no log reveals values.
+        """Fail unless the messages are correct, the ledger equals the releases, and no log reveals values.
 
         The ledger counts the windows whose records were received, and the one per meter that is open.
         """
         for plan in self._plans:
-            found = violations(plan, fed, receiver.messages)
-            assert not found, found[:20]
+            broken_rules = violations(plan, fed, receiver.messages)
+            assert not broken_rules, broken_rules[:20]
         opened = {(p.name, m): len(p.opened(readings)) for p in self._plans for m, readings in fed.items()}
         epsilon = {plan.name: plan.epsilon for plan in self._plans}
         expected = {key: (count, count * epsilon[key[0]]) for key, count in opened.items()}
@@ -84,16 +85,16 @@ class Agent(Service):
         differing = [(key, charged, due) for key, charged, due in differing if charged != due]
         assert not differing, f"the ledger has other charges than the windows released: {differing}"
         log = self.log
-        told = {
+        revealed = {
             r.watts
             for readings in fed.values()
             for r in readings
             if len(r.watts) >= TELLING and r.watts in log
         }
-        assert not told, told
+        assert not revealed, revealed
 
     def ledger(self) -> dict[tuple[str, str], tuple[int, Fraction]]:
-        """Windows and epsilon (1/W) by stream and meter, as `meteragent ledger` tells it."""
+        """Return windows and epsilon (1/W) by stream and meter, from `meteragent ledger`."""
         spent: dict[tuple[str, str], tuple[int, Fraction]] = {}
         for row in json.loads(self.command("ledger", "--json").stdout)["spent"]:
             key = row["stream"], row["meter"]

@@ -18,6 +18,7 @@ def listen_to_nobody() -> None:
     system: Callable[..., environment.Environment] = environment.system
 
     def alone(*arguments: Any) -> environment.Environment:
+        """Return the system's environment, without time to listen."""
         return replace(system(*arguments), listen_s=0)
 
     vars(environment)["system"] = alone

@@ -28,17 +28,19 @@ from tests.integration.alone import listen_to_nobody
 
 
 def acknowledges_on_receipt() -> None:
-    """Law 7 broken: a reading is acknowledged before anything of it is on disk."""
+    """Break law 7: acknowledge a reading before anything of it is on disk."""
     serve, take = Source.serve, Source.on_message
     sessions: dict[Source, Session] = {}
 
     async def serving(self: Source, session: Session) -> None:
+        """Serve as usual, and note the session."""
         sessions[self] = session
         await serve(self, session)
 
     def taking(
         self: Source, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None
     ) -> None:
+        """Take the message without its token, and acknowledge it."""
         take(self, topic, payload, qos, retain, None)
         if token is not None:
             sessions[self].acknowledge([token])
@@ -47,11 +49,12 @@ def acknowledges_on_receipt() -> None:
 
 
 def redraws_on_restart() -> None:
-    """Law 1 broken: windows that were open start over with fresh noise."""
+    """Break law 1: start open windows over with fresh noise after a restart."""
     restore = Timeline.restore
     bits = SystemBits()
 
-    def redrawn(window: OpenWindow, terms: Terms) -> OpenWindow:
+    def redraw(window: OpenWindow, terms: Terms) -> OpenWindow:
+        """Return the window with new noise and nothing else in its slots."""
         mechanism = LInfLaplace(terms.epsilon, terms.quantum, terms.n)
         noise_bound = mechanism.noise_bound(bits)
         noise = [mechanism.draw(noise_bound, bits) for _ in range(window.draws)]
@@ -62,7 +65,8 @@ def redraws_on_restart() -> None:
     def restoring(
         terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
     ) -> Timeline:
-        windows = tuple(redrawn(window, stored_terms[window.terms_id]) for window in state.windows)
+        """Restore a meter as if its open windows had just begun."""
+        windows = tuple(redraw(window, stored_terms[window.terms_id]) for window in state.windows)
         starts_ms = [window.start_ms for window in windows]
         begun = state._replace(
             windows=windows,
@@ -75,18 +79,18 @@ def redraws_on_restart() -> None:
 
 
 def impatient() -> None:
-    """No mutant: it connects again at once, so that a broker can be killed often in a short test."""
+    """Reconnect at once, so that a broker can be killed often in a short test; this is not a mutant."""
     reconnect.CEILING_S = 0.2  # type: ignore[misc]
 
 
 def impatient_alone() -> None:
-    """No mutant: impatient, and no other agent is listened for."""
+    """Reconnect at once and listen for no other agent; this is not a mutant."""
     impatient()
     listen_to_nobody()
 
 
 def watchful() -> None:
-    """No mutant: impatient, and what a silence of a broker means is found out within 2 s, not 10 or 120."""
+    """Reconnect at once, and notice a silent broker within 2 s, not 10 or 120; this is not a mutant."""
     impatient()
     defaults = reconnect.keep_connected.__kwdefaults__
     assert defaults
@@ -95,14 +99,15 @@ def watchful() -> None:
 
 
 def remembers_fsyncs() -> None:
-    """No mutant: after every commit, and after what it erases, the files as they are then on disk are kept.
+    """Copy the files on disk after every commit and every erasure; this is not a mutant.
 
-    In the folder `synced`, made by another process: SQLite's locks of this one would be lost.
+    The copies are in the folder `synced`. Another process makes them, or SQLite would lose its locks.
     """
     committing, erase = Store.committing, Store.erase
     number = count()
 
     def save(store: Store) -> None:
+        """Copy the store's files to a new folder, and let `synced` refer to it."""
         new = store.path.with_name(f"synced-{next(number)}-{os.getpid()}")
         new.mkdir()
         files = [f"{store.path}{suffix}" for suffix in ("", "-wal", ".gen")]
@@ -113,11 +118,13 @@ def remembers_fsyncs() -> None:
 
     @contextmanager
     def saving(self: Store) -> Iterator[sqlite3.Connection]:
+        """Commit as usual, then copy."""
         with committing(self) as tx:
             yield tx
         save(self)
 
     def erasing(self: Store) -> None:
+        """Erase as usual, then copy."""
         erase(self)
         save(self)
 
@@ -125,18 +132,19 @@ def remembers_fsyncs() -> None:
 
 
 def undithered() -> None:
-    """Law 3 broken: accumulators begin with noise alone, so that without noise they are the energy."""
+    """Break law 3: begin accumulators with noise alone, so that without noise they are the energy."""
     listen_to_nobody()
     dither = Noise.dither
 
-    def nothing(self: Noise, terms: Terms, slot_index: int) -> int | None:
+    def zero(self: Noise, terms: Terms, slot_index: int) -> int | None:
+        """Return a dither of 0 where there would be one."""
         return None if dither(self, terms, slot_index) is None else 0
 
-    Noise.dither = nothing  # type: ignore[method-assign]
+    Noise.dither = zero  # type: ignore[method-assign]
 
 
 def only_truncates() -> None:
-    """Law 3 broken: the log is truncated as it is, and its blocks keep every accumulator."""
+    """Break law 3: truncate the log without erasing it, so that its blocks keep every accumulator."""
     listen_to_nobody()
     wal._zero = lambda descriptor: None
     wal.LARGEST_KEPT_BYTES = 0

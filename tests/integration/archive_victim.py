@@ -28,7 +28,7 @@ _STEPS: tuple[tuple[Any, str], ...] = (
 
 
 def small() -> Any:
-    """The settings of a victim."""
+    """Apply the settings of a victim."""
     return mock.patch.multiple(run, **SMALL)
 
 
@@ -36,16 +36,20 @@ def victim(folder: Path, path: Path, keys: dict[str, str], kill_at: int, steps: 
     """Release a file in a place; killed before or after a step, or not at all."""
 
     def at_step() -> None:
+        """Count a step; end the process if it is the one."""
         steps.value += 1
         if steps.value == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def stepped(call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call with a step before and after it."""
+
         def wrapped(*arguments: Any, **named: Any) -> Any:
+            """Call between two steps."""
             at_step()
-            found = call(*arguments, **named)
+            result = call(*arguments, **named)
             at_step()
-            return found
+            return result
 
         return wrapped
 
@@ -55,12 +59,12 @@ def victim(folder: Path, path: Path, keys: dict[str, str], kill_at: int, steps: 
         Place(folder).sanitise(path, **keys)
 
 
-def peak_kb(folder: Path, path: Path, keys: dict[str, str], found: Any) -> None:
-    """Release a file, and put the memory that this took beyond what there was into `found`."""
+def peak_kb(folder: Path, path: Path, keys: dict[str, str], result: Any) -> None:
+    """Release a file, and put the memory that this took beyond the memory before into `result`."""
     with mock.patch.multiple(run, VALUES=1 << 15, PART_BATCHES=2, ROWS=1 << 15, WINDOWS=1 << 13):
         before = _status_kb("VmRSS")
         Place(folder).sanitise(path, **keys)
-        found.value = _status_kb("VmHWM") - before
+        result.value = _status_kb("VmHWM") - before
 
 
 def _status_kb(name: str) -> int:
@@ -77,7 +81,7 @@ class Victims:
         self._context.set_forkserver_preload(["tests.integration.archive_victim"])
 
     def run(self, folder: Path, path: Path, keys: dict[str, str], kill_at: int = 0) -> tuple[int | None, int]:
-        """One; how it ended (-9: killed) and how many steps it got."""
+        """Run a victim; return its exit code (-9: killed) and the number of steps it took."""
         steps = self._context.Value("i", 0)
         process = self._context.Process(target=victim, args=(folder, path, keys, kill_at, steps))
         process.start()
@@ -85,10 +89,10 @@ class Victims:
         return process.exitcode, steps.value
 
     def peak_kb(self, folder: Path, path: Path, keys: dict[str, str]) -> int:
-        """The memory that a run takes, in batches and jobs of 2^15 numbers and rows."""
-        found = self._context.Value("i", 0)
-        process = self._context.Process(target=peak_kb, args=(folder, path, keys, found))
+        """Return the memory that a run takes, in batches and jobs of 2^15 numbers and rows."""
+        result = self._context.Value("i", 0)
+        process = self._context.Process(target=peak_kb, args=(folder, path, keys, result))
         process.start()
         process.join()
-        peak: int = found.value
+        peak: int = result.value
         return peak

@@ -68,15 +68,15 @@ _SLOT = re.compile(rb'\[\d+,"?(-?\d+)')
 
 def states(content: bytes) -> set[State]:
     """Return the states that can be read anywhere in some bytes: of each open window the newest slot."""
-    found, covered_ms = set(), 0
+    newest, covered_ms = set(), 0
     for match in _PART.finditer(content):
         if match[1]:
             covered_ms = int(match[1])
             continue
         radius, slots = _RADIUS.search(match[3]), _SLOT.findall(match[3])
         if slots:
-            found.add(State(int(match[2]), covered_ms, int(radius[1]) if radius else None, int(slots[-1])))
-    return found
+            newest.add(State(int(match[2]), covered_ms, int(radius[1]) if radius else None, int(slots[-1])))
+    return newest
 
 
 def radii(content: bytes) -> set[int]:
@@ -84,11 +84,11 @@ def radii(content: bytes) -> set[int]:
     return {int(text) for text in _RADIUS.findall(content)}
 
 
-def readings(found: set[State]) -> set[tuple[int, int]]:
+def readings(known_states: set[State]) -> set[tuple[int, int]]:
     """Return what two values of one accumulator tell: the time to which the power stood, and that in mW."""
-    told, ordered = set(), sorted(found)
+    powers, ordered = set(), sorted(known_states)
     for first, then in pairwise(ordered):
         if first.start_ms == then.start_ms and first.covered_ms < then.covered_ms:
             span_ms = then.covered_ms - first.covered_ms
-            told.add((then.covered_ms, round((then.accumulator - first.accumulator) / span_ms / 1000)))
-    return told
+            powers.add((then.covered_ms, round((then.accumulator - first.accumulator) / span_ms / 1000)))
+    return powers

@@ -168,32 +168,32 @@ async def _by_clock(
 ) -> Judged:
     source, sink = lines(version)
     streams = stream(server.url, source=f'hold = "{HOLD_MS}ms"\n{source}', window=WINDOW, sink=sink)
-    rng, sent = random.Random(seed), list[Sent]()
+    rng, readings = random.Random(seed), list[Sent]()
     program = ("tests.integration.altered", "impatient_alone") if forgets else ALONE
     with service(folder, streams, program=program) as agent:
         agent.start()
         await hears(agent, server)
         async with Receiver(server) as receiver, asyncio.TaskGroup() as tasks:
-            sending = tasks.create_task(_report(server.url, sent, rng))
+            reports = tasks.create_task(_report(server.url, readings, rng))
             for _ in range(kills):
                 await asyncio.sleep(rng.uniform(2, 5))
                 await kill(agent, receiver)
             await asyncio.sleep((LENGTH_MS + LATENESS_MS) / 1000)
-            sending.cancel()
+            reports.cancel()
             last_ms = now_ms() // STEP_MS * STEP_MS - STEP_MS
             for home in HOMES:
                 await until(lambda home=home: _newest_ms(receiver, home) >= last_ms)  # type: ignore[misc]
             await agent.stop()
             await receiver.flush(server.url)
     delivered = exported(agent.command("export").stdout) if forgets else {}
-    return by_clock(kills, sent, receiver.messages, last_ms, delivered)
+    return by_clock(kills, readings, receiver.messages, last_ms, delivered)
 
 
-async def _report(url: str, sent: list[Sent], rng: random.Random) -> None:
+async def _report(url: str, log: list[Sent], rng: random.Random) -> None:
     """Send readings of every home, at random moments twice a second, over any number of connections."""
     while True:
         readings = [Sent(home, now_ms(), rng.randrange(6000)) for home in HOMES]
-        sent += readings
+        log += readings
         await feed(url, [_publication(reading) for reading in readings])
         await asyncio.sleep(rng.uniform(0.2, 0.8))
 
@@ -221,7 +221,7 @@ def exported(text: str) -> Delivered:
 
 
 def by_clock(
-    kills: int, sent: Sequence[Sent], messages: Messages, last_ms: int, delivered: Delivered | None = None
+    kills: int, readings: Sequence[Sent], messages: Messages, last_ms: int, delivered: Delivered | None = None
 ) -> Judged:
     """Judge the slots from each home's first window on, up to the one that begins at `last_ms`.
 
@@ -236,15 +236,15 @@ def by_clock(
             if exact not in map(value, released[start_ms]):
                 counts["lost"] += not released[start_ms]
                 released[start_ms].add(f'{{"value":{exact}}}'.encode())
-        own = [reading for reading in sent if reading.meter == home]
-        first_ms = -(-own[0].time_ms // LENGTH_MS) * LENGTH_MS
+        readings_of_home = [reading for reading in readings if reading.meter == home]
+        first_ms = -(-readings_of_home[0].time_ms // LENGTH_MS) * LENGTH_MS
         expected = set(range(first_ms, last_ms + 1, STEP_MS))
         counts["slots"] += len(released)
         counts["missing"] += len(expected - released.keys())
         counts["doubled"] += sum(len(payloads) > 1 for payloads in released.values())
         counts["wrong"] += sum(start_ms < first_ms for start_ms in released)
         for start_ms in expected & released.keys():
-            mean = mean_w(own, home, start_ms, STEP_MS, HOLD_MS)
+            mean = mean_w(readings_of_home, home, start_ms, STEP_MS, HOLD_MS)
             counts["wrong"] += any(not is_released(float(value(p)), mean) for p in released[start_ms])
     return Judged(kills, *(counts[name] for name in Judged._fields[1:]))
 

@@ -21,14 +21,14 @@ expect.set_options(timeout=LIMIT_MS)  # a busy machine takes its time
 
 
 def chromium_program() -> Path | None:
-    """METERAGENT_CHROMIUM, or on the path."""
+    """Return the program that METERAGENT_CHROMIUM names, or the one on the path."""
     named = os.environ.get("METERAGENT_CHROMIUM")
     return Path(named) if named else find("chromium")
 
 
 @asynccontextmanager
 async def chromium(*arguments: str) -> AsyncIterator[Browser]:
-    """A running browser; it asks nobody for anything by itself."""
+    """Run a browser that contacts nobody by itself."""
     program = chromium_program()
     if program is None:
         not_run("chromium", "chromium is not on the path, nor in METERAGENT_CHROMIUM")

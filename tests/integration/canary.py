@@ -12,7 +12,7 @@ NOTE = "canary-note-0042"
 
 
 def varint(number: int) -> bytes:
-    """SQLite's: seven bits a byte, the most significant first."""
+    """Encode a number as SQLite does: seven bits a byte, the most significant first."""
     low = [number & 0x7F]
     while number := number >> 7:
         low.append(number & 0x7F | 0x80)
@@ -20,7 +20,7 @@ def varint(number: int) -> bytes:
 
 
 def patterns(watts: str) -> dict[str, bytes]:
-    """How a canary might be written."""
+    """Return the forms in which a canary might be written."""
     micro, milli = int(Fraction(watts) * 10**6), int(Fraction(watts) * 10**3)
     return {
         "text": watts.encode(),
@@ -38,22 +38,22 @@ def patterns(watts: str) -> dict[str, bytes]:
     }
 
 
-def found(data: bytes) -> set[str]:
-    """What of the canaries is in there: how each is written, and numbers that are multiples of one."""
-    seen = {f"{NOTE}"} if NOTE.encode() in data else set()
+def traces_in(data: bytes) -> set[str]:
+    """Return the traces of canaries: in which form each is there, and numbers that are multiples of one."""
+    traces = {f"{NOTE}"} if NOTE.encode() in data else set()
     for watts in WATTS.values():
-        seen |= {f"{watts} as {name}" for name, pattern in patterns(watts).items() if pattern in data}
+        traces |= {f"{watts} as {name}" for name, pattern in patterns(watts).items() if pattern in data}
         micro = int(Fraction(watts) * 10**6)
         numbers = {int(text) for text in re.findall(rb"\d{9,}", data)}
-        seen |= {f"a multiple of {watts}" for number in numbers if number and number % micro == 0}
-    return seen
+        traces |= {f"a multiple of {watts}" for number in numbers if number and number % micro == 0}
+    return traces
 
 
 def files(agent: Service) -> dict[str, bytes]:
-    """The store and all that stands beside it."""
+    """Read the store and the files beside it."""
     return {path.name: path.read_bytes() for path in agent.store.parent.glob("db*") if path.is_file()}
 
 
-def everything(of: Iterable[bytes]) -> bytes:
-    """One after the other."""
+def concatenated(of: Iterable[bytes]) -> bytes:
+    """Concatenate contents, with a zero byte between them."""
     return b"\0".join(of)

@@ -125,13 +125,13 @@ async def send(url: str, messages: Sequence[Message]) -> None:
     mosquitto answers first and saves then, so the last ones that were answered before it went away are sent
     again, too; an agent's own outbox relies on a broker that keeps what it has answered.
     """
-    sent = 0
-    while sent < len(messages):
+    sent_count = 0
+    while sent_count < len(messages):
         try:
             async with connect(url) as client, asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(lost(client))
-                while sent < len(messages):
-                    chunk = messages[sent : sent + CHUNK]
+                while sent_count < len(messages):
+                    chunk = messages[sent_count : sent_count + CHUNK]
                     await asyncio.gather(
                         *(
                             client.publish(
@@ -140,10 +140,10 @@ async def send(url: str, messages: Sequence[Message]) -> None:
                             for topic, payload, _ in chunk
                         )
                     )
-                    sent += len(chunk)
+                    sent_count += len(chunk)
                 watch.cancel()
         except* MqttError:
-            sent = max(0, sent - CHUNK)
+            sent_count = max(0, sent_count - CHUNK)
             await asyncio.sleep(PAUSE_S)
 
 
@@ -187,7 +187,7 @@ def by_kafka(cluster: Kafka) -> Chain:
 class Kept(NamedTuple):
     """The outcome of rounds: the rows that were sent, and what the table has."""
 
-    sent: list[TableRow]
+    expected: list[TableRow]
     table: list[TableRow]
     refused: dict[str, int]
     lives: int
@@ -195,7 +195,7 @@ class Kept(NamedTuple):
 
     def assert_equal(self) -> None:
         """Fail unless the table has each interval that was sent once, and nothing else was counted."""
-        assert self.table == sorted(self.sent)
+        assert self.table == sorted(self.expected)
         assert self.refused == {}
 
 
@@ -212,7 +212,7 @@ async def kill(
 ) -> Kept:
     """Kill one part of the chain in each round, at a random moment of a burst; then let the chain finish."""
     rng = random.Random(f"{victim}{seed}")
-    sent: list[TableRow] = []
+    expected_rows: list[TableRow] = []
     lives = 0
     with Collector(folder, chain.source, table_url, chain.program) as collector:
         await until(collector.is_connected)
@@ -228,11 +228,11 @@ async def kill(
             await feeding
             if victim == "broker":
                 await chain.send(messages)
-            sent += expected
-        await until(lambda: collector.is_connected() and count(table_url) == len(sent))
+            expected_rows += expected
+        await until(lambda: collector.is_connected() and count(table_url) == len(expected_rows))
         assert collector.stop() == 0
     with psycopg.connect(table_url) as connection:
-        return Kept(sent, rows(connection), refusals(connection), lives)
+        return Kept(expected_rows, rows(connection), refusals(connection), lives)
 
 
 def kill_and_start(victim: Victim, collector: Collector, postgres: Postgres, broker: Server | None) -> None:

@@ -42,7 +42,7 @@ async def kill_with_files(*, chain: Chain, folder: Path, rounds: int, size: int,
     """
     rng = random.Random(f"files{seed}")
     records = folder / "records"
-    sent: list[TableRow] = []
+    expected_rows: list[TableRow] = []
     lives = 0
     collector = Collector(folder, "", "postgresql:///unused")
     text = f'[source]\n{chain.source}\n[[stream]]\ntopic = "{TEMPLATE}"\n[dataset]\nfolder = "{records}"\n'
@@ -60,7 +60,7 @@ async def kill_with_files(*, chain: Chain, folder: Path, rounds: int, size: int,
             collector.kill()
             collector.start()
             await feeding
-            sent += expected
-        await until(lambda: collector.is_connected() and set(table_of(records)) >= set(sent))
+            expected_rows += expected
+        await until(lambda: collector.is_connected() and set(table_of(records)) >= set(expected_rows))
         assert collector.stop() == 0
-    return Kept(sent, table_of(records), refusals(records), lives)
+    return Kept(expected_rows, table_of(records), refusals(records), lives)

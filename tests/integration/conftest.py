@@ -22,14 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def broker(mosquitto: MakeBroker) -> Iterator[Broker]:
-    """A running broker for this test alone, which remembers nothing and reports subscriptions."""
+    """Start a broker for this test alone, which remembers nothing and reports subscriptions."""
     with mosquitto(settings=LOGS_SUBSCRIPTIONS) as running:
         yield running
 
 
 @pytest.fixture
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
-    """A running NATS server with the users and streams of docs/collect.md."""
+    """Start a NATS server with the users and streams of docs/collect.md."""
     program = nats_program()
     if program is None:
         not_run("nats-server", "nats-server is not on the path, nor in /usr/sbin, nor in METERAGENT_NATS")
@@ -40,6 +40,6 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
 
 @pytest.fixture
 def kafka() -> Iterator[Kafka]:
-    """A mock cluster of librdkafka, with the topics of docs/collect.md."""
+    """Start a mock cluster of librdkafka, with the topics of docs/collect.md."""
     with Kafka() as cluster:
         yield cluster

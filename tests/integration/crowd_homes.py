@@ -21,7 +21,7 @@ from meteragent.domain.grid import parse_time
 from simulators.replay import connect
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, Curve, Reading
-from tests.integration.service import service, stream, subscribed, told, until
+from tests.integration.service import count_in_log, service, stream, subscribed, until
 from tests.integration.wire import Publication, feed, publication
 from tests.support.broker import Broker
 from tests.support.crowd import Street, fixed_entropy, group_text, make_group
@@ -53,7 +53,7 @@ class Arrival(NamedTuple):
 
 
 def readings(hours: int) -> Iterator[tuple[str, Reading]]:
-    """The readings of all homes, from before the first slot until after the last."""
+    """Yield the readings of all homes, from before the first slot until after the last."""
     rng = random.Random(7)
     for home in HOMES:
         time_ms = BEGIN_MS + HOUR_MS // 3
@@ -74,7 +74,7 @@ async def publish(url: str, clock: FastClock, hours: int) -> None:
 
 
 def configuration(url: str, folder: Path) -> str:
-    """The agent's stream, in the group whose file is in its folder."""
+    """Return the agent's stream, in the group whose file is in its folder."""
     (folder / "group.toml").write_text(group_text(**CHANGES))
     window = 'lateness = "1h"\ncatch_up = "1h"'
     text = stream(url, source=f'hold = "{HOLD_MS}ms"', window=f"length\n{window}", privacy="")
@@ -113,7 +113,7 @@ async def live(broker: Broker, folder: Path, world: Street, kills: int, seed: in
         await ready.wait()
         agent.start()
         await subscribed(broker, 1)
-        await until(lambda: told(broker, KEYS_SUBSCRIBED) >= 2)
+        await until(lambda: count_in_log(broker, KEYS_SUBSCRIBED) >= 2)
         clock.start()
         publishing = asyncio.create_task(publish(broker.url, clock, kills + 2))
         for life in range(kills):
@@ -193,8 +193,10 @@ async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> d
     hours = rounds + 2
     reports = [[forms[(FIRST_MS + hour * HOUR_MS) // 1000, home] for home in HOMES] for hour in range(hours)]
     curves = [Curve(reading for name, reading in readings(hours) if name == home) for home in HOMES]
-    whole = [hour for hour, slot in enumerate(reports) if all(slot)]
-    errors = [error_quanta(world, curves, hour, [min(form) for form in reports[hour]]) for hour in whole]
+    hours_complete = [hour for hour, slot in enumerate(reports) if all(slot)]
+    errors = [
+        error_quanta(world, curves, hour, [min(form) for form in reports[hour]]) for hour in hours_complete
+    ]
     assert_not_stored(world, forms, folder)
     return {
         "reports": sum(map(bool, chain.from_iterable(reports))),
@@ -216,7 +218,7 @@ def error_quanta(world: Street, curves: list[Curve], hour: int, reports: list[by
 
 
 def assert_not_stored(world: Street, forms: dict[tuple[int, str], set[bytes]], folder: Path) -> None:
-    """No file of the agent holds a share, a pad or an accumulator of a slot that has left, or its report."""
+    """Fail if a file of the agent holds the share, pad, accumulator or report of a slot that has left."""
     files = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     for (slot_s, label), payloads in forms.items():
         report = Report.decode(world.group.id, next(iter(payloads)))

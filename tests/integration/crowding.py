@@ -128,15 +128,15 @@ class Totals(NamedTuple):
         (A slot whose reports came too late has none. That is the only reason for which it may have none.)
         """
         assert set(self.reasons()) <= {"too_few", "no_report"}
-        counted = {line.slot_s: line.homes for line in self.leader if line.result == "total"}
+        totals = {line.slot_s: line.homes for line in self.leader if line.result == "total"}
         answered = {line.slot_s: line.homes for line in self.helper if line.result == "answer"}
-        assert set(self.received) == set(counted)
-        assert set(counted) <= set(answered)
+        assert set(self.received) == set(totals)
+        assert set(totals) <= set(answered)
         for slot_s, payloads in self.received.items():
             [payload] = payloads
             record = json.loads(payload)
             homes = subset(record["value"])
-            assert len(homes) == record["homes"] == counted[slot_s] == answered[slot_s] >= SMALLEST_CROWD
+            assert len(homes) == record["homes"] == totals[slot_s] == answered[slot_s] >= SMALLEST_CROWD
 
 
 def subset(value: float) -> set[int]:
@@ -262,8 +262,8 @@ answer_s = 14400
         leader.stop()
         self.latest.clear()
         leader.start()  # what the broker lost when it was killed is sent again
-        counted = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
-        await until(lambda: counted <= self.latest)
+        slots_with_total = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
+        await until(lambda: slots_with_total <= self.latest)
         for operator in self.operators.values():
             operator.assert_healthy()
         for operator in self.operators.values():

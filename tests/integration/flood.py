@@ -15,17 +15,17 @@ async def flood(broker: Broker, messages: Iterable[tuple[str, bytes]], *, qos: i
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
     writer.write(_packet(0x10, b"\0\4MQTT\4\2\0\0" + _text("flood")))
     assert await reader.readexactly(4) == b"\x20\2\0\0"
-    sent, left = 0, iter(messages)
+    count, left = 0, iter(messages)
     while chunk := list(islice(left, CHUNK)):
         packets = (_publish(*message, qos, 1 + at) for at, message in enumerate(chunk))
         writer.write(b"".join(packets) + _packet(0xC0, b""))
         await writer.drain()
         await reader.readexactly(4 * len(chunk) * qos + 2)  # its PUBACKs, and that it has read so far
-        sent += len(chunk)
+        count += len(chunk)
     writer.write(_packet(0xE0, b""))
     writer.close()
     await writer.wait_closed()
-    return sent
+    return count
 
 
 def _publish(topic: str, payload: bytes, qos: int, packet_id: int) -> bytes:

@@ -30,7 +30,7 @@ class Violation(NamedTuple):
 
 
 def violations(plan: Plan, fed: Fed, messages: Messages) -> list[Violation]:
-    """All of them; the messages are all that were ever received, by topic, in order of arrival."""
+    """Return all violations by messages, which are all that were received, by topic, in order of arrival."""
     return [violation for meter in fed for violation in _of_meter(plan, meter, fed[meter], messages)]
 
 
@@ -38,20 +38,20 @@ def _of_meter(plan: Plan, meter: str, readings: Sequence[Reading], messages: Mes
     released, truth = slots(plan, meter, messages), plan.truth(readings)
     yield from (Violation("missing", meter, start) for start in truth.keys() - released.keys())
     yield from (Violation("surplus", meter, start) for start in released.keys() - truth.keys())
-    yield from (Violation("two values", meter, start) for start, sent in released.items() if len(sent) > 1)
+    yield from (Violation("two values", meter, start) for start, forms in released.items() if len(forms) > 1)
     yield from (Violation("disorder", meter, then) for before, then in pairwise(released) if then < before)
     for start in truth.keys() & released.keys():
         values = [value(payload) for payload in released[start]]
         if any(v % 1 or (plan.is_exact and abs(Fraction(v) - truth[start]) >= 1) for v in values):
             yield Violation("wrong", meter, start)
     below = f"{plan.topic(meter)}/privacy"
-    described = [set(sent) for topic, sent in messages.items() if topic.startswith(below)]
-    if [len(sent) for sent in described] != [1, 1]:
+    described = [set(payloads) for topic, payloads in messages.items() if topic.startswith(below)]
+    if [len(payloads) for payloads in described] != [1, 1]:
         yield Violation("descriptor", meter)
 
 
 def slots(plan: Plan, meter: str, messages: Messages) -> dict[int, set[bytes]]:
-    """The distinct payloads of each slot, in order of first arrival."""
+    """Return the distinct payloads of each slot, in order of first arrival."""
     released: dict[int, set[bytes]] = {}
     for payload in messages.get(plan.topic(meter), ()):
         released.setdefault(time_ms(json.loads(payload)["t"]), set()).add(payload)
@@ -59,7 +59,7 @@ def slots(plan: Plan, meter: str, messages: Messages) -> dict[int, set[bytes]]:
 
 
 def value(payload: bytes) -> Decimal:
-    """A record's value, exact."""
+    """Return a record's exact value."""
     return Decimal(json.loads(payload, parse_float=Decimal)["value"])
 
 
@@ -79,7 +79,7 @@ def dither(plan: Plan, fed: Fed, messages: Messages) -> tuple[float, float]:
 
 
 def noise(plan: Plan, fed: Fed, messages: Messages) -> list[list[int]]:
-    """Released value - the truth's whole quanta of 1 W, of every slot of every complete window.
+    """Return value minus whole quanta of the truth, of 1 W, for each slot of each complete window.
 
     That is noise and dither: up to one quantum more than the noise.
     """

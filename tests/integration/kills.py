@@ -22,24 +22,24 @@ UNLIMITED: dict[str, str | int] = {"max_inflight_messages": 0}
 
 
 def invent(rng: random.Random, meters: int, readings: int) -> tuple[Fed, list[Publication]]:
-    """Readings of meters, each in its order of arrival, and all of them as they are sent.
+    """Return the readings of meters, each in its order of arrival, and all as publications in that order.
 
     Every meter reports about every 10 s, out of order within the lateness, on a time of its own: so
     their windows end at different moments of the feed.
     """
-    sent: list[tuple[int, str, Reading]] = []
+    arrivals: list[tuple[int, str, Reading]] = []
     for meter in range(meters):
         first_ms = START_MS + rng.randrange(HOUR_MS)
         for index in range(readings):
             after_ms = index * STEP_MS + rng.randrange(STEP_MS) * (index > 0)
             late_ms = rng.randrange(PLAN.lateness_ms) * (index > 0)
             watts = f"{rng.randrange(6_000_000) / 1000}"
-            sent.append((after_ms + late_ms, f"m{meter}", Reading(first_ms + after_ms, watts)))
-    sent.sort()
+            arrivals.append((after_ms + late_ms, f"m{meter}", Reading(first_ms + after_ms, watts)))
+    arrivals.sort()
     fed: dict[str, list[Reading]] = {}
-    for _, name, reading in sent:
+    for _, name, reading in arrivals:
         fed.setdefault(name, []).append(reading)
-    return fed, [publication(name, reading) for _, name, reading in sent]
+    return fed, [publication(name, reading) for _, name, reading in arrivals]
 
 
 class Outcome(NamedTuple):

@@ -23,7 +23,7 @@ Windows = Sequence[Sequence[int]]
 
 
 def scale_passes(windows: Windows, a: Fraction) -> bool:
-    """Whether the sum of the maxima fits: a Σ m is Gamma(number of slots), the best test of a scale."""
+    """Return whether the sum of maxima fits: a Σ m is Gamma(number of slots), the best test of a scale."""
     slots = sum(map(len, windows))
     total = float(a) * sum(max(map(abs, window)) for window in windows)
     low, high = _scale_bounds(slots)
@@ -31,7 +31,7 @@ def scale_passes(windows: Windows, a: Fraction) -> bool:
 
 
 def scale_miss(slots: int, factor: float) -> float:
-    """The chance that noise `factor` times as large passes `scale_passes`."""
+    """Return the chance that noise `factor` times as large passes `scale_passes`."""
     low, high = _scale_bounds(slots)
     return float(stats.gamma.cdf(high / factor, slots) - stats.gamma.cdf(low / factor, slots))
 
@@ -41,7 +41,7 @@ def _scale_bounds(slots: int) -> tuple[float, float]:
 
 
 def maxima_p(windows: Windows, a: Fraction) -> float:
-    """Chi-square p-value of the maxima of windows, over cells of about equal probability."""
+    """Return the chi-square p-value of the maxima of windows, over cells of about equal probability."""
     n = len(windows[0])
     end = int((n + 40 + (1600 + 80 * n) ** 0.5) / float(a)) + 2
     m = np.arange(end, dtype=np.float64)
@@ -51,28 +51,28 @@ def maxima_p(windows: Windows, a: Fraction) -> float:
     law /= law.sum()
     cuts = np.unique(np.searchsorted(np.cumsum(law), np.arange(1, CELLS) / CELLS) + 1)
     starts = np.concatenate(([0], cuts))
-    observed = np.bincount([min(max(map(abs, window)), end - 1) for window in windows], minlength=end)
-    return _chi_square(np.add.reduceat(observed, starts) * 1.0, np.add.reduceat(law, starts) * len(windows))
+    counts = np.bincount([min(max(map(abs, window)), end - 1) for window in windows], minlength=end)
+    return _chi_square(np.add.reduceat(counts, starts) * 1.0, np.add.reduceat(law, starts) * len(windows))
 
 
 def sign_p(windows: Windows) -> float:
-    """Binomial p-value of the signs of the first largest slots."""
+    """Return the binomial p-value of the signs of the first largest slots."""
     largest = [window[_first_largest(window)] for window in windows]
     return float(stats.binomtest(sum(z > 0 for z in largest), sum(z != 0 for z in largest)).pvalue)
 
 
 def rest_p(windows: Windows) -> float:
-    """Chi-square p-value of all other slots, given the largest; n > 1."""
-    observed, expected = np.zeros(CELLS), np.zeros(CELLS)
+    """Return the chi-square p-value of all other slots, given the largest; n > 1."""
+    counts, expected = np.zeros(CELLS), np.zeros(CELLS)
     for window in windows:
         first = _first_largest(window)
         m = abs(window[first])
         for at, z in enumerate(window):
             inside = m - 1 if at < first else m
             if at != first:
-                observed[(z + inside) * CELLS // (2 * inside + 1)] += 1
+                counts[(z + inside) * CELLS // (2 * inside + 1)] += 1
                 expected += _cell_sizes(2 * inside + 1)
-    return _chi_square(observed, expected)
+    return _chi_square(counts, expected)
 
 
 def _first_largest(window: Sequence[int]) -> int:
@@ -85,7 +85,7 @@ def _cell_sizes(count: int) -> Floats:
     return np.asarray(np.diff(edges) / count)
 
 
-def _chi_square(observed: Floats, expected: Floats) -> float:
+def _chi_square(counts: Floats, expected: Floats) -> float:
     assert expected.min() >= EXPECTED_MIN
-    statistic = ((observed - expected) ** 2 / expected).sum()
+    statistic = ((counts - expected) ** 2 / expected).sum()
     return float(stats.chi2.sf(statistic, len(expected) - 1))

@@ -96,25 +96,25 @@ class Load:
         return now_ms() + self.off_ms
 
     def reading(self, meter: int, time_ms: int) -> tuple[str, bytes]:
-        """A meter's power: its own."""
+        """Return a meter's reading."""
         return f"meters/m{meter}/power", b'{"t": %d, "power": %d}' % (time_ms, power(meter))
 
     def round(self, time_ms: int | None = None) -> Iterator[tuple[str, bytes]]:
-        """Every meter reports once."""
+        """Yield a reading of every meter."""
         for meter in range(self._meters):
             yield self.reading(meter, self.now_ms if time_ms is None else time_ms)
 
     async def paced(self, seconds: float, factor: float) -> int:
-        """Every meter reports once a period, or a multiple as often; returns the number of readings sent."""
-        begun_s, sent = time.monotonic(), 0
+        """Send every meter's readings `factor` times a period; return how many were sent."""
+        begun_s, count = time.monotonic(), 0
         while (gone_s := time.monotonic() - begun_s) < seconds:
             due = round(gone_s / self._period_s * factor * self._meters)
             at_ms = self.now_ms
-            sent += await flood(
-                self._broker, (self.reading(k % self._meters, at_ms) for k in range(sent, due))
+            count += await flood(
+                self._broker, (self.reading(k % self._meters, at_ms) for k in range(count, due))
             )
             await asyncio.sleep(TICK_S)
-        return sent
+        return count
 
     async def taken_in(self) -> None:
         """Wait until the last reading of all is in the store; it is sent by this."""
@@ -136,29 +136,29 @@ class Load:
 
 
 def power(meter: int) -> int:
-    """What a meter reports."""
+    """Return the power that a meter reports."""
     return 100 + meter % 10_000
 
 
 def memory_mb(pid: int) -> float:
-    """The largest resident memory of a process."""
+    """Return the largest resident memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (peak,) = (line for line in lines if line.startswith("VmHWM:"))
     return int(peak.split()[1]) * 1024 / 1e6
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU that a process has taken."""
+    """Return the seconds of CPU that a process has taken."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def newest_ms(store: Path, meter: str) -> int:
-    """The newest time accepted from a meter, as the store has it."""
+    """Return the newest time accepted from a meter, according to the store."""
     with read_only(store) as connection:
         rows = connection.execute("SELECT state FROM state WHERE meter = ?", (meter,)).fetchall()
-    found = [schema.decode_state(state).newest_ms for (state,) in rows if state.strip(b"\0")]
-    return max((newest for newest in found if newest), default=0)
+    times_ms = [schema.decode_state(state).newest_ms for (state,) in rows if state.strip(b"\0")]
+    return max((newest for newest in times_ms if newest), default=0)
 
 
 async def run(
@@ -222,16 +222,16 @@ async def _live(load: Load, broker: Broker, meters: int, seconds: float) -> None
 
 
 async def _outage(load: Load, broker: Broker, agent: Service, receiver: Receiver) -> None:
-    """The agent is away; what every meter sent meanwhile waits in the broker."""
+    """Let an hour of readings wait in the broker while the agent is down."""
     begin_ms, period_ms = load.now_ms, round(load._period_s * 1000)
     load.set_clock(load.off_ms + HOUR_MS)
-    sent = 0
+    count = 0
     for time_ms in range(begin_ms, load.now_ms, period_ms):
-        sent += await flood(broker, load.round(time_ms))
+        count += await flood(broker, load.round(time_ms))
     agent.start()
     await subscribed_to(broker, 2)
     with load.phase("an hour of backlog") as messages:
-        messages.append(sent)
+        messages.append(count)
         await load.taken_in()
     load.set_clock(load.off_ms + CATCH_UP_MS)
     load.set_clock(load.off_ms + -load.now_ms % LENGTH_MS + 2000)
@@ -242,14 +242,14 @@ async def _outage(load: Load, broker: Broker, agent: Service, receiver: Receiver
 
 
 def newest_of_all(receiver: Receiver, meters: int) -> int:
-    """Up to which slot every meter's record has come; 0 while one has none."""
+    """Return the newest slot whose record has arrived for every meter; 0 while a meter has none."""
     if len(receiver.newest) < meters:
         return 0
     return parse_time(min(receiver.newest.values()))
 
 
 def judge(receiver: Receiver, meters: int) -> tuple[list[tuple[str, int]], int]:
-    """The slots (meter and start) that are missing, doubled or not the meter's power, and how many came."""
+    """Return the slots (meter, start) that are missing, doubled or wrong, and the number received."""
     wrong: list[tuple[str, int]] = []
     slots = 0
     for meter in range(meters):
@@ -258,8 +258,8 @@ def judge(receiver: Receiver, meters: int) -> tuple[list[tuple[str, int]], int]:
         slots += len(values)
         starts_ms = list(values)
         wrong += [(f"m{meter}", start) for start, value in values.items() if value != power(meter)]
-        whole = starts_ms and starts_ms == list(range(starts_ms[0], starts_ms[-1] + 1, LENGTH_MS))
-        wrong += [] if whole else [(f"m{meter}", -1)]
+        is_complete = starts_ms and starts_ms == list(range(starts_ms[0], starts_ms[-1] + 1, LENGTH_MS))
+        wrong += [] if is_complete else [(f"m{meter}", -1)]
         wrong += [
             (f"m{meter}", start) for start in values if sum(parse_time(r["t"]) == start for r in records) > 1
         ]

@@ -47,7 +47,7 @@ class Site(NamedTuple):
     async def looking(
         self, *, refused: bool = False, language: str = "en", **options: Any
     ) -> AsyncIterator["Look"]:
-        """A page that is open, in a window of its own; whatever it complains of fails the test."""
+        """Open the page in a window of its own; fail if the browser complains of anything."""
         async with window(self.browser, **{"locale": language, **options}) as page:
             look = Look(self.world, page, language)
             if refused:
@@ -61,7 +61,7 @@ class Site(NamedTuple):
 
 @asynccontextmanager
 async def serving_site() -> AsyncIterator[Site]:
-    """The page's server and a browser, until the block ends."""
+    """Run the page's server and a browser until the block ends."""
     app.GLANCE_S, usual_s = 0.2, app.GLANCE_S
     world, port = PageWorld(), free_port()
     # Names that lead to this machine, as an attacker's may.
@@ -75,7 +75,7 @@ async def serving_site() -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """A separate browser window without history."""
+    """Open a separate browser window without history."""
     context = await browser.new_context(**options)
     try:
         yield await context.new_page()
@@ -108,11 +108,11 @@ class Look:
         await expect(self.page.locator("#spent-table table")).to_be_visible()
 
     async def drawn(self, place: str = "trace-plot") -> str:
-        """A plot as it is drawn just now."""
-        found: str = await self.page.evaluate(
+        """Return a plot as it is drawn at this moment."""
+        data_url: str = await self.page.evaluate(
             "place => document.querySelector(`#${place} canvas`).toDataURL()", place
         )
-        return found
+        return data_url
 
     async def changes(self, act: Callable[[], Awaitable[object]], place: str = "trace-plot") -> None:
         """Perform an action, and wait until the plot changes."""
@@ -124,7 +124,7 @@ class Look:
         )
 
     async def landmarks(self) -> list[str]:
-        """The names by which somebody goes from landmark to landmark."""
+        """Return the names of the landmarks."""
         names: list[str] = await self.page.locator("nav, section, [role=region]").evaluate_all(
             """all => all.map(one => one.getAttribute("aria-label")
                 || document.getElementById(one.getAttribute("aria-labelledby")).textContent)"""
@@ -132,14 +132,12 @@ class Look:
         return names
 
     async def hidden_width(self, place: str) -> int:
-        """How much of a place is not seen unless it is scrolled sideways, in pixels."""
-        hidden: int = await self.page.locator(f"#{place}").evaluate(
-            "one => one.scrollWidth - one.clientWidth"
-        )
-        return hidden
+        """Return how much of a place is out of sight until it is scrolled sideways, in pixels."""
+        width: int = await self.page.locator(f"#{place}").evaluate("one => one.scrollWidth - one.clientWidth")
+        return width
 
     async def live(self, slots: int = 3) -> list[int]:
-        """So many slots pass, with their readings and their records; returns what left."""
+        """Let slots pass, with their readings and records; return the released values."""
         generator, left = self._generator, list[int]()
         for _ in range(slots):
             start_ms = self.world.clock_ms
@@ -162,19 +160,19 @@ class Focus(NamedTuple):
 
 
 async def tab(page: Page) -> Focus:
-    """Press Tab: where it leads."""
+    """Press Tab, and return where it leads."""
     await page.keyboard.press("Tab")
-    found = await page.evaluate(
+    focus = await page.evaluate(
         """() => {
           const { activeElement: one } = document, style = getComputedStyle(one);
           return [one.id || one.name || one.closest("[id]")?.id || one.tagName,
                   `${style.outlineStyle} ${style.outlineWidth}`];
         }"""
     )
-    return Focus(*found)
+    return Focus(*focus)
 
 
 async def serious(page: Page) -> list[str]:
-    """What axe finds wrong, if somebody could be kept from something by it."""
-    found = (await Axe().run(page)).response["violations"]
-    return [one["id"] for one in found if one["impact"] in {"serious", "critical"}]
+    """Return the serious and critical violations that axe finds."""
+    broken_rules = (await Axe().run(page)).response["violations"]
+    return [rule["id"] for rule in broken_rules if rule["impact"] in {"serious", "critical"}]

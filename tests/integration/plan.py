@@ -66,11 +66,11 @@ class Plan:
         return Fraction(self.level, self.radius)
 
     def topic(self, meter: str) -> str:
-        """Where a meter's records leave."""
+        """Return the topic of a meter's records."""
         return f"private/{self.name}/{meter}"
 
     def toml(self, source_url: str, sink_url: str | None, source: str = "", sink: str = "") -> str:
-        """The stream in the agent's configuration, with more lines of its source and its sink."""
+        """Return the stream's configuration, with more lines for its source and its sink."""
         return stream(
             source_url,
             sink_url,
@@ -83,7 +83,7 @@ class Plan:
         )
 
     def truth(self, readings: Sequence[Reading]) -> dict[int, Fraction]:
-        """The exact watts of every slot that must leave, by its start, for readings in order of arrival.
+        """Return the exact watts of every slot that must leave, by start, for readings in order of arrival.
 
         Windows begin at the first boundary at or after the first reading; slots leave once the
         newest reading has passed their end by `lateness`.
@@ -97,7 +97,7 @@ class Plan:
         return dict(zip(edges_ms, means, strict=False))
 
     def opened(self, readings: Sequence[Reading]) -> list[int]:
-        """The starts of the windows that must have been charged: those whose time has begun."""
+        """Return the starts of the windows that must have been charged: those whose time has begun."""
         start_ms = -(-readings[0].time_ms // self.length_ms) * self.length_ms
         return list(range(start_ms, max(r.time_ms for r in readings) + 1, self.length_ms))
 
@@ -111,11 +111,11 @@ class Curve:
         self._values_u = [floor(Fraction(r.watts) * MICRO + Fraction(1, 2)) for r in ordered]
         next_ms = [*self._times_ms[1:], self._times_ms[-1] + hold_ms]
         self._held_ms = [min(b - a, hold_ms) for a, b in zip(self._times_ms, next_ms, strict=True)]
-        spans = (value * held for value, held in zip(self._values_u, self._held_ms, strict=True))
+        spans = (value * span_ms for value, span_ms in zip(self._values_u, self._held_ms, strict=True))
         self._before = list(accumulate(spans, initial=0))
 
     def energy(self, time_ms: int) -> int:
-        """Everything up to a time."""
+        """Return the energy up to a time."""
         at = bisect_right(self._times_ms, time_ms) - 1
         if at < 0:
             return 0
@@ -124,5 +124,5 @@ class Curve:
 
 
 def time_ms(text: str) -> int:
-    """A record's time."""
+    """Parse a record's time."""
     return int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)

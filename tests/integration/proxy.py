@@ -24,6 +24,7 @@ class _Pipe:
 
     @property
     def ends(self) -> tuple[asyncio.StreamWriter, asyncio.StreamWriter]:
+        """The writers of both ends."""
         return self.client, self.broker
 
 
@@ -81,10 +82,10 @@ class Proxy:
         """Pass byte by byte."""
         self._pause_s = pause_s
 
-    def half_open(self, way: Direction) -> None:
-        """Swallow what goes one way on the present connections, their end included."""
+    def half_open(self, direction: Direction) -> None:
+        """Drop one direction of the present connections, including their end."""
         for pipe in self._pipes:
-            pipe.dead.add(way)
+            pipe.dead.add(direction)
 
     def cut(self, *, reset: bool = False) -> None:
         """End all connections."""
@@ -111,7 +112,7 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        """One connection, from its beginning to its end."""
+        """Serve one connection until it ends."""
         try:
             answers, broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
         except OSError:
@@ -122,30 +123,30 @@ class Proxy:
             end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pipes.add(pipe)
         try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._pass("up", reader, broker, pipe))
-                both.create_task(self._pass("down", answers, client, pipe))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pass("up", reader, broker, pipe))
+                tasks.create_task(self._pass("down", answers, client, pipe))
         finally:
             self._pipes.discard(pipe)
             for end in pipe.ends:
                 end.close()
 
     async def _pass(
-        self, way: Direction, source: asyncio.StreamReader, target: asyncio.StreamWriter, pipe: _Pipe
+        self, direction: Direction, source: asyncio.StreamReader, target: asyncio.StreamWriter, pipe: _Pipe
     ) -> None:
-        """Bytes one way until their end, which is passed on too."""
+        """Pass on the bytes of one direction, and their end."""
         with suppress(OSError):
             while data := await source.read(_BYTES):
                 await self._open.wait()
                 for piece in (
                     [data] if self._pause_s is None else [data[at : at + 1] for at in range(len(data))]
                 ):
-                    if way not in pipe.dead:
+                    if direction not in pipe.dead:
                         target.write(piece)
                         await target.drain()
                     if self._pause_s is not None:
                         await asyncio.sleep(self._pause_s)
         await self._open.wait()
-        if way not in pipe.dead:
+        if direction not in pipe.dead:
             with suppress(OSError):
                 target.close()

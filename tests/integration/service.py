@@ -41,7 +41,7 @@ ALONE = ("tests.integration.alone",)
 
 
 def now_ms() -> int:
-    """The wall clock."""
+    """Return the wall-clock time."""
     return time.time_ns() // 1_000_000
 
 
@@ -69,7 +69,7 @@ def stream(
     privacy: str = "level = 1000\nradius = 10",
     sink: str = "",
 ) -> str:
-    """A stream of JSON readings, with one-second windows and noise that is 0 but for once in 10^43."""
+    """Return a stream of JSON readings, with one-second windows and noise that is 0 but for once in 10^43."""
     window = window if "length" in window else f'length = "1s"\n{window}'
     return f"""
 [[stream]]
@@ -147,12 +147,12 @@ class Service:
         self._process.send_signal(number)
 
     async def stop(self) -> None:
-        """SIGTERM; it must end with 0."""
+        """Send SIGTERM; fail unless the process exits with 0."""
         self.signal()
         assert await self.code() == 0, self.log
 
     async def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.signal(signal.SIGKILL)
         await self.code()
 
@@ -169,9 +169,9 @@ class Service:
 
     @property
     def totals(self) -> Counter[str]:
-        """The counters it told last."""
-        told = self.log.rpartition("totals: ")[2].partition("\n")[0]
-        return Counter({name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", told)})
+        """The counters that were logged last."""
+        line = self.log.rpartition("totals: ")[2].partition("\n")[0]
+        return Counter({name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", line)})
 
     def command(
         self, name: str, *arguments: str, before: Sequence[str] = ()
@@ -185,18 +185,18 @@ class Service:
 def service(
     folder: Path, streams: str, store: str = "", *, program: Sequence[str] = ALONE
 ) -> Iterator[Service]:
-    """A service that has not started, in a new folder; nothing is left of it."""
+    """Make a service in a new folder, without starting it; end it with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Service(folder, streams, store, program=program)
+    process = Service(folder, streams, store, program=program)
     try:
-        yield made
+        yield process
     finally:
-        made.end()
+        process.end()
 
 
-def told(broker: Broker, what: str) -> int:
-    """How often a broker that tells all has told it."""
-    return len(re.findall(what, (broker.folder / "log").read_text()))
+def count_in_log(broker: Broker, pattern: str) -> int:
+    """Return how often a pattern is in the log of a broker."""
+    return len(re.findall(pattern, (broker.folder / "log").read_text()))
 
 
 SUBSCRIBED = r"Sending SUBACK to meteragent-\w+-source"
@@ -206,7 +206,7 @@ SINK_CONNECTED = r"Sending CONNACK to meteragent-\w+-sink"
 
 async def subscribed(broker: Broker, times: int = 1) -> None:
     """Wait until a service has subscribed this number of times since the broker was made."""
-    await until(lambda: told(broker, SUBSCRIBED) >= times)
+    await until(lambda: count_in_log(broker, SUBSCRIBED) >= times)
 
 
 class Sent(NamedTuple):
@@ -217,11 +217,11 @@ class Sent(NamedTuple):
     watts: int
 
 
-def mean_w(sent: Iterable[Sent], meter: str, start_ms: int, step_ms: int, hold_ms: int) -> Fraction:
+def mean_w(readings: Iterable[Sent], meter: str, start_ms: int, step_ms: int, hold_ms: int) -> Fraction:
     """Return a slot's exact mean: each reading held until the next, for at most `hold`."""
-    own = sorted(reading for reading in sent if reading.meter == meter)
+    ordered = sorted(reading for reading in readings if reading.meter == meter)
     energy = 0
-    for reading, after in pairwise([*own, Sent(meter, start_ms + step_ms, 0)]):
+    for reading, after in pairwise([*ordered, Sent(meter, start_ms + step_ms, 0)]):
         begin_ms = max(reading.time_ms, start_ms)
         end_ms = min(after.time_ms, reading.time_ms + hold_ms, start_ms + step_ms)
         energy += reading.watts * max(0, end_ms - begin_ms)
@@ -244,9 +244,9 @@ class Meters:
     async def send(
         self, meter: str, watts: int, time_ms: int | None = None, *, qos: int = 1, retain: bool = False
     ) -> None:
-        """A reading; unless a time is given, of now: of a later millisecond than the meter's last one.
+        """Send a reading, by default of the present time, but at least 1 ms later than the meter's last one.
 
-        Of two readings with one time the agent keeps the first and refuses the other, as a duplicate.
+        Of two readings with the same time, the agent would refuse the second as a duplicate.
         """
         if time_ms is None:
             time_ms = self._newest_ms[meter] = max(now_ms(), self._newest_ms.get(meter, 0) + 1)
@@ -255,18 +255,18 @@ class Meters:
         await self.raw(f"meters/{meter}/power", json.dumps(payload), qos=qos, retain=retain)
 
     async def raw(self, topic: str, payload: bytes | str, *, qos: int = 1, retain: bool = False) -> None:
-        """Any message."""
+        """Send any message."""
         await self._client.publish(topic, payload, qos=qos, retain=retain)
 
 
 @asynccontextmanager
 async def meters(broker: Server) -> AsyncIterator[Meters]:
-    """Meters that are connected."""
+    """Connect meters."""
     async with connect(broker.url) as client:
         yield Meters(client)
 
 
-class Came(NamedTuple):
+class Arrival(NamedTuple):
     """A message as it came: when, where, and what; whose it is, and of a record its slot and value."""
 
     at_ms: int
@@ -285,36 +285,40 @@ class Came(NamedTuple):
 
     @classmethod
     def now(cls, topic: str, payload: bytes, retain: bool) -> Self:
-        """Read a message that has just come."""
+        """Read a message that has just arrived."""
         facts = json.loads(payload)
         start_ms = parse_time(facts["t"]) if "t" in facts else 0
         return cls(now_ms(), topic, payload, retain, facts, facts["meter"], start_ms, facts.get("value", 0))
 
 
 class Utility:
-    """Everything that came, in order; its broker keeps what comes while it is away."""
+    """All messages that arrived, in order; the broker keeps what is sent while it is disconnected."""
 
     def __init__(self) -> None:
-        self.came: list[Came] = []
+        self.messages: list[Arrival] = []
         self.subscribed = asyncio.Event()
 
-    def records(self, stream_name: str = "main", meter: str | None = None) -> list[Came]:
-        """The records of a stream, or of one of its meters."""
+    def records(self, stream_name: str = "main", meter: str | None = None) -> list[Arrival]:
+        """Return the records of a stream, or of one of its meters."""
         prefix = f"private/{stream_name}/"
         return [
-            c for c in self.came if c.topic.startswith(prefix) and c.is_record and meter in (None, c.meter)
+            c
+            for c in self.messages
+            if c.topic.startswith(prefix) and c.is_record and meter in (None, c.meter)
         ]
 
     async def listen(self, broker: Broker) -> None:
-        """Note what comes, over any number of connections."""
+        """Keep all messages, over any number of connections."""
         while True:
             try:
                 async with Client("127.0.0.1", broker.port, identifier="utility", **DURABLE) as client:
                     await client.subscribe("private/#", qos=1)
                     self.subscribed.set()
                     async for message in client.messages:
-                        came = Came.now(str(message.topic), bytes(message.payload), bool(message.retain))
-                        self.came.append(came)
+                        arrival = Arrival.now(
+                            str(message.topic), bytes(message.payload), bool(message.retain)
+                        )
+                        self.messages.append(arrival)
             except MqttError:
                 await listening(broker)
 
@@ -333,21 +337,21 @@ async def listening(broker: Broker) -> None:
 
 @asynccontextmanager
 async def utility(broker: Broker) -> AsyncIterator[Utility]:
-    """A utility that has subscribed; it is there as long as the broker lets it."""
-    made = Utility()
-    listening = asyncio.create_task(made.listen(broker))
+    """Subscribe a utility; it reconnects whenever the broker allows it."""
+    receiver = Utility()
+    listening = asyncio.create_task(receiver.listen(broker))
     try:
         async with asyncio.timeout(LIMIT_S):
-            await made.subscribed.wait()
-        yield made
+            await receiver.subscribed.wait()
+        yield receiver
     finally:
         listening.cancel()
         await asyncio.wait({listening})
 
 
-def once(records: Iterable[Came]) -> list[Came]:
-    """One meter's records without those that came again, which must be the same byte for byte."""
-    first: dict[int, Came] = {}
+def once(records: Iterable[Arrival]) -> list[Arrival]:
+    """Return one meter's records without repetitions, which must be the same byte for byte."""
+    first: dict[int, Arrival] = {}
     for record in records:
         assert first.setdefault(record.start_ms, record).payload == record.payload
     return list(first.values())
@@ -356,9 +360,10 @@ def once(records: Iterable[Came]) -> list[Came]:
 def between(
     make: Callable[..., Broker], scenario: Callable[..., Awaitable[Any]], *brokers: Mapping[str, Any]
 ) -> Callable[[Path], Awaitable[Any]]:
-    """A scenario of a folder and of running brokers, one for each set of options, as one of a folder."""
+    """Turn a scenario of a folder and brokers into one of a folder; each set of options makes a broker."""
 
     async def run(folder: Path) -> Any:
+        """Run the scenario with its brokers."""
         with ExitStack() as stack:
             running = [stack.enter_context(make(**options)) for options in brokers]
             return await scenario(folder, *running)

@@ -49,7 +49,7 @@ class Part(NamedTuple):
         return sum(end - start for start, end in self.stretches)
 
     def energy_wh(self, curve: Curve) -> Fraction:
-        """What is in it."""
+        """Return its energy."""
         energy = sum(curve.energy(end) - curve.energy(start) for start, end in self.stretches)
         return Fraction(energy, MICRO * HOUR_MS)
 
@@ -83,11 +83,11 @@ class Shape:
         return self.level > 1
 
     def topic(self, meter: str) -> str:
-        """Where a meter's records leave."""
+        """Return the topic of a meter's records."""
         return f"private/{self.name}/{meter}"
 
     def toml(self, url: str) -> str:
-        """The stream in the agent's configuration."""
+        """Return the stream's configuration."""
         return stream(
             url,
             name=self.name,
@@ -108,7 +108,7 @@ class Shape:
 
     @lru_cache  # noqa: B019 -- a handful of shapes live as long as the tests
     def windows(self, from_ms: int, to_ms: int) -> list[Window]:
-        """Those that begin in a stretch of time, both ends included."""
+        """Return the windows that begin in a stretch of time, both ends included."""
         starts_ms = _starts_ms(self.zone, self.length, from_ms, to_ms)
         return [self._window(start, end) for start, end in pairwise(starts_ms) if start <= to_ms]
 
@@ -120,15 +120,15 @@ class Shape:
         return self._bands(start_ms, end_ms) if self.bands else self._blocks(start_ms, end_ms)
 
     def _blocks(self, start_ms: int, end_ms: int) -> Iterator[Part]:
-        step_ms, rest = divmod(end_ms - start_ms, self.blocks)
-        assert rest == 0
+        step_ms, remainder = divmod(end_ms - start_ms, self.blocks)
+        assert remainder == 0
         for at_ms in range(start_ms, end_ms, step_ms):
             yield Part(Key(at_ms, iso(step_ms), ""), ((at_ms, at_ms + step_ms),))
 
     def _bands(self, start_ms: int, end_ms: int) -> Iterator[Part]:
         quarters = {at_ms: clock(self.zone, at_ms) for at_ms in range(start_ms, end_ms, QUARTER_MS)}
         for first, last in self.bands:
-            inside = [at_ms for at_ms, shown in quarters.items() if first <= shown.hour < last]
+            inside = [at_ms for at_ms, local in quarters.items() if first <= local.hour < last]
             if inside:
                 key = Key(start_ms, iso(end_ms - start_ms), f"{first:02}:00/{last:02}:00")
                 yield Part(key, tuple((at_ms, at_ms + QUARTER_MS) for at_ms in inside))
@@ -136,11 +136,11 @@ class Shape:
     # --- what must come ------------------------------------------------------------------------
 
     def opened(self, readings: Sequence[Reading]) -> list[Window]:
-        """The windows that must have been charged: from the first boundary on, those that have begun."""
+        """Return the windows that must have been charged: those that have begun, from the first boundary."""
         return self.windows(readings[0].time_ms, max(reading.time_ms for reading in readings))
 
     def due(self, readings: Sequence[Reading]) -> list[Part]:
-        """The slots that must leave, for readings in order of arrival."""
+        """Return the slots that must leave, for readings in order of arrival."""
         until_ms = max(reading.time_ms for reading in readings) - LATENESS_MS
         parts = [part for window in self.opened(readings) for part in window.parts]
         return [part for part in parts if part.stretches[-1][1] <= until_ms]
@@ -161,7 +161,7 @@ class Shape:
     # --- what it costs -------------------------------------------------------------------------
 
     def epsilon(self, window: Window) -> Fraction:
-        """Level / radius in 1/W; the radius hides the energy in the shortest slot, on the lattice."""
+        """Return level / radius in 1/W; the radius hides the energy in the shortest slot, on the lattice."""
         return self._epsilon(min(part.duration_ms for part in window.parts))
 
     def stated(self, window: Window) -> tuple[Fraction, str]:
@@ -174,7 +174,7 @@ class Shape:
         )
 
     def per_day(self, window: Window) -> Fraction:
-        """Epsilon for 24 hours of such a window."""
+        """Return epsilon for 24 hours of such a window."""
         return self.epsilon(window) * DAY_MS / (window.end_ms - window.start_ms)
 
     @property
@@ -202,9 +202,9 @@ class Tariff(Shape):
         """Yield the bands of a window."""
         quarters: dict[str, list[int]] = {"day": [], "night": []}
         for at_ms in range(start_ms, end_ms, QUARTER_MS):
-            shown = clock(self.zone, at_ms)
-            works = shown.weekday() < 5 and shown.date().isoformat() not in self.holidays
-            quarters["day" if works and 6 <= shown.hour < 22 else "night"].append(at_ms)
+            local = clock(self.zone, at_ms)
+            works = local.weekday() < 5 and local.date().isoformat() not in self.holidays
+            quarters["day" if works and 6 <= local.hour < 22 else "night"].append(at_ms)
         for name, inside in quarters.items():
             key = Key(start_ms, iso(end_ms - start_ms), name)
             yield Part(key, tuple((at_ms, at_ms + QUARTER_MS) for at_ms in inside))
@@ -254,17 +254,17 @@ class Amount(Shape):
         """Return the exact cost of the window, in EUR."""
         [(start_ms, end_ms)] = part.stretches
         quarters = range(start_ms, end_ms, QUARTER_MS)
-        used = {at_ms: curve.energy(at_ms + QUARTER_MS) - curve.energy(at_ms) for at_ms in quarters}
-        cost = sum((self.price(at_ms) * energy for at_ms, energy in used.items()), Fraction(0))
+        energies = {at_ms: curve.energy(at_ms + QUARTER_MS) - curve.energy(at_ms) for at_ms in quarters}
+        cost = sum((self.price(at_ms) * energy for at_ms, energy in energies.items()), Fraction(0))
         return cost / (1000 * MICRO * HOUR_MS)
 
     def price(self, at_ms: int) -> Fraction:
         """Return the price of a quarter of an hour."""
-        shown = clock(self.zone, at_ms)
-        weekday = 6 if shown.date().isoformat() in self.holidays else shown.weekday()
-        if weekday < 5 and 6 <= shown.hour < 22:
+        local = clock(self.zone, at_ms)
+        weekday = 6 if local.date().isoformat() in self.holidays else local.weekday()
+        if weekday < 5 and 6 <= local.hour < 22:
             return Fraction(2, 5)
-        return Fraction(-1, 50) if weekday == 6 and 11 <= shown.hour < 15 else Fraction(1, 4)
+        return Fraction(-1, 50) if weekday == 6 and 11 <= local.hour < 15 else Fraction(1, 4)
 
     def epsilon(self, window: Window) -> Fraction:
         """Return the charge in 1/W: each watt moves all hours of the window."""
@@ -283,7 +283,7 @@ class Amount(Shape):
 
 @lru_cache(maxsize=100_000)
 def clock(zone: str, time_ms: int) -> datetime:
-    """What a clock on the wall shows."""
+    """Return what a clock on the wall shows."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(ZoneInfo(zone))
 
 
@@ -291,8 +291,9 @@ def _starts_ms(zone: str, length: str, from_ms: int, to_ms: int) -> Iterator[int
     """The quarters of an hour, from the first on, at which a new day or month begins, and one beyond."""
 
     def unit(at_ms: int) -> tuple[int, ...]:
-        shown = clock(zone, at_ms)
-        return shown.timetuple()[: 2 if length == "1mo" else 3]
+        """Return the day or month of a time."""
+        local = clock(zone, at_ms)
+        return local.timetuple()[: 2 if length == "1mo" else 3]
 
     at_ms = -(-from_ms // QUARTER_MS) * QUARTER_MS
     while True:
@@ -304,13 +305,13 @@ def _starts_ms(zone: str, length: str, from_ms: int, to_ms: int) -> Iterator[int
 
 
 def iso(duration_ms: int) -> str:
-    """A duration in ISO 8601, by hand."""
-    hours, rest = divmod(timedelta(milliseconds=duration_ms), timedelta(hours=1))
-    minutes, rest = divmod(rest, timedelta(minutes=1))
-    seconds = f"{rest.total_seconds():g}S" if rest else ""
+    """Format a duration in ISO 8601, by hand."""
+    hours, remainder = divmod(timedelta(milliseconds=duration_ms), timedelta(hours=1))
+    minutes, remainder = divmod(remainder, timedelta(minutes=1))
+    seconds = f"{remainder.total_seconds():g}S" if remainder else ""
     return "PT" + (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "") + seconds
 
 
 def usual_sum(shapes: Sequence[Shape], but: Shape) -> Fraction:
-    """What the other streams of a meter charge it on a day."""
+    """Return what the other streams of a meter charge it on a day."""
     return sum((shape.usual_per_day for shape in shapes if shape is not but), Fraction(0))

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
-    Came,
+    Arrival,
     Scenarios,
     between,
     meters,
@@ -27,23 +27,23 @@ BACKLOG = (2000, 1500, 800, 100)
 """What the meter says while the agent is stopped; 1000 stood before."""
 
 
-async def power(folder: Path, broker: Broker) -> tuple[list[Came], int, dict[str, int]]:
+async def power(folder: Path, broker: Broker) -> tuple[list[Arrival], int, dict[str, int]]:
     """Stop the agent, let the meter speak, start it; the records, when it was started, and its counters."""
     text = stream(broker.url, window='length = "1s"\ncatch_up = "2s"').replace('time = "t"\n', "")
     with service(folder, text) as agent:
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             agent.start()
             await subscribed(broker)
             await line.send("home", 1000)
-            await until(lambda: came.records() and came.records()[-1].value == 1000)
+            await until(lambda: inbox.records() and inbox.records()[-1].value == 1000)
             await agent.stop()
             for watts in BACKLOG:
                 await line.send("home", watts)
             started_ms = now_ms()
             agent.start()
-            await until(lambda: any(one.start_ms > started_ms + 5000 for one in came.records()))
+            await until(lambda: any(one.start_ms > started_ms + 5000 for one in inbox.records()))
             await agent.stop()
-            return came.records(), started_ms, agent.totals
+            return inbox.records(), started_ms, agent.totals
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ from tests.integration.service import (
     TELL_ALL,
     Meters,
     Utility,
+    count_in_log,
     meters,
     service,
     stream,
     subscribed,
-    told,
     until,
     utility,
 )
@@ -77,7 +77,7 @@ CLAMPED = {"50000.5": 20_000, "1e400": 20_000, "1" + "0" * 3000: 20_000, "-5": 0
 class Run(NamedTuple):
     """What is known after the run."""
 
-    came: Utility
+    inbox: Utility
     totals: Counter[str]
     log: str
     acknowledged: int
@@ -125,20 +125,20 @@ def run(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 async def _run(broker: Broker, folder: Path) -> Run:
     streams = stream(broker.url, window='clock = "event"', source="max_meters = 1")
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         await line.send(HOME, 5, START_MS - 1000, retain=True)
         await line.send("retained-only", 5, START_MS - 1000, retain=True)
         with service(folder, streams) as agent:
             agent.start()
             await subscribed(broker)
-            await until(lambda: told(broker, ACKNOWLEDGED) == 2)
+            await until(lambda: count_in_log(broker, ACKNOWLEDGED) == 2)
             await send(line)
             for topic in ELSEWHERE:
                 await line.raw(topic, f'{{"power": 5, "t": {START_MS}}}')
-            await until(lambda: len(came.records()) >= len(expected()))
+            await until(lambda: len(inbox.records()) >= len(expected()))
             await asyncio.sleep(0.3)
             await agent.stop()
-            return Run(came, agent.totals, agent.log, told(broker, ACKNOWLEDGED))
+            return Run(inbox, agent.totals, agent.log, count_in_log(broker, ACKNOWLEDGED))
 
 
 def test_each_is_refused_by_its_named_counter(run: Run) -> None:
@@ -158,21 +158,21 @@ def test_topics_that_name_no_meter_are_refused(run: Run) -> None:
 
 def test_nothing_stops_the_good_readings_between_them(run: Run) -> None:
     """Every good reading, at QoS 0 and 1 alike, is released right, in order, and exactly once."""
-    assert [record.value for record in run.came.records()] == expected()
-    assert [r.start_ms for r in run.came.records()] == [START_MS + 1000 * k for k in range(len(expected()))]
-    assert {record.meter for record in run.came.records()} == {HOME}
+    assert [record.value for record in run.inbox.records()] == expected()
+    assert [r.start_ms for r in run.inbox.records()] == [START_MS + 1000 * k for k in range(len(expected()))]
+    assert {record.meter for record in run.inbox.records()} == {HOME}
 
 
 def test_finite_values_out_of_range_are_clamped_and_counted(run: Run) -> None:
     """However large or small a finite number is, it counts as the range's nearest end."""
     assert run.totals["clamped"] == len(CLAMPED)
-    assert [r.value for r in run.came.records()][-len(CLAMPED) :] == list(CLAMPED.values())
+    assert [r.value for r in run.inbox.records()][-len(CLAMPED) :] == list(CLAMPED.values())
 
 
 def test_retained_messages_are_not_readings(run: Run) -> None:
     """What the broker had retained is acknowledged and counted, and no meter begins with it."""
     assert run.totals["retained"] == 2
-    assert min(record.start_ms for record in run.came.records()) == START_MS
+    assert min(record.start_ms for record in run.inbox.records()) == START_MS
 
 
 def test_what_is_refused_is_acknowledged(run: Run) -> None:

@@ -57,11 +57,11 @@ def gateway(mosquitto: MakeBroker, upstream: Broker, certificates: Certificates)
 
 async def reaches(messages: AsyncIterator[Message], payload: bytes) -> list[tuple[str, bytes]]:
     """What comes until this comes."""
-    came = []
+    inbox = []
     async for message in messages:
-        came.append((str(message.topic), bytes(message.payload)))
+        inbox.append((str(message.topic), bytes(message.payload)))
         if message.payload == payload:
-            return came
+            return inbox
     raise AssertionError
 
 
@@ -86,8 +86,8 @@ async def test_only_private_records_cross_the_bridge(
         for topic in ("private/m1/power", "private/m1/power/privacy"):
             await agent.publish(topic, b"noisy", qos=1)
         await agent.publish("private/m1/power", b"last", qos=1)
-        came = await reaches(aiter(utility.messages), b"last")
-    assert came == [
+        inbox = await reaches(aiter(utility.messages), b"last")
+    assert inbox == [
         ("private/m1/power", b"noisy"),
         ("private/m1/power/privacy", b"noisy"),
         ("private/m1/power", b"last"),
@@ -105,13 +105,13 @@ async def test_nothing_comes_back_over_the_bridge(
         await inside.subscribe("#", qos=1)
         meters = await stack.enter_async_context(client(gateway, "meters"))
         await inside.publish("private/m1/power", b"up", qos=1)
-        came = aiter(utility.messages)
-        await reaches(came, b"up")  # the bridge stands
+        inbox = aiter(utility.messages)
+        await reaches(inbox, b"up")  # the bridge stands
         for topic in ("private/m1/power", "meters/m1/power", "$SYS/broker/connection/utility/state"):
             await utility.publish(topic, b"canary from outside", qos=1)
         await meters.publish("meters/m1/power", b"raw", qos=1)
         await inside.publish("private/m1/power", b"later", qos=1)
-        heard = await reaches(came, b"later")
+        heard = await reaches(inbox, b"later")
         assert ("meters/m1/power", b"raw") not in heard
         home = await reaches(aiter(inside.messages), b"raw")
     assert [payload for _, payload in home] == [b"raw"]

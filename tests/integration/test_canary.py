@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import MakeBroker
-from tests.integration.canary import NOTE, WATTS, everything, files, found
+from tests.integration.canary import NOTE, WATTS, concatenated, files, traces_in
 from tests.integration.service import (
     TELL_ALL,
     Meters,
@@ -61,7 +61,7 @@ def run(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Run:
 async def _run(broker: Broker, folder: Path) -> Run:
     hides = stream(broker.url, window=WINDOW, privacy="radius = 20000\nquantum = 0.001")
     bare = stream(broker.url, name="bare", window=WINDOW)
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with (
             service(folder / "hides", hides) as agent,
             service(folder / "bare", bare, program=UNDITHERED) as naked,
@@ -79,7 +79,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
             await until_ms((now_ms() // LENGTH_MS + 2) * LENGTH_MS + 700)
             await agent.stop()
             sending.cancel()
-            sent = [c.topic.encode() + b"\n" + c.payload for c in came.came if "/main/" in c.topic]
+            sent = [c.topic.encode() + b"\n" + c.payload for c in inbox.messages if "/main/" in c.topic]
             return Run(killed, files(agent), sent, agent.log, seen_bare)
 
 
@@ -101,27 +101,27 @@ def test_the_run_is_one(run: Run) -> None:
 
 def test_after_kill_in_a_window_no_raw_value_is_in_the_store(run: Run) -> None:
     """The SQLite file, its log and index, and the generation hold no raw value, however written."""
-    assert found(everything(run.killed.values())) == set()
+    assert traces_in(concatenated(run.killed.values())) == set()
 
 
 def test_after_a_stop_no_raw_value_is_in_the_store(run: Run) -> None:
     """Nor are there any when the agent has gone on and was stopped in an orderly way."""
-    assert found(everything(run.stopped.values())) == set()
+    assert traces_in(concatenated(run.stopped.values())) == set()
 
 
 def test_no_raw_value_leaves(run: Run) -> None:
     """No message, record or descriptor, topic or payload, holds a raw value."""
-    assert found(everything(run.messages)) == set()
+    assert traces_in(concatenated(run.messages)) == set()
 
 
 def test_no_raw_value_is_logged(run: Run) -> None:
     """The log holds none, nor the note that came with them."""
-    assert found(run.log.encode()) == set()
+    assert traces_in(run.log.encode()) == set()
 
 
 def test_without_noise_the_search_finds_them(run: Run) -> None:
     """In the store of the agent whose noise is 0, the energy so far shows the canaries."""
-    assert "a multiple of 13371.337" in found(everything(run.bare.values()))
+    assert "a multiple of 13371.337" in traces_in(concatenated(run.bare.values()))
 
 
 @pytest.mark.parametrize("value", [13371337, 13371337000, 13371.337, "13371.337", NOTE])
@@ -131,8 +131,8 @@ def test_the_search_finds_what_sqlite_writes(value: object, tmp_path: Path) -> N
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE t (value)")
     connection.close()
-    assert found(path.read_bytes()) == set()
+    assert traces_in(path.read_bytes()) == set()
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO t VALUES (?)", (value,))
     connection.close()
-    assert found(path.read_bytes())
+    assert traces_in(path.read_bytes())

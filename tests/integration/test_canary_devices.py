@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import MakeBroker
-from tests.integration.canary import WATTS, everything, files, found
+from tests.integration.canary import WATTS, concatenated, files, traces_in
 from tests.integration.service import TELL_ALL, Meters, meters, now_ms, service, subscribed, until_ms, utility
 from tests.support.broker import Broker
 from tests.support.profile_fixtures.dsmr import telegram
@@ -108,7 +108,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
     key = folder / "key"
     key.write_text("a key of sixteen characters, and more")
     key.chmod(0o600)
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder / "agent", streams(broker.url, key)) as agent:
             agent.start()
             await subscribed(broker, 3)
@@ -121,7 +121,7 @@ async def _run(broker: Broker, folder: Path) -> Run:
             await until_ms((now_ms() // LENGTH_MS + 2) * LENGTH_MS + 700)
             await agent.stop()
             sending.cancel()
-            sent = [c.topic.encode() + b"\n" + c.payload for c in came.came if "private/" in c.topic]
+            sent = [c.topic.encode() + b"\n" + c.payload for c in inbox.messages if "private/" in c.topic]
             return Run(sent, killed, files(agent), agent.log, agent.totals["accepted"])
 
 
@@ -148,24 +148,24 @@ def test_the_run_is_one(run: Run) -> None:
 
 def test_nothing_that_identifies_leaves(run: Run) -> None:
     """No serial number, MAC, contract or network, no device's name and no power is in what leaves."""
-    data = everything(run.sent)
+    data = concatenated(run.sent)
     assert names(data) == set()
     assert PLUG.encode() not in data
     assert HEAD.encode() not in data
-    assert found(data) == set()
+    assert traces_in(data) == set()
 
 
 def test_nothing_that_identifies_is_logged(run: Run) -> None:
     """The log names no device and holds none of their texts or powers."""
     assert names(run.log.encode()) == set()
-    assert found(run.log.encode()) == set()
+    assert traces_in(run.log.encode()) == set()
 
 
 def test_nothing_that_identifies_is_kept(run: Run) -> None:
     """The store holds neither texts nor powers of messages, after kill -9 nor after a stop."""
     for kept in (run.killed, run.stopped):
-        data = everything(kept.values())
-        assert found(data) == set()
+        data = concatenated(kept.values())
+        assert traces_in(data) == set()
         assert names(data) - {"mac"} == set(), (
             "the plug's name holds its MAC: by it the agent knows the meter"
         )

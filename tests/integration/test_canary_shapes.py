@@ -16,7 +16,7 @@ import pytest
 from meteragent.store import read_only
 from meteragent.store.schema import decode_state
 from tests.conftest import MakeBroker
-from tests.integration.canary import NOTE, WATTS, everything, files, found
+from tests.integration.canary import NOTE, WATTS, concatenated, files, traces_in
 from tests.integration.plan import SOURCE_TOPIC, time_ms
 from tests.integration.service import TELL_ALL, Service, service, stream, subscribed, until
 from tests.integration.shapes import HOUR_MS
@@ -115,25 +115,27 @@ def test_the_run_is_one(run: Run) -> None:
 
 def test_after_kill_in_all_windows_no_raw_value_is_in_the_store(run: Run) -> None:
     """The SQLite file, its log and index, and the generation hold no raw value, however written."""
-    assert found(everything(run.killed.values())) == set()
+    assert traces_in(concatenated(run.killed.values())) == set()
 
 
 def test_after_a_stop_no_raw_value_is_in_the_store(run: Run) -> None:
     """Nor are there any when the agent has gone on through a month's end and was stopped."""
-    assert found(everything(run.stopped.values())) == set()
+    assert traces_in(concatenated(run.stopped.values())) == set()
 
 
 def test_no_raw_value_leaves(run: Run) -> None:
     """No message of a stream that hides, record or descriptor, topic or payload, holds a raw value."""
     sent = [b"\n".join([topic.encode(), *payloads]) for topic, payloads in run.messages.items()]
-    assert found(everything(text for text in sent if b"/bare/" not in text)) == set()
+    assert traces_in(concatenated(text for text in sent if b"/bare/" not in text)) == set()
 
 
 def test_no_raw_value_is_logged(run: Run) -> None:
     """The log holds none, nor the note that came with them."""
-    assert found(run.log.encode()) == set()
+    assert traces_in(run.log.encode()) == set()
 
 
 def test_without_noise_the_search_finds_them(run: Run) -> None:
     """In the store of the agent whose noise is 0, the energy so far of a month's bands shows the canaries."""
-    assert found(everything(run.bare.values())) == {f"a multiple of {watts}" for watts in WATTS.values()}
+    assert traces_in(concatenated(run.bare.values())) == {
+        f"a multiple of {watts}" for watts in WATTS.values()
+    }

@@ -13,7 +13,7 @@ from tests.conftest import MakeBroker
 from tests.integration.clocked import set_clock
 from tests.integration.service import (
     TELL_ALL,
-    Came,
+    Arrival,
     Scenarios,
     between,
     meters,
@@ -37,7 +37,7 @@ LOOK_MS = 3000
 class Seen(NamedTuple):
     """What came, when the clock was set (by the new time), the log, the counters and the ledger."""
 
-    records: list[Came]
+    records: list[Arrival]
     jumped_ms: int
     same: bool
     log: str
@@ -51,21 +51,21 @@ async def _jump(folder: Path, broker: Broker, *, synchronised: bool) -> Seen:
         (folder / "synchronised").touch()
     text = stream(broker.url, window='length = "1s"\ncatch_up = "500ms"')
     with service(folder, text, program=("tests.integration.clocked",)) as agent:
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             agent.start()
             await subscribed(broker)
             await line.send("home", 400)
-            await until(lambda: len(came.records()) >= 3)
+            await until(lambda: len(inbox.records()) >= 3)
             pid = agent.pid
             set_clock(folder, AHEAD_MS)
             jumped_ms = now_ms() + AHEAD_MS
             await until_ms(now_ms() + LOOK_MS)
             await line.send("home", 700, now_ms() + AHEAD_MS)
-            await until(lambda: came.records()[-1].value == 700 and came.records()[-1].start_ms > jumped_ms)
+            await until(lambda: inbox.records()[-1].value == 700 and inbox.records()[-1].start_ms > jumped_ms)
             same = agent.pid == pid and agent.runs
             await agent.stop()
             told = json.loads(agent.command("ledger", "--json").stdout)
-            return Seen(came.records(), jumped_ms, same, agent.log, agent.totals, told)
+            return Seen(inbox.records(), jumped_ms, same, agent.log, agent.totals, told)
 
 
 async def resumed(folder: Path, broker: Broker) -> Seen:

@@ -87,19 +87,19 @@ def shown(payloads: Sequence[bytes]) -> Rows:
 @asynccontextmanager
 async def receiving(broker: Broker, certificates: Certificates) -> AsyncIterator[list[bytes]]:
     """All that comes at the utility's broker, of the topics of records and descriptors."""
-    came: list[bytes] = []
+    inbox: list[bytes] = []
     password, trusting = USERS["utility"], ssl.create_default_context(cafile=certificates.ca)
     client = Client("127.0.0.1", broker.port, username="utility", password=password, tls_context=trusting)
     async with client:
         await client.subscribe("private/#", qos=1)
 
         async def listen() -> None:
-            nonlocal came
+            nonlocal inbox
             async for message in client.messages:
-                came += [bytes(message.payload)]
+                inbox += [bytes(message.payload)]
 
         listening = asyncio.create_task(listen())
-        yield came
+        yield inbox
         listening.cancel()
         await asyncio.wait({listening})
 
@@ -128,14 +128,14 @@ async def test_what_prometheus_reads_is_what_left(
     with mosquitto(settings=TELL_ALL) as house, upstream, exporting(upstream, certificates, tmp_path) as port:
         await until(lambda: scrape(port).get(CONNECTED) == 1)
         config = stream(house.url, upstream.url, window=WINDOW, privacy=NOISY, sink=sink)
-        async with receiving(upstream, certificates) as came:
+        async with receiving(upstream, certificates) as inbox:
             with service(tmp_path / "agent", config) as agent:
                 agent.start()
                 await subscribed(house)
                 await feed(house)
                 await agent.stop()
-            await until(lambda: scrape(port).get(MESSAGES) == len(came))
-            rows, wanted = scrape(port), shown(came)
+            await until(lambda: scrape(port).get(MESSAGES) == len(inbox))
+            rows, wanted = scrape(port), shown(inbox)
         assert {key: rows[key] for key in wanted} == pytest.approx(wanted, rel=1e-9)
         assert rows["meteragent_exporter_refused_total", ""] == 0
         upstream.stop()

@@ -25,6 +25,7 @@ from tests.integration.service import (
     Sent,
     Utility,
     between,
+    count_in_log,
     is_released,
     mean_w,
     meters,
@@ -33,7 +34,6 @@ from tests.integration.service import (
     service,
     stream,
     subscribed,
-    told,
     until,
     utility,
 )
@@ -54,7 +54,7 @@ class Run(NamedTuple):
     """An agent that went through a fault: its log, the messages received and sent, and its counters."""
 
     log: str
-    came: Utility
+    inbox: Utility
     sent: list[Sent]
     totals: Counter[str]
     facts: dict[str, Any]
@@ -95,10 +95,10 @@ def sending(line: Meters) -> Iterator[None]:
         task.cancel()
 
 
-def more(came: Utility, stream_name: str = "main", count: int = 2) -> Any:
+def more(inbox: Utility, stream_name: str = "main", count: int = 2) -> Any:
     """Whether this number of further records has arrived."""
-    wanted = len(came.records(stream_name)) + count
-    return lambda: len(came.records(stream_name)) >= wanted
+    wanted = len(inbox.records(stream_name)) + count
+    return lambda: len(inbox.records(stream_name)) >= wanted
 
 
 # A clock that jumps
@@ -109,39 +109,39 @@ async def _clock(folder: Path, broker: Broker) -> Run:
     facts: dict[str, Any] = {}
     set_clock(folder, 0)
     with service(folder, stream(broker.url, window=WINDOW), program=CLOCKED) as agent:
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             agent.start()
             await subscribed(broker)
             await line.send("home", CANARIES[0])
-            await until(more(came))
+            await until(more(inbox))
             set_clock(folder, JUMP_MS)
             jumped_ms = now_ms() + JUMP_MS
-            await until(lambda: came.records()[-1].start_ms > jumped_ms)
+            await until(lambda: inbox.records()[-1].start_ms > jumped_ms)
             set_clock(folder, 0)
             await until(lambda: "the clock shows" in agent.log)
-            facts["behind"] = await still(broker, came, line)
+            facts["behind"] = await still(broker, inbox, line)
             await agent.kill()
             agent.start()
             await until(lambda: agent.log.count("the clock shows") == 2)
-            facts["behind after a restart"] = await still(broker, came, line)
+            facts["behind after a restart"] = await still(broker, inbox, line)
             set_clock(folder, JUMP_MS + 10_000)
-            await until(lambda: came.records()[-1].start_ms > jumped_ms + 15_000)
+            await until(lambda: inbox.records()[-1].start_ms > jumped_ms + 15_000)
             await agent.stop()
-    return Run(agent.log, came, line.sent, agent.totals, facts)
+    return Run(agent.log, inbox, line.sent, agent.totals, facts)
 
 
-async def still(broker: Broker, came: Utility, line: Meters) -> bool:
+async def still(broker: Broker, inbox: Utility, line: Meters) -> bool:
     """Whether no record leaves and nothing is acknowledged though a reading comes."""
     await asyncio.sleep(0.6)  # what is on its way
-    before = len(came.records()), told(broker, ACKNOWLEDGED)
+    before = len(inbox.records()), count_in_log(broker, ACKNOWLEDGED)
     await line.send("home", CANARIES[1])
     await asyncio.sleep(0.8)
-    return before == (len(came.records()), told(broker, ACKNOWLEDGED))
+    return before == (len(inbox.records()), count_in_log(broker, ACKNOWLEDGED))
 
 
 def test_a_clock_that_jumps_forwards_skips_nothing(faults: Scenarios) -> None:
     """Every window that it passed over is released, once, in order, over a restart too."""
-    starts_ms = [record.start_ms for record in once(faults["clock"].came.records())]
+    starts_ms = [record.start_ms for record in once(faults["clock"].inbox.records())]
     assert starts_ms == [starts_ms[0] + 1000 * k for k in range(len(starts_ms))]
     assert len(starts_ms) > JUMP_MS // 1000
 
@@ -176,11 +176,11 @@ async def _read_only(folder: Path, broker: Broker) -> Run:
         store.mkdir()
         agent.path.write_text(agent.path.read_text().replace(str(agent.store), str(store / "db")))
         agent.store = store / "db"
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             agent.start()
             await subscribed(broker)
             with sending(line):
-                await until(more(came))
+                await until(more(inbox))
                 await agent.stop()
                 for name, writable in (("a file", [store]), ("a folder", [])):
                     modes = {path: path.stat().st_mode for path in (*store.iterdir(), store)}
@@ -191,9 +191,9 @@ async def _read_only(folder: Path, broker: Broker) -> Run:
                     for path, mode in modes.items():
                         path.chmod(mode)
                 agent.start()
-                await until(more(came))
+                await until(more(inbox))
                 await agent.stop()
-    return Run(agent.log, came, line.sent, agent.totals, facts)
+    return Run(agent.log, inbox, line.sent, agent.totals, facts)
 
 
 def test_a_store_that_cannot_be_written_is_named(faults: Scenarios) -> None:
@@ -208,34 +208,34 @@ def test_a_store_that_cannot_be_written_is_named(faults: Scenarios) -> None:
 async def _truncated(folder: Path, broker: Broker) -> Run:
     """Killed, and the second half of the file is gone."""
     with service(folder, stream(broker.url, window=WINDOW)) as agent:
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             agent.start()
             await subscribed(broker)
             with sending(line):
-                await until(more(came))
+                await until(more(inbox))
                 await agent.kill()
                 os.truncate(agent.store, agent.store.stat().st_size // 2)
                 for suffix in ("-wal", "-shm"):
                     agent.store.with_name(f"db{suffix}").unlink(missing_ok=True)
                 agent.start()
                 await until(lambda: agent.log.count("has been set aside") == 1)
-                await until(more(came))
+                await until(more(inbox))
                 await agent.stop()
-    return Run(agent.log, came, line.sent, agent.totals, {})
+    return Run(agent.log, inbox, line.sent, agent.totals, {})
 
 
 def test_a_truncated_store_is_set_aside(faults: Scenarios) -> None:
     """The agent says so, counts it, and goes on with the next window; nothing has two values."""
     run = faults["truncated"]
     assert run.totals["store_set_aside"] == 1
-    once(run.came.records())
+    once(run.inbox.records())
 
 
 @pytest.mark.parametrize("name", ["read_only"])
 def test_what_was_sent_meanwhile_counts(name: str, faults: Scenarios) -> None:
     """After it, every slot is there and right, with what waited in the broker meanwhile."""
     run = faults[name]
-    records = {record.start_ms: record for record in run.came.records()}
+    records = {record.start_ms: record for record in run.inbox.records()}
     starts_ms = list(records)
     assert starts_ms == [starts_ms[0] + 1000 * k for k in range(len(starts_ms))]
     for start_ms, record in records.items():
@@ -251,23 +251,23 @@ async def _refused(folder: Path, broker: Broker) -> Run:
     """Of two streams one may not be published; then it may."""
     streams = stream(broker.url, window=WINDOW) + stream(broker.url, name="other", window=WINDOW)
     with service(folder, streams) as agent:
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             agent.start()
             await subscribed(broker, 2)
             with sending(line):
                 await until(lambda: "refuses a topic (reason 0x87)" in agent.log)
                 refused_ms = now_ms()
-                await until(lambda: any(r.start_ms > refused_ms for r in came.records()))
+                await until(lambda: any(r.start_ms > refused_ms for r in inbox.records()))
                 health = await asyncio.to_thread(agent.command, "health", "--json")
-                facts = {"health": json.loads(health.stdout), "none": not came.records("other")}
+                facts = {"health": json.loads(health.stdout), "none": not inbox.records("other")}
                 (broker.folder / "acl").write_text(ACL + "topic write private/other/#\n")
                 await agent.stop()
                 totals = agent.totals
                 broker.reload()
                 agent.start()  # it tries at once
-                await until(lambda: any(r.start_ms > refused_ms for r in came.records("other")))
+                await until(lambda: any(r.start_ms > refused_ms for r in inbox.records("other")))
                 await agent.stop()
-    return Run(agent.log, came, line.sent, totals, facts)
+    return Run(agent.log, inbox, line.sent, totals, facts)
 
 
 def test_a_refused_topic_stops_its_stream_only(faults: Scenarios) -> None:
@@ -275,7 +275,7 @@ def test_a_refused_topic_stops_its_stream_only(faults: Scenarios) -> None:
     run = faults["refused"]
     assert run.facts["none"]
     assert not {"late", "acked_open"} & set(run.totals)
-    late_ms = [record.at_ms - record.start_ms - 1000 for record in run.came.records()]
+    late_ms = [record.at_ms - record.start_ms - 1000 for record in run.inbox.records()]
     assert max(late_ms) < 5000
 
 
@@ -292,8 +292,8 @@ def test_a_refused_topic_is_seen(faults: Scenarios) -> None:
 
 def test_what_was_refused_leaves_once_it_may(faults: Scenarios) -> None:
     """Nothing is given up: every slot of both streams is there, with the same values."""
-    came = faults["refused"].came
-    values = [{r.start_ms: r.value for r in came.records(name)} for name in ("main", "other")]
+    inbox = faults["refused"].inbox
+    values = [{r.start_ms: r.value for r in inbox.records(name)} for name in ("main", "other")]
     both = values[0].keys() & values[1].keys()
     assert min(values[0]) == min(values[1])
     assert sorted(both) == list(range(min(both), max(both) + 1, 1000))

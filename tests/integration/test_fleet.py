@@ -14,7 +14,7 @@ from tests.conftest import MakeBroker
 from tests.integration.service import (
     LIMIT_S,
     TELL_ALL,
-    Came,
+    Arrival,
     Meters,
     Service,
     is_released,
@@ -54,9 +54,9 @@ async def send(to: Meters, end_ms: int) -> None:
         await until_ms(time_ms + 100)
 
 
-async def until_released(came: "list[Came]", start_ms: int) -> None:
+async def until_released(inbox: "list[Arrival]", start_ms: int) -> None:
     """Wait until all meters' windows of a time have come."""
-    await until(lambda: {c.meter for c in came if c.is_record and c.start_ms == start_ms} == set(NAMES))
+    await until(lambda: {c.meter for c in inbox if c.is_record and c.start_ms == start_ms} == set(NAMES))
 
 
 async def test_each_window_leaves_once_over_all_agents(mosquitto: MakeBroker, tmp_path: Path) -> None:
@@ -75,17 +75,17 @@ async def test_each_window_leaves_once_over_all_agents(mosquitto: MakeBroker, tm
             await fleet[KILLED].kill()
             fleet[KILLED].start()
             await sending
-            await until_released(other.came, first_ms + (WINDOWS - 1) * LENGTH_MS)
+            await until_released(other.messages, first_ms + (WINDOWS - 1) * LENGTH_MS)
             await asyncio.gather(*(agent.stop() for agent in fleet))
-        check(other.came, to, first_ms)
+        check(other.messages, to, first_ms)
         check_ledgers(fleet)
     assert all(agent.totals["other_shard"] > agent.totals["accepted"] for agent in fleet)
 
 
-def check(came: "list[Came]", to: Meters, first_ms: int) -> None:
+def check(inbox: "list[Arrival]", to: Meters, first_ms: int) -> None:
     """Of each slot one record, as often as it came; none missing; and what was measured in it."""
     payloads: defaultdict[tuple[str, int], set[bytes]] = defaultdict(set)
-    for record in (c for c in came if c.is_record):
+    for record in (c for c in inbox if c.is_record):
         payloads[record.meter, record.start_ms].add(record.payload)
     assert {len(found) for found in payloads.values()} == {1}
     for name in NAMES:

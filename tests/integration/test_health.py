@@ -13,11 +13,11 @@ from tests.integration.service import (
     SUBSCRIBED,
     TELL_ALL,
     Service,
+    count_in_log,
     meters,
     now_ms,
     service,
     stream,
-    told,
     until,
 )
 
@@ -65,7 +65,7 @@ async def test_what_does_not_count_is_told_by_its_cause(mosquitto: MakeBroker, t
         with made as agent:
             set_clock(tmp_path / "a", -2 * HOUR_MS)
             agent.start()
-            await until(lambda: told(broker, SUBSCRIBED) >= len(STREAMS) + 1)
+            await until(lambda: count_in_log(broker, SUBSCRIBED) >= len(STREAMS) + 1)
             async with meters(broker) as sending:
                 for number in range(6):
                     late = json.dumps({"power": 312, "t": now_ms()})

@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize("version", ["5", "3.1.1"])
 HOMES = ("flat", "busy")
 
 
-class Came(NamedTuple):
+class Arrival(NamedTuple):
     """A message as Home Assistant gets it."""
 
     topic: str
@@ -46,84 +46,84 @@ class Came(NamedTuple):
 class Day(NamedTuple):
     """What came on a day of a run, a birth of Home Assistant, a kill, a run, a stop; and the broker's log."""
 
-    came: list[Came]
+    inbox: list[Arrival]
     killed: int
     code: int
     log: str
 
 
 @asynccontextmanager
-async def home_assistant(broker: Broker) -> AsyncIterator[tuple[Client, list[Came]]]:
+async def home_assistant(broker: Broker) -> AsyncIterator[tuple[Client, list[Arrival]]]:
     """A client that hears everything but readings."""
-    came: list[Came] = []
+    inbox: list[Arrival] = []
     async with Client("127.0.0.1", broker.port, identifier="home-assistant") as client:
         for topic in ("agent/#", "homeassistant/device/#", "private/#"):
             await client.subscribe(topic, qos=1)
 
         async def listen() -> None:
             async for message in client.messages:
-                came.append(Came(str(message.topic), json.loads(message.payload)))  # noqa: PERF401 -- as it comes
+                inbox.append(Arrival(str(message.topic), json.loads(message.payload)))  # noqa: PERF401 -- as it comes
 
         listening = asyncio.create_task(listen())
         try:
-            yield client, came
+            yield client, inbox
         finally:
             listening.cancel()
             await asyncio.wait({listening})
 
 
-def statuses(came: list[Came]) -> list[str]:
+def statuses(inbox: list[Arrival]) -> list[str]:
     """What was said of the agent, in order."""
-    return [c.facts["status"] for c in came if c.topic == "agent/status"]
+    return [c.facts["status"] for c in inbox if c.topic == "agent/status"]
 
 
-def devices(came: list[Came]) -> list[str]:
+def devices(inbox: list[Arrival]) -> list[str]:
     """The devices announced, in order."""
-    return [c.facts["device"]["name"] for c in came if c.topic.endswith("/config")]
+    return [c.facts["device"]["name"] for c in inbox if c.topic.endswith("/config")]
 
 
-def records(came: list[Came], name: str) -> list[dict[str, Any]]:
+def records(inbox: list[Arrival], name: str) -> list[dict[str, Any]]:
     """A home's records."""
-    return [c.facts for c in came if c.topic == f"private/main/{name}"]
+    return [c.facts for c in inbox if c.topic == f"private/main/{name}"]
 
 
-async def _run(agent: Service, made: Meters, came: list[Came]) -> None:
+async def _run(agent: Service, made: Meters, inbox: list[Arrival]) -> None:
     """Two homes send until each has two records: one always the same, one whatever."""
     loads = {"flat": (100, 100, 100), "busy": (0, 19_999, 13_371)}
     for number in range(60):
         for name, watts in loads.items():
             await made.send(name, watts[number % 3])
-        if all(len(records(came, name)) >= 2 for name in loads):
+        if all(len(records(inbox, name)) >= 2 for name in loads):
             return
         await asyncio.sleep(0.2)
     raise TimeoutError(agent.log)
 
 
-async def _birth(client: Client, came: list[Came]) -> None:
+async def _birth(client: Client, inbox: list[Arrival]) -> None:
     """Home Assistant starts when it has seen both devices, and sees them again."""
-    await until(lambda: len(devices(came)) >= 2)
-    announced = len(devices(came))
+    await until(lambda: len(devices(inbox)) >= 2)
+    announced = len(devices(inbox))
     await client.publish("homeassistant/status", "online")
-    await until(lambda: len(devices(came)) >= announced + 2)
+    await until(lambda: len(devices(inbox)) >= announced + 2)
 
 
 async def _day(folder: Path, broker: Broker, version: str) -> Day:
     text = stream(broker.url, window='catch_up = "500ms"', sink=SINK.format(version))
     with service(folder, text) as agent:
-        async with home_assistant(broker) as (client, came), meters(broker) as made:
+        async with home_assistant(broker) as (client, inbox), meters(broker) as made:
             agent.start()
             await subscribed(broker)
-            await asyncio.gather(_run(agent, made, came), _birth(client, came))
+            await asyncio.gather(_run(agent, made, inbox), _birth(client, inbox))
             await agent.kill()
-            await until(lambda: statuses(came)[-1] == "offline")
-            killed = len(came)
+            await until(lambda: statuses(inbox)[-1] == "offline")
+            killed = len(inbox)
             agent.start()
-            await until(lambda: statuses(came)[-1] == "online")
+            await until(lambda: statuses(inbox)[-1] == "online")
             await subscribed(broker, 2)
             agent.signal()
             code = await agent.code()
-            await until(lambda: statuses(came)[-1] == "offline")
-            return Day(came, killed, code, (broker.folder / "log").read_text())
+            await until(lambda: statuses(inbox)[-1] == "offline")
+            return Day(inbox, killed, code, (broker.folder / "log").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -153,10 +153,10 @@ def day(days: Scenarios, version: str) -> Day:
 @BOTH
 def test_the_broker_says_when_the_agent_is_gone(day: Day) -> None:
     """Online while it runs, offline after kill -9 and after an orderly stop, and nothing else."""
-    told = statuses(day.came)
+    told = statuses(day.inbox)
     assert told == ["online", "offline", "online", "offline"]
     assert day.code == 0
-    assert [c.facts for c in day.came if c.topic == "agent/status" and c.facts["status"] == "offline"] == [
+    assert [c.facts for c in day.inbox if c.topic == "agent/status" and c.facts["status"] == "offline"] == [
         OFFLINE,
         OFFLINE,
     ]
@@ -165,20 +165,20 @@ def test_the_broker_says_when_the_agent_is_gone(day: Day) -> None:
 @BOTH
 def test_devices_come_before_records_and_again_when_home_assistant_starts(day: Day) -> None:
     """Each home is announced before its first record; a birth, and a new connection, bring them again."""
-    before, after = day.came[: day.killed], day.came[day.killed :]
+    before, after = day.inbox[: day.killed], day.inbox[day.killed :]
     for name in HOMES:
         first = next(i for i, c in enumerate(before) if c.topic == f"private/main/{name}")
         assert name in devices(before[:first])
         assert devices(before).count(name) >= 2
         assert name in devices(after)
-    assert len({json.dumps(c.facts) for c in day.came if c.topic.endswith("/config")}) == 2
+    assert len({json.dumps(c.facts) for c in day.inbox if c.topic.endswith("/config")}) == 2
 
 
 @BOTH
 def test_what_a_device_says_is_there(day: Day) -> None:
     """State, attributes and availability are on the topics that are named, in the fields that are named."""
-    by_topic = {c.topic: c.facts for c in day.came}
-    for document in (c.facts for c in day.came if c.topic.endswith("/config")):
+    by_topic = {c.topic: c.facts for c in day.inbox}
+    for document in (c.facts for c in day.inbox if c.topic.endswith("/config")):
         sensor = document["components"]["power"]
         assert by_topic[sensor["state_topic"]]["unit"] == sensor["unit_of_measurement"]
         assert isinstance(by_topic[sensor["state_topic"]]["value"], int)

@@ -47,7 +47,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         process.terminate()
         out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 143, out
-    assert "stopped: the same command continues" in out
+    assert "stopped: run the same command" in out
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["log"]

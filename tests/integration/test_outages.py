@@ -16,13 +16,14 @@ from tests.integration.service import (
     SINK_CONNECTED,
     SUBSCRIBED,
     TELL_ALL,
-    Came,
+    Arrival,
     Meters,
     Scenarios,
     Sent,
     Service,
     Utility,
     between,
+    count_in_log,
     is_released,
     mean_w,
     meters,
@@ -31,7 +32,6 @@ from tests.integration.service import (
     service,
     stream,
     subscribed,
-    told,
     until,
     utility,
 )
@@ -53,7 +53,7 @@ class Full(NamedTuple):
     """What is known of a store that was full."""
 
     standing: list[tuple[int, int, int]]
-    came: Utility
+    inbox: Utility
     sent: list[Sent]
     totals: Counter[str]
 
@@ -76,7 +76,7 @@ async def fill(agent: Service, line: Meters, limit_bytes: float) -> int:
     return time_ms
 
 
-def right(records: Sequence[Came], sent: Sequence[Sent]) -> bool:
+def right(records: Sequence[Arrival], sent: Sequence[Sent]) -> bool:
     """Whether they are one meter's consecutive slots, in order, with the values of what was sent."""
     first_ms, meter = records[0].start_ms, records[0].meter
     starts_ms = [record.start_ms for record in records]
@@ -110,7 +110,7 @@ def outages(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
     streams = stream(source.url, sink.url, window='catch_up = "2s"')
     streams += stream(source.url, sink.url, name="filling", window='clock = "event"')
-    async with utility(sink) as came, meters(source) as line:
+    async with utility(sink) as inbox, meters(source) as line:
         with service(folder, streams, "max_mb = 1") as agent:
             agent.start()
             await subscribed(source, 2)
@@ -122,7 +122,7 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
             standing = []
             for watts in (300, 500):
                 await asyncio.sleep(0.7)
-                standing.append((*depth(agent), told(source, ACKNOWLEDGED)))
+                standing.append((*depth(agent), count_in_log(source, ACKNOWLEDGED)))
                 await line.send("house", watts)
                 await line.send(FILLER, watts, time_ms)
                 time_ms += JUMP_MS
@@ -131,10 +131,10 @@ async def _store_full(folder: Path, source: Broker, sink: Broker) -> Full:
             await until(lambda: agent.log.count("the store is full") == 4)
             sink.start()
             back_ms = now_ms()
-            await until(lambda: any(r.start_ms > back_ms for r in came.records(meter="house")))
+            await until(lambda: any(r.start_ms > back_ms for r in inbox.records(meter="house")))
             await until(lambda: depth(agent)[0] < 1000)  # one is marked with the next
             await agent.stop()
-    return Full(standing, came, line.sent, agent.totals)
+    return Full(standing, inbox, line.sent, agent.totals)
 
 
 def test_a_full_store_stands_still(outages: Scenarios) -> None:
@@ -148,7 +148,7 @@ def test_a_full_store_stands_still(outages: Scenarios) -> None:
 def test_a_full_store_loses_nothing(outages: Scenarios) -> None:
     """Back at the sink everything arrives in order, also what was sent to the full store, over kill -9."""
     full = outages["store_full"]
-    filling = once(full.came.records("filling", FILLER))
+    filling = once(full.inbox.records("filling", FILLER))
     assert len(filling) == (max(s.time_ms for s in full.sent if s.meter == FILLER) - PAST_MS) // STEP_MS
     assert right(filling, full.sent)
 
@@ -156,7 +156,7 @@ def test_a_full_store_loses_nothing(outages: Scenarios) -> None:
 def test_after_a_full_store_the_streams_go_on(outages: Scenarios) -> None:
     """The wall-clock stream releases every slot it stood over, right, for its readings had waited."""
     full = outages["store_full"]
-    home = once(full.came.records(meter="house"))
+    home = once(full.inbox.records(meter="house"))
     assert right(home, full.sent)
     assert {100, 500} <= {record.value for record in home}
     assert full.totals["store_full"] >= 1
@@ -172,13 +172,13 @@ class Disk(NamedTuple):
     code: int
     log: str
     ledger_code: int
-    came: Utility
+    inbox: Utility
     sent: list[Sent]
 
 
 async def _disk_full(folder: Path, broker: Broker) -> Disk:
     streams = stream(broker.url, name="filling", window='clock = "event"')
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, streams) as agent:
             agent.start(file_bytes=600_000)
             await subscribed(broker)
@@ -187,9 +187,11 @@ async def _disk_full(folder: Path, broker: Broker) -> Disk:
             log = agent.log
             told_by_ledger = await asyncio.to_thread(agent.command, "ledger")
             agent.start()
-            await until(lambda: any(r.start_ms == last_ms - STEP_MS for r in came.records("filling", FILLER)))
+            await until(
+                lambda: any(r.start_ms == last_ms - STEP_MS for r in inbox.records("filling", FILLER))
+            )
             await agent.stop()
-    return Disk(code, log, told_by_ledger.returncode, came, line.sent)
+    return Disk(code, log, told_by_ledger.returncode, inbox, line.sent)
 
 
 def test_a_full_disk_is_a_crash(outages: Scenarios) -> None:
@@ -204,7 +206,7 @@ def test_a_full_disk_is_a_crash(outages: Scenarios) -> None:
 def test_after_a_full_disk_nothing_is_missing(outages: Scenarios) -> None:
     """With room again the agent goes on where it was: every slot once, right; nothing has two values."""
     disk = outages["disk_full"]
-    filling = once(disk.came.records("filling", FILLER))
+    filling = once(disk.inbox.records("filling", FILLER))
     assert len(filling) == (disk.sent[-1].time_ms - PAST_MS) // STEP_MS
     assert right(filling, disk.sent)
 
@@ -217,31 +219,33 @@ class Forgetful(NamedTuple):
 
     subscriptions: int
     connections: int
-    came: Utility
-    retained: list[Came]
+    inbox: Utility
+    retained: list[Arrival]
     totals: Counter[str]
 
 
 async def _forgetful_broker(folder: Path, source: Broker, sink: Broker) -> Forgetful:
     with service(folder, stream(source.url, sink.url)) as agent:
-        async with utility(sink) as came:
+        async with utility(sink) as inbox:
             agent.start()
             await subscribed(source)
             async with meters(source) as line:
                 await line.send("house", 100)
-            await until(came.records)
+            await until(inbox.records)
             for broker in (source, sink):
                 broker.kill()
                 broker.start()
             await subscribed(source, 2)
             async with meters(source) as line:
                 await line.send("house", 200)
-            await until(lambda: came.records() and came.records()[-1].value == 200)
+            await until(lambda: inbox.records() and inbox.records()[-1].value == 200)
         async with utility(sink) as later:
-            await until(lambda: len(later.came) >= 2)
+            await until(lambda: len(later.messages) >= 2)
             await agent.stop()
-            retained = [c for c in later.came if c.retain]
-    return Forgetful(told(source, SUBSCRIBED), told(sink, SINK_CONNECTED), came, retained, agent.totals)
+            retained = [c for c in later.messages if c.retain]
+    return Forgetful(
+        count_in_log(source, SUBSCRIBED), count_in_log(sink, SINK_CONNECTED), inbox, retained, agent.totals
+    )
 
 
 def test_a_broker_that_has_lost_the_session_is_subscribed_to_again(outages: Scenarios) -> None:
@@ -250,15 +254,15 @@ def test_a_broker_that_has_lost_the_session_is_subscribed_to_again(outages: Scen
     assert forgetful.subscriptions == 2
     assert forgetful.connections == 2
     assert forgetful.totals["source_lost"] == forgetful.totals["sink_lost"] == 1
-    starts_ms = [record.start_ms for record in once(forgetful.came.records())]
+    starts_ms = [record.start_ms for record in once(forgetful.inbox.records())]
     assert starts_ms == sorted(starts_ms)
 
 
 def test_descriptors_are_retained_again_at_every_connect(outages: Scenarios) -> None:
     """A broker that has lost them has the descriptors again, under both topics, and retains no record."""
     retained = outages["forgetful_broker"].retained
-    (id_,) = {came.facts["id"] for came in retained}
-    assert {came.topic for came in retained} == {
+    (id_,) = {inbox.facts["id"] for inbox in retained}
+    assert {inbox.topic for inbox in retained} == {
         "private/main/house/privacy",
         f"private/main/house/privacy/{id_}",
     }
@@ -275,13 +279,13 @@ class Refused(NamedTuple):
     delivered: int
     totals: Counter[str]
     log: str
-    came: Utility
+    inbox: Utility
     sent: list[Sent]
     codes: list[str]
 
 
 async def _refused(folder: Path, broker: Broker) -> Refused:
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, stream(broker.url)) as agent:
             agent.start()
             await subscribed(broker)
@@ -289,7 +293,7 @@ async def _refused(folder: Path, broker: Broker) -> Refused:
                 await line.send(meter, 100)
             await until(lambda: "refuses a topic (reason 0x87)" in agent.log)
             refused_ms = now_ms()
-            await until(lambda: any(r.start_ms > refused_ms + 3000 for r in came.records(meter="allowed")))
+            await until(lambda: any(r.start_ms > refused_ms + 3000 for r in inbox.records(meter="allowed")))
             health = await asyncio.to_thread(agent.command, "health", "--json")
             with read_only(agent.store) as connection:
                 ((delivered,),) = connection.execute(
@@ -300,10 +304,10 @@ async def _refused(folder: Path, broker: Broker) -> Refused:
             totals = agent.totals
             broker.reload()
             agent.start()  # it tries at once
-            await until(lambda: len(came.records(meter="refused")) >= 5)
+            await until(lambda: len(inbox.records(meter="refused")) >= 5)
             await agent.stop()
     codes = json.loads(health.stdout)["problem_codes"]
-    return Refused(delivered, totals, agent.log, came, line.sent, codes)
+    return Refused(delivered, totals, agent.log, inbox, line.sent, codes)
 
 
 def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
@@ -313,5 +317,5 @@ def test_a_refused_publication_is_never_delivered(outages: Scenarios) -> None:
     assert refused.totals["publish_refused"] >= 2
     assert refused.totals["sink_lost"] <= 1  # mosquitto with no limit to its queue closes it, once
     assert "topic_refused" in refused.codes
-    assert right(once(refused.came.records(meter="refused")), refused.sent)
-    assert right(once(refused.came.records(meter="allowed")), refused.sent)
+    assert right(once(refused.inbox.records(meter="refused")), refused.sent)
+    assert right(once(refused.inbox.records(meter="allowed")), refused.sent)

@@ -50,11 +50,11 @@ async def home(folder: Path, broker: Broker, **options: Any) -> AsyncIterator[Ho
     """It has subscribed."""
     port = free_port()
     store = f'[page]\nlisten = "127.0.0.1:{port}"\n'
-    async with utility(broker) as came, meters(broker) as sending:
+    async with utility(broker) as inbox, meters(broker) as sending:
         with service(folder, stream(broker.url, **options), store) as agent:
             agent.start()
             await subscribed(broker)
-            yield Home(agent, port, sending, came)
+            yield Home(agent, port, sending, inbox)
 
 
 async def get(port: int, path: str) -> tuple[int, bytes]:
@@ -96,7 +96,7 @@ async def test_what_comes_and_what_leaves_is_on_the_page(at: Home) -> None:
         await page.click("#trace-numbers summary")
         await expect(page.locator("#trace-numbers tbody tr td").first).to_be_visible()
         shown = await page.locator("#last-payload").inner_text()
-        assert shown in {came.payload.decode() for came in at.utility.came}
+        assert shown in {message.payload.decode() for message in at.utility.messages}
         await expect(page.locator("#health-states .good")).to_have_count(3)
         sending.cancel()
         assert complaints == []
@@ -122,8 +122,8 @@ async def test_readings_are_passed_on_while_somebody_looks_only(at: Home) -> Non
         assert time_ms >= begin_ms
         while not (records := (await asking.event("news"))["records"]):
             pass
-    await until(lambda: records[0].encode() in {came.payload for came in at.utility.came})
-    await until(lambda: CANARY_W in {came.value for came in at.utility.records()})  # noise is 0 here
+    await until(lambda: records[0].encode() in {message.payload for message in at.utility.messages})
+    await until(lambda: CANARY_W in {message.value for message in at.utility.records()})  # noise is 0 here
 
 
 async def test_readings_that_do_not_count_are_not_shown(at: Home) -> None:

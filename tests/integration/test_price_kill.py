@@ -13,7 +13,7 @@ from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, MICRO, Curve, Reading
-from tests.integration.service import TELL_ALL, Came, service, stream, subscribed, until, utility
+from tests.integration.service import TELL_ALL, Arrival, service, stream, subscribed, until, utility
 from tests.integration.wire import Publication, feed, publication
 from tests.support.broker import Broker
 
@@ -115,11 +115,11 @@ def amounts(home: str) -> dict[int, Fraction]:
     }
 
 
-async def live(broker: Broker, folder: Path) -> list[Came]:
+async def live(broker: Broker, folder: Path) -> list[Arrival]:
     """Two homes, a market and an agent that is killed again and again; return the records."""
     text = stream(broker.url, source=f'hold = "{HOLD_MS}ms"', window=WINDOW, privacy=PRIVACY)
     rng = random.Random(KILLS)
-    async with utility(broker) as came:
+    async with utility(broker) as inbox:
         with service(folder, text, program=("tests.integration.hurried",)) as agent:
             clock = make_clock(folder, BEGIN_MS, stands=True)
             agent.start()
@@ -133,9 +133,9 @@ async def live(broker: Broker, folder: Path) -> list[Came]:
                 agent.start()
             await publishing
             last_ms = FIRST_MS + (HOURS - 1) * HOUR_MS
-            await until(lambda: {c.meter for c in came.records() if c.start_ms == last_ms} == {*HOMES})
+            await until(lambda: {c.meter for c in inbox.records() if c.start_ms == last_ms} == {*HOMES})
             await agent.stop()
-            return came.records()
+            return inbox.records()
 
 
 async def test_each_amount_survives_every_kill(mosquitto: MakeBroker, tmp_path: Path) -> None:

@@ -73,16 +73,16 @@ def slots(receiver: Receiver, topic: str) -> dict[str, bytes]:
 
 async def retained(broker: Broker, topic: str) -> dict[str, bytes]:
     """What a new subscriber gets at once, below a topic."""
-    came: dict[str, bytes] = {}
+    inbox: dict[str, bytes] = {}
     async with Client("127.0.0.1", broker.port) as client:
         await client.subscribe(f"{topic}/#", qos=1)
         await client.subscribe("private/last", qos=1)
         await client.publish("private/last", b"x", qos=1)
         async for message in client.messages:
             if str(message.topic) == "private/last":
-                return came
+                return inbox
             if message.retain:
-                came[str(message.topic)] = bytes(message.payload)
+                inbox[str(message.topic)] = bytes(message.payload)
     raise AssertionError
 
 

@@ -13,7 +13,7 @@ from meteragent.store import read_only
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
-    Came,
+    Arrival,
     Scenarios,
     Sent,
     Service,
@@ -45,8 +45,8 @@ class End(NamedTuple):
     code: int
     seconds: float
     waiting: int
-    came: list[Came]
-    later: list[Came]
+    inbox: list[Arrival]
+    later: list[Arrival]
     sent: list[Sent]
 
 
@@ -92,24 +92,24 @@ def stops(mosquitto: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Sc
 
 async def _open_slot(folder: Path, broker: Broker) -> End:
     """Stopped in the middle of a window, started again before its end."""
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, stream(broker.url, window=LONG)) as agent:
             agent.start()
             await subscribed(broker)
             await line.send("home", 100)
-            await until(lambda: came.came)  # the descriptor: the window has opened
+            await until(lambda: inbox.messages)  # the descriptor: the window has opened
             start_ms = now_ms() // LENGTH_MS * LENGTH_MS
             await until_ms(start_ms + 500)
             await line.send("home", 400)
             await until_ms(start_ms + 900)
             agent.signal()
             code, seconds = await ended(agent)
-            left, until_then = waiting(agent), list(came.records())
+            left, until_then = waiting(agent), list(inbox.records())
             await line.send("home", 700)
             agent.start()
-            await until(lambda: len(came.records()) >= 2)
+            await until(lambda: len(inbox.records()) >= 2)
             await agent.stop()
-    return End(code, seconds, left, until_then, came.records(), line.sent)
+    return End(code, seconds, left, until_then, inbox.records(), line.sent)
 
 
 async def _sink_away(
@@ -121,25 +121,25 @@ async def _sink_away(
     back: bool,
 ) -> End:
     """Stopped while the sink's broker is away and a record waits; `back`: it comes back meanwhile."""
-    async with utility(sink) as came, meters(source) as line:
+    async with utility(sink) as inbox, meters(source) as line:
         with service(folder, stream(source.url, sink.url, window=SHORT)) as agent:
             agent.start()
             await subscribed(source)
             await line.send("home", 100)
-            await until(lambda: len(came.came) >= 2)
+            await until(lambda: len(inbox.messages) >= 2)
             sink.stop()
             await until(lambda: waiting(agent) > 0)
             agent.signal()
             await asyncio.sleep(0.5)
             meanwhile(agent, sink)
             code, seconds = await ended(agent)
-            left, until_then = waiting(agent), list(came.records())
+            left, until_then = waiting(agent), list(inbox.records())
             if not back:
                 sink.start()
             agent.start()
-            await until(lambda: len(came.records()) > len(until_then))
+            await until(lambda: len(inbox.records()) > len(until_then))
             await agent.stop()
-    return End(code, seconds, left, until_then, came.records(), line.sent)
+    return End(code, seconds, left, until_then, inbox.records(), line.sent)
 
 
 def test_a_stop_closes_no_slot(stops: Scenarios) -> None:
@@ -148,7 +148,7 @@ def test_a_stop_closes_no_slot(stops: Scenarios) -> None:
     assert end.code == 0
     assert end.seconds < MARGIN_S
     assert end.waiting == 0
-    assert end.came == []
+    assert end.inbox == []
 
 
 def test_an_open_slot_survives_the_stop(stops: Scenarios) -> None:
@@ -166,7 +166,7 @@ def test_a_stop_waits_for_the_sink(stops: Scenarios) -> None:
     assert end.code == 0
     assert end.seconds < DRAIN_S
     assert end.waiting == 0
-    assert end.came
+    assert end.inbox
 
 
 def test_a_stop_does_not_wait_for_ever(stops: Scenarios) -> None:
@@ -175,7 +175,7 @@ def test_a_stop_does_not_wait_for_ever(stops: Scenarios) -> None:
     assert end.code == 0
     assert DRAIN_S - 1 <= end.seconds < DRAIN_S + MARGIN_S
     assert end.waiting > 0
-    assert end.came == []
+    assert end.inbox == []
 
 
 def test_a_second_signal_ends_the_wait(stops: Scenarios) -> None:

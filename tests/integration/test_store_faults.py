@@ -15,7 +15,7 @@ from meteragent.domain.grid import iso_time, parse_time
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
-    Came,
+    Arrival,
     Meters,
     Scenarios,
     Service,
@@ -49,20 +49,20 @@ class Restored(NamedTuple):
     failed: Ended
     mended_ms: int
     ledger: dict[str, object]
-    records: list[Came]
+    records: list[Arrival]
 
 
 class Corrupt(NamedTuple):
     """The ledger after kill -9, how a start on a spoilt file went on, and what came."""
 
     killed: dict[str, list[dict[str, object]]]
-    before: list[Came]
+    before: list[Arrival]
     started_ms: int
     log: str
     set_aside: int
     files: set[str]
     ledger: dict[str, object]
-    records: list[Came]
+    records: list[Arrival]
 
 
 class Hot(NamedTuple):
@@ -71,7 +71,7 @@ class Hot(NamedTuple):
     file: Ended
     folder: Ended
     moved: Ended
-    records: list[Came]
+    records: list[Arrival]
 
 
 @pytest.fixture(scope="module")
@@ -100,27 +100,27 @@ async def ledger(agent: Service) -> Any:
     return json.loads((await command(agent, "ledger", "--json")).stdout)
 
 
-async def some(came: Utility, line: Meters) -> None:
+async def some(inbox: Utility, line: Meters) -> None:
     """A reading, and one more record."""
-    wanted = len(came.records()) + 1
+    wanted = len(inbox.records()) + 1
     await line.send("home", 100)
-    await until(lambda: len(came.records()) >= wanted)
+    await until(lambda: len(inbox.records()) >= wanted)
 
 
 async def _restored(folder: Path, broker: Broker) -> Restored:
     """While it runs a second one starts; a copy is made, the agent goes on, and the copy is put back."""
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
             agent.start()
             await subscribed(broker)
-            await some(came, line)
+            await some(inbox, line)
             second = await command(agent, "run")
-            await some(came, line)
+            await some(inbox, line)
             await agent.stop()
             shutil.copy(agent.store, folder / "copy")
             agent.start()
             await subscribed(broker, 2)
-            await some(came, line)
+            await some(inbox, line)
             await agent.stop()
             shutil.copy(folder / "copy", agent.store)
             failed = await command(agent, "run")
@@ -129,9 +129,9 @@ async def _restored(folder: Path, broker: Broker) -> Restored:
             assert mended.returncode == 0, mended.stderr
             agent.start()
             await subscribed(broker, 3)
-            await some(came, line)
+            await some(inbox, line)
             await agent.stop()
-            return Restored(second, failed, mended_ms, await ledger(agent), came.records())
+            return Restored(second, failed, mended_ms, await ledger(agent), inbox.records())
 
 
 def back_up(store: Path, folder: Path) -> None:
@@ -157,41 +157,41 @@ def put_back(copy: Path, store: Path) -> None:
 
 async def _hot(folder: Path, broker: Broker) -> Hot:
     """The file copied by SQLite while the agent runs, and the whole folder; put back when it was killed."""
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
             agent.start()
             await subscribed(broker)
-            await some(came, line)
+            await some(inbox, line)
             back_up(agent.store, folder)
-            await some(came, line)
-            await some(came, line)
+            await some(inbox, line)
+            await some(inbox, line)
             await agent.kill()
             put_back(folder / "copy", agent.store)
             file_alone = await command(agent, "run")
             put_back(folder / "folder", agent.store)
             whole = await command(agent, "run")
-            return Hot(file_alone, whole, await command(agent, "ledger", "--moved"), came.records())
+            return Hot(file_alone, whole, await command(agent, "ledger", "--moved"), inbox.records())
 
 
 async def _corrupt(folder: Path, broker: Broker) -> Corrupt:
     """Killed, and the file's head overwritten."""
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, stream(broker.url, window=WINDOW, privacy=NOISY)) as agent:
             agent.start()
             await subscribed(broker)
-            await some(came, line)
+            await some(inbox, line)
             await agent.kill()
-            killed, before = await ledger(agent), came.records()
+            killed, before = await ledger(agent), inbox.records()
             spoil(agent.store)
             started_ms = now_ms()
             agent.start()
             await subscribed(broker, 2)
-            await some(came, line)
+            await some(inbox, line)
             await agent.stop()
             set_aside = agent.totals["store_set_aside"]
             told = await ledger(agent)
             return Corrupt(
-                killed, before, started_ms, agent.log, set_aside, files(agent), told, came.records()
+                killed, before, started_ms, agent.log, set_aside, files(agent), told, inbox.records()
             )
 
 

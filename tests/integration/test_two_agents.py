@@ -15,10 +15,10 @@ from tests.integration.service import (
     Meters,
     Service,
     Utility,
+    count_in_log,
     meters,
     service,
     stream,
-    told,
     until,
     utility,
 )
@@ -36,15 +36,15 @@ async def sending(to: Meters) -> None:
         await asyncio.sleep(0.2)
 
 
-def times(came: Utility) -> Counter[int]:
+def times(inbox: Utility) -> Counter[int]:
     """How often each slot of the meter came."""
-    return Counter(record.start_ms for record in came.records())
+    return Counter(record.start_ms for record in inbox.records())
 
 
-async def more(came: Utility, number: int) -> None:
+async def more(inbox: Utility, number: int) -> None:
     """Wait for a number of further slots."""
-    wanted = len(times(came)) + number
-    await until(lambda: len(times(came)) >= wanted)
+    wanted = len(times(inbox)) + number
+    await until(lambda: len(times(inbox)) >= wanted)
 
 
 async def problems(agent: Service) -> list[str]:
@@ -64,14 +64,14 @@ async def test_no_interval_is_released_by_both(mosquitto: MakeBroker, tmp_path: 
         text = stream(broker.url)
         first, second = (service(tmp_path / name, text, program=PROGRAM) for name in ("a", "b"))
         with first as one, second as other:
-            async with utility(broker) as came, meters(broker) as home:
+            async with utility(broker) as inbox, meters(broker) as home:
                 task = asyncio.create_task(sending(home))
                 one.start()
-                await until(came.records)
+                await until(inbox.records)
                 other.start()
-                await until(lambda: told(broker, SUBSCRIBED) == 2)
+                await until(lambda: count_in_log(broker, SUBSCRIBED) == 2)
                 await until(_tells(other, "another agent releases a meter"))
-                await more(came, 12)
+                await more(inbox, 12)
                 assert await problems(other) == ["other_agent"]
                 assert await problems(one) == []
                 assert json.loads(other.command("ledger", "--json").stdout)["spent"] == []
@@ -82,12 +82,12 @@ async def test_no_interval_is_released_by_both(mosquitto: MakeBroker, tmp_path: 
                 taken = other.command("ledger", "--restored-at", "now")
                 assert taken.returncode == 0, taken.stderr
                 other.start()
-                await more(came, 3)
+                await more(inbox, 3)
                 assert await problems(other) == []
                 await other.stop()
                 task.cancel()
-                assert max(times(came).values()) == 1
-            descriptors = [c.facts["store"] for c in came.came if c.topic == "private/main/m1/privacy"]
+                assert max(times(inbox).values()) == 1
+            descriptors = [c.facts["store"] for c in inbox.messages if c.topic == "private/main/m1/privacy"]
             assert len(set(descriptors)) == 2
 
 
@@ -96,22 +96,22 @@ async def test_a_new_store_in_the_place_of_a_damaged_one_is_not_another_agent(
 ) -> None:
     """The claim key outlives the store: what was announced before the damage holds no meter back."""
     with mosquitto(settings=TELL_ALL) as broker, service(tmp_path / "a", stream(broker.url)) as agent:
-        async with utility(broker) as came, meters(broker) as home:
+        async with utility(broker) as inbox, meters(broker) as home:
             task = asyncio.create_task(sending(home))
             agent.start()
-            await until(came.records)
+            await until(inbox.records)
             await agent.stop()
             agent.store.write_bytes(b"damage" + agent.store.read_bytes()[6:])
             with service(tmp_path / "a", stream(broker.url), program=PROGRAM) as successor:
                 successor.start()
-                await more(came, 3)
+                await more(inbox, 3)
                 assert await problems(successor) == []
                 await successor.stop()
                 assert successor.totals["store_set_aside"] == 1
                 assert successor.totals["held"] == 0
             task.cancel()
-        assert max(times(came).values()) == 1
-        assert len({c.facts["store"] for c in came.came if c.topic == "private/main/m1/privacy"}) == 1
+        assert max(times(inbox).values()) == 1
+        assert len({c.facts["store"] for c in inbox.messages if c.topic == "private/main/m1/privacy"}) == 1
 
 
 def _tells(agent: Service, words: str) -> Callable[[], bool]:

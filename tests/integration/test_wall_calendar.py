@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import MakeBroker
 from tests.integration.service import (
     TELL_ALL,
-    Came,
+    Arrival,
     Sent,
     is_released,
     mean_w,
@@ -75,10 +75,10 @@ async def soon(broker: Broker, folder: Path) -> Day:
     return Day(now_ms() // 1000 + ceil(2 + 2 * startup_s), ceil(3 + 3 * startup_s))
 
 
-async def live(broker: Broker, folder: Path, day: Day) -> tuple[list[Came], list[Sent]]:
+async def live(broker: Broker, folder: Path, day: Day) -> tuple[list[Arrival], list[Sent]]:
     """Two homes live through the day, one of them busy, and the agent is killed in it."""
     midnight_ms = day.midnight_s * 1000
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, toml(broker.url, ZONE)) as agent:
             agent.start()
             await subscribed(broker, 2)
@@ -92,7 +92,7 @@ async def live(broker: Broker, folder: Path, day: Day) -> tuple[list[Came], list
                     agent.start()
             await until_ms(midnight_ms + day.length_s * 1000 + LATENESS_MS + TOLERANCE_MS)
             await agent.stop()
-            return came.records(), line.sent
+            return inbox.records(), line.sent
 
 
 async def test_a_local_day_leaves_at_its_end_whatever_happens_in_it(

@@ -22,10 +22,11 @@ from tests.conftest import MakeBroker
 from tests.integration.service import (
     ACKNOWLEDGED,
     TELL_ALL,
-    Came,
+    Arrival,
     Meters,
     Sent,
     Utility,
+    count_in_log,
     is_released,
     mean_w,
     meters,
@@ -33,7 +34,6 @@ from tests.integration.service import (
     service,
     stream,
     subscribed,
-    told,
     until,
     until_ms,
     utility,
@@ -60,7 +60,7 @@ HOMES = ("busy", "flat", "silent", "vanished")
 class Run(NamedTuple):
     """The results of the run: messages received and sent, and the times of events."""
 
-    came: Utility
+    inbox: Utility
     sent: list[Sent]
     start_ms: int
     running_ms: int
@@ -73,7 +73,7 @@ class Run(NamedTuple):
     second: Counter[str]
     stalls: Stalls
 
-    def late_ms(self, record: Came, due_ms: int) -> int:
+    def late_ms(self, record: Arrival, due_ms: int) -> int:
         """Return how long after it was due a record came, without the time the machine stood still."""
         return record.at_ms - due_ms - self.stalls.within_ms(due_ms, record.at_ms)
 
@@ -103,7 +103,7 @@ async def _run(broker: Broker, folder: Path, stalls: Stalls) -> Run:
     streams = stream(broker.url, window=WINDOW, source=hold)
     streams += stream(broker.url, name="spread", window=WINDOW, source=hold, sink=f'spread = "{SPREAD_MS}ms"')
     streams += stream(broker.url, name="forgetful", window='forget = "2s"\ncatch_up = "1s"', source=hold)
-    async with utility(broker) as came, meters(broker) as line:
+    async with utility(broker) as inbox, meters(broker) as line:
         with service(folder, streams) as agent:
             agent.start()
             await subscribed(broker, 3)
@@ -131,12 +131,12 @@ async def _run(broker: Broker, folder: Path, stalls: Stalls) -> Run:
                 secret = meta(connection, "secret")
     delays_ms = {home: identity.delay_ms(secret, "spread", home, SPREAD_MS) for home in HOMES}
     times_ms = (start_ms, running_ms, told_ms, stopped_ms, restarted_ms)
-    return Run(came, line.sent, *times_ms, delays_ms, ledger, first, agent.totals, stalls)
+    return Run(inbox, line.sent, *times_ms, delays_ms, ledger, first, agent.totals, stalls)
 
 
-def before_stop(run: Run, name: str) -> list[Came]:
+def before_stop(run: Run, name: str) -> list[Arrival]:
     """The records of a stream that came while it ran for the first time."""
-    return [record for record in run.came.records(name) if record.at_ms < run.running_ms]
+    return [record for record in run.inbox.records(name) if record.at_ms < run.running_ms]
 
 
 def test_slots_leave_on_schedule_whatever_the_meters_do(run: Run) -> None:
@@ -161,21 +161,21 @@ def test_every_slot_leaves_once(run: Run) -> None:
     """From a meter's first boundary on there is one record per slot, without a gap, over the restart too."""
     for name in ("main", "spread"):
         for home in HOMES:
-            starts_ms = [record.start_ms for record in run.came.records(name, home)]
+            starts_ms = [record.start_ms for record in run.inbox.records(name, home)]
             assert starts_ms == [run.start_ms + STEP_MS * k for k in range(len(starts_ms))]
             assert starts_ms[-1] > run.restarted_ms
 
 
 def test_values_are_the_means_of_what_was_sent(run: Run) -> None:
     """Every value is the exact sample-and-hold mean, also of what was sent while the agent was stopped."""
-    for record in run.came.records("main"):
+    for record in run.inbox.records("main"):
         mean = mean_w(run.sent, record.meter, record.start_ms, STEP_MS, HOLD_MS)
         assert is_released(record.value, mean)
 
 
 def test_every_record_has_the_same_fields(run: Run) -> None:
     """A record of a silent meter cannot be told from a busy one's by its form."""
-    facts = [record.facts for record in run.came.records("main")]
+    facts = [record.facts for record in run.inbox.records("main")]
     assert {tuple(fact) for fact in facts} == {("v", "meter", "t", "for", "value", "unit", "sd", "d")}
     shared = {(fact["for"], fact["unit"], fact["sd"], fact["d"]) for fact in facts}
     assert len(shared) == 1
@@ -188,7 +188,7 @@ def test_spread_delays_are_fixed_per_meter(run: Run) -> None:
     3·10^8.
     """
     assert len(set(run.delays_ms.values())) > 1
-    for record in run.came.records("spread"):
+    for record in run.inbox.records("spread"):
         if record.at_ms < run.running_ms or record.start_ms > run.restarted_ms + CATCH_UP_MS:
             due_ms = record.start_ms + STEP_MS + LATENESS_MS + run.delays_ms[record.meter]
             assert 0 <= run.late_ms(record, due_ms) <= TOLERANCE_MS
@@ -198,7 +198,7 @@ def test_spread_delays_are_fixed_per_meter(run: Run) -> None:
 
 def test_what_fell_due_leaves_after_catch_up(run: Run) -> None:
     """After a start nothing leaves before catch_up has passed since the subscription; then all due does."""
-    after = [record for record in run.came.records("main") if record.at_ms > run.stopped_ms + 50]
+    after = [record for record in run.inbox.records("main") if record.at_ms > run.stopped_ms + 50]
     ends_ms = run.restarted_ms + CATCH_UP_MS
     owed = [r for r in after if r.start_ms + STEP_MS + LATENESS_MS < ends_ms - TOLERANCE_MS]
     assert len(owed) >= 3 * len(HOMES)
@@ -209,11 +209,11 @@ def test_what_fell_due_leaves_after_catch_up(run: Run) -> None:
 
 def test_a_meter_is_forgotten_after_whole_windows_of_silence(run: Run) -> None:
     """After `forget` without a reading the schedule ends; a new reading begins it at the next boundary."""
-    silent_ms = [record.start_ms - run.start_ms for record in run.came.records("forgetful", "silent")]
+    silent_ms = [record.start_ms - run.start_ms for record in run.inbox.records("forgetful", "silent")]
     assert silent_ms[:2] == [0, STEP_MS]
     again = next(sent for sent in reversed(run.sent) if sent.meter == "silent")
     assert silent_ms[2] == -(-(again.time_ms - run.start_ms) // STEP_MS) * STEP_MS
-    vanished = [record.start_ms - run.start_ms for record in run.came.records("forgetful", "vanished")]
+    vanished = [record.start_ms - run.start_ms for record in run.inbox.records("forgetful", "vanished")]
     assert vanished == [STEP_MS * k for k in range(4)]
     assert run.second["forgotten"] >= 1
 
@@ -253,16 +253,16 @@ class Wrong(NamedTuple):
     wall: Wall
     broker: Broker
     line: Meters
-    came: Utility
+    inbox: Utility
 
     @property
     def acknowledged(self) -> int:
         """How many readings the broker has been told of."""
-        return told(self.broker, ACKNOWLEDGED)
+        return count_in_log(self.broker, ACKNOWLEDGED)
 
     def starts(self) -> list[int]:
         """The slots that have left."""
-        return [record.start_ms for record in self.came.records()]
+        return [record.start_ms for record in self.inbox.records()]
 
 
 @pytest.fixture
@@ -281,10 +281,10 @@ async def wrong(mosquitto: MakeBroker, folder: Path, off_ms: int = 0) -> AsyncIt
         text = stream(broker.url) + f'[store]\npath = "{folder / "db"}"\n'
         boot = BootClock(lambda: time.monotonic_ns() // 1_000_000, lambda: False)
         agent = Agent(config.parse(text), Environment(wall_ms=wall, boot=boot, listen_s=0))
-        async with utility(broker) as came, meters(broker) as line:
+        async with utility(broker) as inbox, meters(broker) as line:
             task = asyncio.create_task(agent.run())
             try:
-                yield Wrong(agent, wall, broker, line, came)
+                yield Wrong(agent, wall, broker, line, inbox)
             finally:
                 task.cancel()
                 await asyncio.wait({task})
@@ -309,15 +309,15 @@ async def test_a_clock_set_back_stops_everything_until_it_is_right(
         await asyncio.sleep(0.2)
         await world.line.send("m", 200)
         await world.line.raw("meters/m/power", "not a reading")
-        before = dict(world.agent.counts), len(world.came.came), world.acknowledged
+        before = dict(world.agent.counts), len(world.inbox.messages), world.acknowledged
         await asyncio.sleep(1.2)
-        assert (dict(world.agent.counts), len(world.came.came), world.acknowledged) == before
+        assert (dict(world.agent.counts), len(world.inbox.messages), world.acknowledged) == before
         assert world.agent.counts["clock_waits"] == 1
         world.wall.off_ms = 0
         await until(lambda: len(world.starts()) >= 3)
         assert world.starts()[:3] == [world.starts()[0] + STEP_MS * k for k in range(3)]
         assert world.agent.counts["refused_json"] == 1
-        for record in world.came.records():
+        for record in world.inbox.records():
             mean = mean_w(world.line.sent, "m", record.start_ms, STEP_MS, 900_000)
             assert is_released(record.value, mean)
 
@@ -333,7 +333,7 @@ async def test_a_clock_set_forward_skips_nothing(mosquitto: MakeBroker, tmp_path
         await until(lambda: len(world.starts()) >= 62)
         starts_ms = world.starts()
         assert starts_ms == [starts_ms[0] + STEP_MS * k for k in range(len(starts_ms))]
-        assert {record.value for record in world.came.records()} == {100}
+        assert {record.value for record in world.inbox.records()} == {100}
         opened = world.agent.counts["opened"]
         with read_only(tmp_path / "db") as connection:
             charged = sum(row.windows for row in ledger.report(connection))
@@ -347,9 +347,9 @@ async def test_a_clock_that_is_not_synchronised_is_waited_for(mosquitto: MakeBro
     async with wrong(mosquitto, tmp_path, off_ms=-now_ms()) as world:
         await asyncio.sleep(0.5)
         assert not files(tmp_path)
-        assert told(world.broker, "meteragent") == 0
+        assert count_in_log(world.broker, "meteragent") == 0
         world.wall.off_ms = 0
         await subscribed(world.broker)
         await world.line.send("m", 100)
         await until(lambda: len(world.starts()) == 2)
-        assert {record.value for record in world.came.records()} == {100}
+        assert {record.value for record in world.inbox.records()} == {100}

@@ -30,27 +30,27 @@ class Publication(NamedTuple):
 
 
 def publication(meter: str, reading: Reading) -> Publication:
-    """A meter's reading as a message."""
+    """Return a meter's reading as a message."""
     return Publication(SOURCE_TOPIC.replace("{meter}", meter), reading.payload)
 
 
 async def feed(url: str, messages: Sequence[Publication]) -> None:
-    """Publish in order at QoS 1, again and again what was not answered, also when the broker goes away.
+    """Publish in order at QoS 1; repeat what was not answered, also when the broker goes away.
 
-    The last ones that were answered before it went are sent again too: see `kills.kill_brokers`.
+    The last messages that were answered before it went away are repeated as well: see `kills.kill_brokers`.
     """
-    sent = 0
-    while sent < len(messages):
+    sent_count = 0
+    while sent_count < len(messages):
         try:
             async with connect(url) as client, asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(lost(client))
-                while sent < len(messages):
-                    chunk = messages[sent : sent + CHUNK]
+                while sent_count < len(messages):
+                    chunk = messages[sent_count : sent_count + CHUNK]
                     await asyncio.gather(*(client.publish(*m, qos=1, timeout=LIMIT_S) for m in chunk))
-                    sent += len(chunk)
+                    sent_count += len(chunk)
                 watch.cancel()
         except* MqttError:
-            sent = max(0, sent - CHUNK)
+            sent_count = max(0, sent_count - CHUNK)
             await asyncio.sleep(PAUSE_S)
 
 
@@ -127,8 +127,8 @@ class Receiver:
         topic, has_id = body[2:start].decode(), bool(kind & 6)
         payload = body[start + 2 * has_id :]
         self.messages[topic].append(payload)
-        if found := _TIME.search(payload):
-            self.newest[topic] = max(found[1].decode(), self.newest.get(topic, ""))
+        if match := _TIME.search(payload):
+            self.newest[topic] = max(match[1].decode(), self.newest.get(topic, ""))
             self.records += 1
         return _packet(0x40, body[start : start + 2]) if has_id else b""
 

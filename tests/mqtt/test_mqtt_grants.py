@@ -165,8 +165,8 @@ async def test_a_shorter_session_is_told() -> None:
 @pytest.mark.parametrize(
     ("grant", "reason", "text"),
     [
-        (b"\x25\0", b"\x9a", "the broker does not keep retained messages"),
-        (b"\x24\0", b"\x9b", "the broker does not take this QoS"),
+        (b"\x25\0", b"\x9a", "the broker does not support retained messages"),
+        (b"\x24\0", b"\x9b", "the broker does not support this QoS"),
     ],
 )
 async def test_a_broker_without_retained_messages_or_qos_1_is_named(

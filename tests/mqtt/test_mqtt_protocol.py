@@ -200,13 +200,13 @@ def test_what_the_standard_forbids_is_a_violation(level: int, packet: bytes, rul
 
 CONNACKS: list[tuple[int, bytes, Event]] = [
     (MQTT_3, b"\x20\x02\x01\x00", Connected(session_present=True)),
-    (MQTT_3, b"\x20\x02\x00\x05", Refusal(5, "the broker does not let this client in")),
+    (MQTT_3, b"\x20\x02\x00\x05", Refusal(5, "the broker does not authorise this client")),
     (MQTT_3, b"\x20\x02\x00\x7f", Refusal(0x7F, "a reason that MQTT does not define")),
     (MQTT_3, b"\x20\x02\x02\x00", Violation("flags of CONNACK that are reserved")),
     (MQTT_3, b"\x20\x02\x01\x05", Violation("flags of CONNACK that are reserved")),
     (MQTT_5, b"\x20\x03\x00\x87\x00", Refusal(0x87, "not authorised")),
-    (MQTT_5, b"\x20\x02\x00\x84", Refusal(0x84, "the broker does not speak this version")),
-    (MQTT_5, b"\x20\x02\x00\x01", Refusal(0x01, "the broker does not speak this version")),
+    (MQTT_5, b"\x20\x02\x00\x84", Refusal(0x84, "the broker does not support this version of MQTT")),
+    (MQTT_5, b"\x20\x02\x00\x01", Refusal(0x01, "the broker does not support this version of MQTT")),
     (
         MQTT_5,
         b"\x20\x13\x00\x00\x10\x11\x00\x00\x01\x00\x13\x00\x1e\x21\x00\x0a\x27\x00\x00\x10\x00",

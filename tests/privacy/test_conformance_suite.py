@@ -31,6 +31,8 @@ from tests.support.mechanism_contract import PairDrawn
 from tests.support.not_run import ROOT
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+ONLY_BITS = "randomness comes only from the given bits"
+"""The name of a check."""
 
 
 # Calibration --------------------------------------------------------------------------------------
@@ -180,13 +182,16 @@ BENT = {
     "as it is": ((), lambda right, points, bits: right.release(points, bits=bits)),
     "in one row": (("shapes",), lambda right, points, bits: right.release(points, bits=bits).ravel()),
     "in place": (("shapes",), added_to),
-    "with other bits": (("randomness is the bits given",), lambda right, points, _: right.release(points)),
+    "with other bits": (
+        (ONLY_BITS,),
+        lambda right, points, _: right.release(points),
+    ),
     "with one seed for any bits": (
-        ("randomness is the bits given",),
+        (ONLY_BITS,),
         lambda right, points, bits: right.release(points, bits=bits and SeededBits(1)),
     ),
     "with a seed unless bits are given": (
-        ("randomness is the bits given",),
+        (ONLY_BITS,),
         lambda right, points, bits: right.release(points, bits=bits or SeededBits(1)),
     ),
     "in pairs": (("draws are independent",), twice),

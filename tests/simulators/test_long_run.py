@@ -58,7 +58,7 @@ def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
 def test_other_logs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log is refused if it belongs to another run or version, is damaged, or is being written."""
     path = tmp_path / "log"
-    with LongRun(path, "test", FOLDERS), pytest.raises(OtherLog, match="another run writes"):
+    with LongRun(path, "test", FOLDERS), pytest.raises(OtherLog, match="another run is writing"):
         LongRun(path, "test", FOLDERS).__enter__()
     with pytest.raises(OtherLog, match="the log of 'test'"):
         LongRun(path, "other", FOLDERS).__enter__()
@@ -157,7 +157,7 @@ def test_simtest_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     runs_of = [seed for part in lines(path)[1:] for seed in range(part["from"], part["from"] + part["seeds"])]
     assert runs_of == list(range(40, 40 + 20 * parts + 25))
     assert f"{20 * parts + 25}  schedules\n" in ended.stdout
-    assert f"{20 * parts + 25}  seeds run, 0 of them broken" in ended.stdout
+    assert f"{20 * parts + 25}  seeds run, 0 of them violated an invariant" in ended.stdout
 
 
 def test_simtest_ends_at_a_signal(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_simtest_ends_at_a_signal(tmp_path: Path) -> None:
         process.terminate()
         out, _ = process.communicate()
     assert process.returncode == 143
-    assert f"{20 * len(lines(path)[1:])}  seeds run, 0 of them broken\nstopped" in out
+    assert f"{20 * len(lines(path)[1:])}  seeds run, 0 of them violated an invariant\nstopped" in out
 
 
 def test_simtest_goes_past_what_breaks(
@@ -193,10 +193,10 @@ def test_simtest_goes_past_what_breaks(
         assert main([*command, "--log", str(tmp_path / "log")]) == 1
         told = capsys.readouterr().out
         assert "28  schedules\n" in told
-        assert "30  seeds run, 2 of them broken" in told
+        assert "30  seeds run, 2 of them violated an invariant" in told
         assert "seed 3 INVARIANT VIOLATED: nothing holds" in told
     assert main(command) == 1
-    assert "20  seeds run, 2 of them broken" in capsys.readouterr().out
+    assert "20  seeds run, 2 of them violated an invariant" in capsys.readouterr().out
 
 
 def test_simtest_refuses_a_log_that_is_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,9 @@ from tests.support.configurations import TWO_STREAMS, written
 SECOND_MS = 1000
 START = 1_795_176_000_000
 SILENT = (
-    "no message arrived on meters/{meter}/power in 20 s. Check that the meter is on, source.topic, and that"
-    " this user may read it: `meteragent discover --url mqtt://here` lists what the broker sends."
+    "no message arrived on meters/{meter}/power in 20 s. Check that the meter is on, that source.topic is"
+    " right, and that this user may read it: `meteragent discover --url mqtt://here` lists what the broker"
+    " sends."
 )
 
 

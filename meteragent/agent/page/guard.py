@@ -125,7 +125,7 @@ class Guard:
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
         """Return the refusal of a request for a tool's route; None if it is allowed."""
         if request.client is None or not is_loopback(request.client.host):
-            return PlainTextResponse("For this machine only.\n", 403)
+            return PlainTextResponse("Available only on this machine.\n", 403)
         if route.open or self._keys.has_token(request):
             return None
         headers = {"WWW-Authenticate": "Bearer"}

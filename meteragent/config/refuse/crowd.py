@@ -47,13 +47,13 @@ def _beside(stream: Stream, group: Group | None) -> Problems:
     for table, allowed in _FREE.items():
         for name in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
             terms = "" if group is None else f": {_terms(group)}"
-            yield ConfigError(f"{table}.{name}", "a value", f"no {name} beside sink.crowd{terms}")
+            yield ConfigError(f"{table}.{name}", "a value", f"no {name} together with sink.crowd{terms}")
     for name in _OF_RECORDS:
         if name in stream.sink.model_fields_set:
-            expected = f"no {name} beside sink.crowd: a home sends no records"
+            expected = f"no {name} together with sink.crowd: a home sends no records"
             yield ConfigError(f"sink.{name}", "a value", expected)
     if stream.sink.topic != NO_TOPIC:
-        expected = "no topic beside sink.crowd, which has topics of its own"
+        expected = "no topic together with sink.crowd, which has topics of its own"
         yield ConfigError("sink.topic", repr(stream.sink.topic), expected)
     if stream.window.clock is Clock.EVENT:
         yield ConfigError("window.clock", "'event'", "'wall': a report has a deadline")

@@ -37,10 +37,10 @@ def receivers(
     """Yield the refusals of a file with receivers; `wrong_paths` are those of its stream."""
     if not flat:
         expected = "tables source and window instead of [[stream]], or a stream for each receiver without it"
-        yield ConfigError("receiver", "tables beside [[stream]]", expected)
+        yield ConfigError("receiver", "tables together with [[stream]]", expected)
         return
     if config.archive is not None:
-        yield ConfigError("archive", "a table beside [[receiver]]", "a file of its own")
+        yield ConfigError("archive", "a table together with [[receiver]]", "a file of its own")
     yield from _beside(config.stream[0], wrong_paths)
     yield from _names_and_times(config)
     yield from _links(config, wrong_paths, stream_problems)
@@ -56,7 +56,7 @@ def _beside(stream: Stream, wrong_paths: Collection[Path]) -> Iterator[ConfigErr
                 continue
             reason = _FOR_ONE if key in _OWN else _REASONS[table]
             if not any(depends(path_of(key), path) for path in wrong_paths):
-                yield ConfigError(key, "a value", f"no {name} beside [[receiver]]: {reason}")
+                yield ConfigError(key, "a value", f"no {name} together with [[receiver]]: {reason}")
     if stream.window.clock is Clock.EVENT:
         expected = "'wall': a receiver's start and end are times of the wall clock"
         yield ConfigError("window.clock", "'event'", expected)

@@ -40,9 +40,9 @@ def beside(stream: Stream) -> Problems:
     for table, allowed in _BESIDE.items():
         for key in sorted(getattr(stream, table).model_fields_set.difference(allowed)):
             reason = _REASONS.get(f"{table}.{key}", _SLOTS)
-            yield ConfigError(f"{table}.{key}", "a value", f"no {key} beside privacy.shares: {reason}")
+            yield ConfigError(f"{table}.{key}", "a value", f"no {key} together with privacy.shares: {reason}")
     if PRESETS[stream.privacy.preset].space is not Space.LINF:
-        expected = f"a preset without bands beside privacy.shares: {_SLOTS}"
+        expected = f"a preset without bands together with privacy.shares: {_SLOTS}"
         yield ConfigError("privacy.preset", repr(stream.privacy.preset), expected)
 
 
@@ -78,7 +78,7 @@ def nesting(stream: Stream) -> Problems:
 def _misfit(fine: str, fine_stream: Stream, coarse: str, coarse_stream: Stream) -> Iterator[ConfigError]:
     """Yield a refusal if the windows of a fine stream do not fill those of the next coarser stream."""
     fine_grid, coarse_grid = grid(fine_stream), grid(coarse_stream)
-    key, value = f"privacy.shares.{fine}", f"a share of {fine!r} beside one of {coarse!r}"
+    key, value = f"privacy.shares.{fine}", f"a share of {fine!r} together with one of {coarse!r}"
     if usual_ms(fine) == usual_ms(coarse):
         yield ConfigError(key, value, "lengths that differ")
     elif isinstance(coarse_grid, Epoch):

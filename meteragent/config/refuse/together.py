@@ -118,14 +118,16 @@ def archive(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wro
     """Yield refusals of windows that `sanitise` does not release."""
     for stream, prefix, wrong_keys in zip(streams, prefixes, wrong_paths, strict=True):
         if stream.sink.crowd is not None:
-            yield ConfigError(f"{prefix}sink.crowd", "a table beside [archive]", "a file of its own")
+            yield ConfigError(f"{prefix}sink.crowd", "a table together with [archive]", "a file of its own")
         is_known = not any(_is_wrong(key, wrong_keys) for key in ("privacy.metric", "privacy.space"))
         if is_known and metric(stream) is Metric.L1:
             expected = "the metric 'linf', the only metric that archives support"
-            yield ConfigError(f"{prefix}privacy.metric", "'l1' beside [archive]", expected)
+            yield ConfigError(f"{prefix}privacy.metric", "'l1' together with [archive]", expected)
         if is_known and space(stream) in {Space.PEAK, Space.ABOVE}:
             expected = "another space: archives support neither peaks nor energies above a threshold"
-            yield ConfigError(f"{prefix}privacy.space", f"'{space(stream)}' beside [archive]", expected)
+            yield ConfigError(
+                f"{prefix}privacy.space", f"'{space(stream)}' together with [archive]", expected
+            )
 
 
 def page(table: Page, wrong_paths: Collection[Path]) -> Problems:

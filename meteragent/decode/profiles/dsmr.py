@@ -182,7 +182,7 @@ READER = Profile(
     hold_ms=5 * MINUTE_MS,
     personal=("id", "extra_device_timestamp", "extra_device_delivered"),
     traps=(
-        "numbers are texts; the fields have dsmr-reader's default names, which its configuration can change",
+        "numbers are strings; fields have dsmr-reader's default names, which its configuration can change",
         "without the field timestamp, which its configuration can drop, the time of arrival counts",
         _TARIFFS,
         _NET,

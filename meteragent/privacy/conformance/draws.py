@@ -85,7 +85,7 @@ def check_randomness(trial: Trial) -> Check:
         "without bits outputs repeat": largest_mass < 0.9 and fresh() == fresh(),
     }
     faults = [text for text, is_wrong in is_wrong_by_text.items() if is_wrong]
-    return Check("randomness is the bits given", not faults, "; ".join(faults) or "yes", {})
+    return Check("randomness comes only from the given bits", not faults, "; ".join(faults) or "yes", {})
 
 
 # The law ------------------------------------------------------------------------------------------

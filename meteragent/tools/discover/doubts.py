@@ -33,7 +33,7 @@ def _about_unit(candidate: Candidate) -> Iterator[str]:
         yield "the interval that a reading covers: source.interval is the time between messages"
     parts = sorted({part for log in candidate.topics for part in _parts_beside(log)})
     if parts:
-        yield f"{', '.join(parts)} start again at zero and count the same energy: do not release them, too"
+        yield f"{', '.join(parts)} start again at zero and count the same energy: do not release them as well"
 
 
 def _parts_beside(log: TopicLog) -> Iterator[str]:

@@ -21,7 +21,7 @@ from deploy.homeassistant.energy_statistics import statistic_id
 from meteragent.domain.grid import parse_time
 from meteragent.domain.units import DAY_MS, HOUR_MS
 from tests.commands.home_assistant.server import HomeAssistant, Socket
-from tests.integration.service import SUBSCRIBED, Service, now_ms, service, subscribed, told
+from tests.integration.service import SUBSCRIBED, Service, count_in_log, now_ms, service, subscribed
 from tests.integration.wire import Publication, feed
 from tests.support.broker import Broker
 from tests.support.not_run import ROOT
@@ -60,7 +60,7 @@ async def past(broker: Broker, server: HomeAssistant, folder: Path, socket: Sock
     command = [sys.executable, str(SCRIPT), str(folder / "past" / "meteragent.toml")]
     command += ["--url", server.address, "--token-file", str(token)]
     with service(folder / "past", PAST.format(url=broker.url)) as agent:
-        subscriptions = told(broker, SUBSCRIBED)
+        subscriptions = count_in_log(broker, SUBSCRIBED)
         agent.start()
         await subscribed(broker, subscriptions + 1)
         await feed(broker.url, _readings(homes, first_ms, first_ms + 3 * DAY_MS, rng))

@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent.domain import grid, identity
-from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing
-from meteragent.domain.shape import Metric, Space
+from meteragent.domain.commit import Charge, Commit, Outgoing
+from meteragent.domain.shape import Space
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
@@ -143,66 +143,11 @@ class InvariantChecker:
                 if terms.space is Space.PEAK:
                     self.windows[key].peak.check_state(model.meters[meter], window, key)
                     continue
-                self._check_draws(key, window, clock_ms)
+                self.windows[key].check_draws(key, window, clock_ms)
                 for slot_index, accumulator in window.slots:
                     check(slot_index < window.draws, "an open slot has no noise", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
-                    self._check_initial(key, slot_index, accumulator - energy)
-
-    def _check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check that a window has one noise bound, and that a slot's noise is drawn when the slot begins."""
-        window, draws = self.windows[key], on_disk.draws
-        has_bound = on_disk.noise_bound is not None
-        is_shared = window.terms.metric is Metric.LINF
-        is_needed = is_shared and draws < window.terms.n
-        check(has_bound == is_needed, "a noise bound is missing, or kept without need", key)
-        window.noise_bound = on_disk.noise_bound if window.noise_bound is None else window.noise_bound
-        check(on_disk.noise_bound in (None, window.noise_bound), "a window has two noise bounds", key)
-        starts_ms = [key.start_ms + window.terms.stretches(i)[0][0] for i in range(window.terms.n)]
-        begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else window.terms.n
-        check(draws <= window.terms.n, "more draws than slots from one noise bound", key)
-        # A restart may change the clock: then the event clock finds slots whose noise the wall clock has
-        # drawn.
-        window.draws, draws_before = draws, window.draws
-        check(draws == max(begun_slots, draws_before, 1), "a slot is drawn before or after it begins", key)
-
-    def _check_initial(self, key: Key, slot_index: int, initial: int) -> None:
-        """Check that a slot began with noise and dither that never change."""
-        window = self.windows[key]
-        noise, dither = divmod(initial, window.terms.lattice(slot_index))
-        dithered = window.terms.rounding == "dithered"
-        check(
-            dithered or not dither,
-            "an accumulator is not its noise and energy so far",
-            (key, slot_index),
-        )
-        recorded = window.initial.setdefault(slot_index, initial)
-        check(
-            recorded == initial, "a slot has two noises, or energy that was not measured", (key, slot_index)
-        )
-        check(
-            window.noise_bound is None or abs(noise) <= window.noise_bound,
-            "noise beyond its bound",
-            (key, slot_index),
-        )
-
-    def _check_rounding(self, key: Key, slot: Closed, quanta: int) -> None:
-        """Check a record's value, floor(A / L) or, rounded half up, floor(A / L + 1/2).
-
-        A is known if it was ever on disk.
-        """
-        if slot.terms.space is Space.PEAK:
-            self.windows[key].peak.check_release(slot, quanta, key)
-            return
-        initial, lattice = self.windows[key].initial.get(slot.slot_index), slot.terms.lattice(slot.slot_index)
-        if initial is not None:
-            half = 0 if slot.terms.rounding == "dithered" else lattice // 2
-            expected_quanta = (initial + (slot.energy or 0) + half) // lattice
-            check(
-                quanta == expected_quanta,
-                "a slot has two noises, or energy that was not measured",
-                (key, slot.slot_index),
-            )
+                    self.windows[key].check_initial(key, slot_index, accumulator - energy)
 
     def _check_meters(self, model: Model, commit: Commit) -> None:
         """Check that the meters' states on disk agree with the model's."""
@@ -264,7 +209,7 @@ class InvariantChecker:
         window.records[slot.slot_index] = MessageKey(row.topic, row.payload)
         quanta, remainder = divmod(Fraction(record["value"]) * MICRO, terms.quantum_u)
         check(remainder == 0, "a value off the lattice", key)
-        self._check_rounding(key, slot, int(quanta))
+        window.check_rounding(key, slot, int(quanta))
         check(record["d"] == descriptor_id(terms), "a record names terms that are not its window's", key)
         described = f"{row.topic}/privacy/{record['d']}" in self.descriptors
         check(described, "a record before its descriptor", key)

@@ -1,9 +1,13 @@
-"""The data that the invariants keep about opened windows and about messages that left."""
+"""The data that the invariants keep about opened windows and about messages that left, and their checks."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from meteragent.domain.commit import OpenWindow
+from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
+from simulators.invariant import check
+from simulators.simtest.open_windows import Closed
 from simulators.simtest.peak_run import PeakRun
 
 
@@ -40,3 +44,45 @@ class Window:
     records: dict[int, MessageKey] = field(default_factory=dict)
     is_lost: bool = False
     peak: PeakRun = field(default_factory=PeakRun)
+
+    def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
+        """Check that the window has one noise bound, and that a slot's noise is drawn when the slot begins."""
+        draws, terms = on_disk.draws, self.terms
+        has_bound = on_disk.noise_bound is not None
+        is_shared = terms.metric is Metric.LINF
+        is_needed = is_shared and draws < terms.n
+        check(has_bound == is_needed, "a noise bound is missing, or kept without need", key)
+        self.noise_bound = on_disk.noise_bound if self.noise_bound is None else self.noise_bound
+        check(on_disk.noise_bound in (None, self.noise_bound), "a window has two noise bounds", key)
+        starts_ms = [key.start_ms + terms.stretches(i)[0][0] for i in range(terms.n)]
+        begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else terms.n
+        check(draws <= terms.n, "more draws than slots from one noise bound", key)
+        # A restart may change the clock: then the event clock finds slots whose noise the wall clock has
+        # drawn.
+        self.draws, draws_before = draws, self.draws
+        check(draws == max(begun_slots, draws_before, 1), "a slot is drawn before or after it begins", key)
+
+    def check_initial(self, key: Key, slot_index: int, initial: int) -> None:
+        """Check that a slot began with noise and dither that never change."""
+        noise, dither = divmod(initial, self.terms.lattice(slot_index))
+        dithered, place = self.terms.rounding == "dithered", (key, slot_index)
+        check(dithered or not dither, "an accumulator is not its noise and energy so far", place)
+        recorded = self.initial.setdefault(slot_index, initial)
+        check(recorded == initial, "a slot has two noises, or energy that was not measured", place)
+        is_bounded = self.noise_bound is None or abs(noise) <= self.noise_bound
+        check(is_bounded, "noise beyond its bound", place)
+
+    def check_rounding(self, key: Key, slot: Closed, quanta: int) -> None:
+        """Check a record's value, floor(A / L) or, rounded half up, floor(A / L + 1/2).
+
+        A is known if it was ever on disk.
+        """
+        if slot.terms.space is Space.PEAK:
+            self.peak.check_release(slot, quanta, key)
+            return
+        initial, lattice = self.initial.get(slot.slot_index), slot.terms.lattice(slot.slot_index)
+        if initial is not None:
+            half = 0 if slot.terms.rounding == "dithered" else lattice // 2
+            expected_quanta = (initial + (slot.energy or 0) + half) // lattice
+            place = (key, slot.slot_index)
+            check(quanta == expected_quanta, "a slot has two noises, or energy that was not measured", place)

@@ -23,7 +23,8 @@ from simulators.invariant import InvariantViolation, check
 from simulators.simtest.brokers import TIME_REFUSALS
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.invariants import InvariantChecker
-from simulators.simtest.model import Arrival, Meter, Model
+from simulators.simtest.meter import Arrival, Meter
+from simulators.simtest.model import Model
 from simulators.simtest.opened import MessageKey
 from simulators.simtest.prices import PriceBook, PriceMessage
 from simulators.simtest.setting import PAYLOAD_MAX

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from meteragent.domain.commit import OpenWindow
 from simulators.invariant import check
-from simulators.simtest.model import Meter
+from simulators.simtest.meter import Meter
 from simulators.simtest.open_windows import Closed
 
 

@@ -174,20 +174,33 @@ class CatchUp:
 
 
 async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; at `end_ms` cancel it as a stop does, and return when it has ended."""
+    """Run a coroutine; at `end_ms` cancel it as a stop does, and return when it has ended.
+
+    A stop that arrives while it ends waits for it; a second one cuts it short.
+    """
     if end_ms is None:
         await work
         return
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(_wait_until(clock, end_ms))
+    is_stopped = False
     try:
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-        working.cancel()
-        await asyncio.wait({working, waiting})
-        if not working.cancelled():
-            working.result()
+    except asyncio.CancelledError:
+        is_stopped = True
+    waiting.cancel()
+    working.cancel()
+    while not working.done():
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError:
+            if is_stopped:
+                working.cancel()
+            is_stopped = True
+    if not working.cancelled():
+        working.result()
+    if is_stopped:
+        raise asyncio.CancelledError
 
 
 async def _wait_until(clock: SteadyClock, time_ms: int) -> None:

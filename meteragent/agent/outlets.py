@@ -18,7 +18,7 @@ from meteragent.agent import parts, receivers
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.other_agent import Listener, OnMessage, Serve
 from meteragent.agent.refused_topics import Refusals
-from meteragent.agent.sink import Sink
+from meteragent.agent.sink import POLL_S, Sink
 from meteragent.domain import identity
 from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
@@ -267,9 +267,11 @@ class OutletMaker:
         try:
             while await self.thread.call(outbox.depth, self.thread.store.connection, grant.queue):
                 await sink.idle.wait()
-                row_ids = sorted(sink.unmarked_ids)
-                await self.thread.persist(Commit(grant.stream, self.clock.newest_ms), row_ids, None)
-                sink.note_marked(row_ids)
+                if row_ids := sorted(sink.unmarked_ids):
+                    await self.thread.persist(Commit(grant.stream, self.clock.newest_ms), row_ids, None)
+                    sink.note_marked(row_ids)
+                else:  # there is no clock, or the broker refuses the topics
+                    await asyncio.sleep(POLL_S)
                 sink.wake()
         finally:
             keeping.cancel()

@@ -167,7 +167,19 @@ class StoreThread:
         return OutboxReader(pending, descriptors, open_topics)
 
     async def close(self) -> None:
-        """Close the store and end its thread; raises StoreError, for example if the last erasure failed."""
+        """Close the store and end its thread; raises StoreError, for example if the last erasure failed.
+
+        A stop that arrives meanwhile waits for it, because the caller may have to use the file next.
+        """
+        closing = asyncio.create_task(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait({closing})
+            closing.result()
+            raise
+
+    async def _close(self) -> None:
         try:
             self._generation_thread.shutdown()
             await self.call(self.store.close)

@@ -178,16 +178,19 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
 
 def unannounced(connection: sqlite3.Connection, stream: str) -> dict[str, list[Validity]]:
     """Return, by topic, the validities of the receivers who were not sent its latest descriptor."""
-    latest = [(item.topic, item.id) for item in outbox.descriptors(connection, stream)]
     validities: dict[str, list[Validity]] = {}
     for grant in active(connection):
         if grant.stream == stream:
-            descriptors = outbox.descriptors(connection, grant.queue)
-            received = {(item.topic, item.id) for item in descriptors}
-            for topic, id_ in latest:
-                if (grant.sink_topic(topic), id_) not in received:
-                    validities.setdefault(topic, []).append(grant.validity)
+            for topic in _missing_topics(connection, grant):
+                validities.setdefault(topic, []).append(grant.validity)
     return validities
+
+
+def _missing_topics(connection: sqlite3.Connection, grant: Grant) -> list[str]:
+    """Return the topics of a stream whose latest descriptor was not sent to a receiver."""
+    received = {(item.topic, item.id) for item in outbox.descriptors(connection, grant.queue)}
+    latest = outbox.descriptors(connection, grant.stream)
+    return [item.topic for item in latest if (grant.sink_topic(item.topic), item.id) not in received]
 
 
 def settle(
@@ -196,9 +199,11 @@ def settle(
     """Revoke the grants of all other receivers; admit these receivers if they have no grant.
 
     A grant whose receiver was not sent anything yet begins later, if its receiver is now to begin later: the
-    core asks its question again. Returns the grants that are new or begin later. `reasons` has the reason of
-    a revocation by stream and receiver; a receiver without one was removed. A receiver with a different
-    broker or topic counts as a different receiver. Raises StoreError.
+    core asks its question again. So does a grant whose end is moved after its receiver was not sent a
+    descriptor: it does not get the windows that are open under these terms. Returns the grants that are new
+    or begin later. `reasons` has the reason of a revocation by stream and receiver; a receiver without one
+    was removed. A receiver with a different broker or topic counts as a different receiver. Raises
+    StoreError.
     """
     by_place = {(item.stream, item.name, item.topic, _place(item.link)): item for item in receivers}
     places_kept = set()
@@ -211,7 +216,10 @@ def settle(
                 _revoke(tx, grant, reasons.get(place[:2], "removed"), now_ms)
                 continue
             places_kept.add(place)
-            from_ms = 0 if outbox.descriptors(tx, grant.queue) else item.from_ms
+            begins_later = not outbox.descriptors(tx, grant.queue) or (
+                _is_extended(grant, item) and _missing_topics(tx, grant)
+            )
+            from_ms = item.from_ms if begins_later else 0
             tx.execute(
                 "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
                 (item.link, from_ms, item.until_ms, grant.id),
@@ -220,6 +228,11 @@ def settle(
             if place not in places_kept:
                 _admit(tx, item, now_ms)
         return [grant for grant in active(tx) if (grant.id, grant.since_ms) not in earlier_starts]
+
+
+def _is_extended(grant: Grant, item: Wanted) -> bool:
+    """Return whether the configuration gives a grant a later end, or none."""
+    return grant.until_ms is not None and (item.until_ms is None or item.until_ms > grant.until_ms)
 
 
 def _place(link: str) -> str:
@@ -243,15 +256,27 @@ def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> N
 def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
     """Admit a receiver, from the first window that begins after now.
 
-    A withdrawal that still waits for the same topics is dropped: it would clear the new descriptors.
+    A withdrawal that still waits for the same topics is dropped, because it would clear the new descriptors;
+    the revocation of the new grant withdraws what it leaves.
     """
-    for grant in withdrawing(tx):
-        if (grant.topic, _place(grant.link)) == (item.topic, _place(item.link)):
-            outbox.drop(tx, grant.queue)
-    tx.execute(
+    former = [
+        grant
+        for grant in withdrawing(tx)
+        if (grant.topic, _place(grant.link)) == (item.topic, _place(item.link))
+    ]
+    since_ms = max(item.from_ms, now_ms + 1)
+    id_ = tx.execute(
         "INSERT INTO receiver (channel, name, topic, link, since_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?)",
-        (item.stream, item.name, item.topic, item.link, max(item.from_ms, now_ms + 1), item.until_ms),
-    )
+        (item.stream, item.name, item.topic, item.link, since_ms, item.until_ms),
+    ).lastrowid
+    queue = Grant(id_ or 0, item.stream, item.name, item.topic, item.link, since_ms, item.until_ms).queue
+    for grant in former:
+        tx.execute(
+            "INSERT OR IGNORE INTO announced SELECT ?, topic FROM outbox"
+            " WHERE channel = ? AND delivered_ms IS NULL",
+            (queue, grant.queue),
+        )
+        outbox.drop(tx, grant.queue)
 
 
 def receipts(connection: sqlite3.Connection) -> list[Receipt]:

@@ -12,7 +12,7 @@ Theory of operation
     **The surroundings of the process are simulated**, each in a separate module:
 
         network         connections, in bytes: pieces, delays, cuts, silence
-        brokers         the source's and the sink's brokers; `mqtt_server` is their side of MQTT
+        brokers         the brokers of source, sink and receivers; `mqtt_server` is their side of MQTT
         disk, power     the store's thread and device; SQLite and its files are real
         surroundings    meters, prices, clocks, disk space, and when each of them fails
         store_versions  the store's folders, after a crash and after an operator restores a copy
@@ -22,10 +22,10 @@ Theory of operation
 
     **The oracle decides what is correct.** The world reports everything that enters or leaves the process to
     `oracle`: messages, transactions, publications, confirmations, acknowledgements. `model` computes, from
-    the definitions and without the agent's arithmetic, which readings count for which time. `expected_store`
-    has the contents that must be on disk. When a crash destroys part of the process's state, the oracle
-    discards it too. A transaction whose COMMIT did not return is in doubt until the next start shows whether
-    it is on disk.
+    the definitions and without the agent's arithmetic, which readings count for which time. `receivers` says
+    who gets which slot. `expected_store` has the contents that must be on disk. When a crash destroys part of
+    the process's state, the oracle discards it too. A transaction whose COMMIT did not return is in doubt
+    until the next start shows whether it is on disk.
 
     **Invariants are checked at once.** After each step `invariants` compares the agent with the oracle. The
     first difference raises InvariantViolation and ends the world, at the step that caused it.

@@ -94,7 +94,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
     """Make the model's specification of a stream."""
     return StreamSpec(
         name=stream.name,
-        sink_topic=stream.sink.topic,
+        sink_topic=core.sink_topic,
         schedule=settings.schedule(stream, settings.others_per_day(config, stream)),
         ahead_ms=stream.window.ahead,
         forget_ms=settings.forget_ms(stream.source, stream.window.forget),
@@ -105,6 +105,7 @@ def _make_spec(stream: settings.Stream, config: settings.Config, core: Stream) -
         pseudonym_key=core.pseudonym_key,
         stamped=not settings.has_times(stream.source),
         has_prices=core.price_topic is not None,
+        grants=None if core.validities is None else (),
     )
 
 

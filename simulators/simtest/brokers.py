@@ -1,4 +1,4 @@
-"""The two brokers, which keep, redeliver, forget, confirm and refuse messages.
+"""The brokers of source, sink and receivers, which keep, redeliver, forget, confirm and refuse messages.
 
 The source's broker keeps a mailbox for each subscribed client id. Unacknowledged messages are redelivered on
 the next connection, before all other messages, in order or not. Every delivery, even of the same message,
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest import mqtt_server as mqtt
 from simulators.simtest.network import WAY_S, Connection, Hooks, Observer, Publication, Socket
-from simulators.simtest.schedule import Network
+from simulators.simtest.schedule import Network, Schedule
 
 LAST_ID = 65_535
 INFLIGHT_3_1_1 = 20
@@ -299,12 +299,17 @@ def _matches(topic_filter: str, topic: str) -> bool:
 
 
 class SinkBroker(Broker):
-    """The sink's broker."""
+    """The sink's broker, or another broker of receivers; `retained` has its retained messages by topic.
+
+    Topics begin with the broker's name or, at the sink's broker, with `private`.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, observer: Observer, random: Random, network: Network
+        self, loop: asyncio.AbstractEventLoop, observer: Observer, plan: Schedule, name: str
     ) -> None:
-        super().__init__(loop, observer, random, network)
+        super().__init__(loop, observer, Random(f"{name} {plan.seed}"), plan.network)
+        self.retained: dict[str, bytes] = {}
+        self._owners = (name, "private") if name == "sink" else (name,)
         self.stalls = False
         self.refuses = False
         self._unanswered: dict[Connection, dict[int, Publication]] = {}
@@ -335,8 +340,18 @@ class SinkBroker(Broker):
         limit = self.network.maximum if connection.level == mqtt.MQTT_5 else 0
         check(not limit or len(waiting) < limit, "the broker is sent more messages at once than it accepts")
         waiting[packet.packet_id] = Publication(*packet)
+        owner = packet.topic.partition("/")[0]
+        check(owner in self._owners, "a message leaves to a broker that is not its receiver's", packet.topic)
+        self._retain(packet)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
+
+    def _retain(self, packet: mqtt.Publish) -> None:
+        """Retain a message, or clear what is retained if its payload is empty."""
+        if packet.retain:
+            self.retained.pop(packet.topic, None)
+            if packet.payload:
+                self.retained[packet.topic] = packet.payload
 
     def _answer(self, connection: Connection, packet_id: int) -> None:
         if connection not in self._unanswered or self.stalls:

@@ -11,6 +11,7 @@ folder, which the agent's next process opens:
                     while it is erased: any of the blocks that were overwritten since the last sync (`power`);
                     or while the next `.gen` is being prepared
     commit-done     everything is done
+    settle          before, between or after the transactions that admit and revoke receivers (`world`)
     open, close     after any line of the store's own code that has changed its files
 
 The files are read when SQLite is about to run COMMIT, and again at the checkpoint that follows, a separate
@@ -32,7 +33,7 @@ from meteragent.agent.runner import StoreThread
 from meteragent.domain.budget import Budget
 from meteragent.domain.commit import Commit
 from meteragent.domain.errors import StoreError
-from meteragent.store import generation, outbox, transaction
+from meteragent.store import Store, generation, outbox, transaction
 from meteragent.store.transaction import CommitResult
 from simulators.simtest.power import Files, Moment, Recorder
 from simulators.simtest.schedule import Crash
@@ -92,8 +93,8 @@ class DiskObserver(Protocol):
     def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a function of the store's thread, in which the process may die."""
 
-    def end_commit(self) -> None:
-        """Treat the transaction as committed."""
+    def end_commit(self, rows: Sequence[outbox.WaitingRow]) -> None:
+        """Treat the transaction as committed, with these new rows."""
 
     def fail_commit(self) -> None:
         """Treat the transaction as failed; it may or may not be on disk."""
@@ -158,7 +159,7 @@ class Disk(StoreThread):
                 self._end_failing()
                 self._observer.fail_commit()
                 raise
-            self._observer.end_commit()
+            self._observer.end_commit(rows)
         except BaseException:
             self._turn.release()
             raise
@@ -272,6 +273,27 @@ class Disk(StoreThread):
             if self._random.random() < 0.5:
                 pages[begin : begin + _PAGE_BYTES] = moved_pages[begin : begin + _PAGE_BYTES]
         return written_files | {"db": bytes(pages)}
+
+
+def record_transactions(store: Store) -> Callable[[], list[Files]]:
+    """Begin to read the files before each transaction and each COMMIT; return a function that ends it.
+
+    The function returns the states, of which the last is the current one.
+    """
+    states: list[Files] = []
+
+    def trace(statement: str) -> None:
+        """Read the files before a transaction begins and before it is committed."""
+        if statement.startswith(("BEGIN", "COMMIT")):
+            states.append(read_files(store.path.parent))
+
+    def end() -> list[Files]:
+        """Stop, and return the states."""
+        store.connection.set_trace_callback(None)
+        return [*states, read_files(store.path.parent)]
+
+    store.connection.set_trace_callback(trace)
+    return end
 
 
 def run_with_states(folder: Path, action: Callable[[], _T]) -> tuple[_T, list[Files]]:

@@ -1,15 +1,17 @@
 """The expected contents of the store: all committed transactions, compared with the store at each start."""
 
 import copy
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.domain.commit import Commit, Outgoing, TimelineState
 from meteragent.domain.units import DAY_MS
-from meteragent.store import Store, ledger, outbox
+from meteragent.store import Store, grants, ledger, outbox
 from simulators.simtest.prices import Row
+from simulators.simtest.receivers import Grant, Share
 
 _EVER_MS = 2**62
 
@@ -23,10 +25,14 @@ class Spending(NamedTuple):
 
 @dataclass
 class Message:
-    """A message in the outbox."""
+    """A message in the outbox: its queue, and its topic for the core.
 
-    stream: str
+    A message that is deleted by a revocation counts as delivered.
+    """
+
+    queue: str
     outgoing: Outgoing
+    core_topic: str
     delivered: bool = False
 
 
@@ -35,7 +41,9 @@ class ExpectedStore:
     """The contents of a store that matter to the checks.
 
     `marks` and `states` are by stream and meter, `spending` by meter, start of the day and stream, `rows` by
-    id, `prices` by stream. `every_price` also has the prices that the store no longer needs.
+    id, `prices` by stream. `every_price` also has the prices that the store no longer needs. `grants` has all
+    grants by id. By queue, `announced` has a grant's descriptors, each with its topic, and `descriptors` the
+    latest by topic. `latest` has those of a stream, by the core's topic.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -44,6 +52,10 @@ class ExpectedStore:
     rows: dict[int, Message] = field(default_factory=dict)
     prices: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     every_price: dict[str, frozenset[Row]] = field(default_factory=dict)
+    grants: dict[int, Grant] = field(default_factory=dict)
+    announced: dict[str, frozenset[tuple[str, bytes]]] = field(default_factory=dict)
+    descriptors: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    latest: dict[str, dict[str, bytes]] = field(default_factory=dict)
     last_id: int = 0
     floor_ms: int = 0
 
@@ -52,6 +64,9 @@ class ExpectedStore:
         twin = copy.copy(self)
         twin.marks, twin.states, twin.spending = dict(self.marks), dict(self.states), dict(self.spending)
         twin.prices, twin.every_price = dict(self.prices), dict(self.every_price)
+        twin.grants, twin.announced = dict(self.grants), dict(self.announced)
+        twin.latest = dict(self.latest)
+        twin.descriptors = {queue: dict(topics) for queue, topics in self.descriptors.items()}
         twin.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
         return twin
 
@@ -73,16 +88,21 @@ class ExpectedStore:
         if commit.prices is not None:
             self.prices[stream] = commit.prices
             self.every_price[stream] = self.every_price.get(stream, frozenset()).union(commit.prices)
-        for outgoing in commit.outgoing:
-            self.last_id += 1
-            self.rows[self.last_id] = Message(stream, outgoing)
+        if commit.shared:
+            self._share(commit)
+        else:
+            for outgoing in commit.outgoing:
+                self._append(stream, outgoing, outgoing.topic)
         for id_ in delivered:
             self.rows[id_].delivered = True
 
+    def _append(self, queue: str, outgoing: Outgoing, core_topic: str) -> None:
+        self.last_id += 1
+        self.rows[self.last_id] = Message(queue, outgoing, core_topic)
+
     def difference(self, store: Store, streams: set[str]) -> str | None:
         """Compare with a store, in these and all expected streams; return the first difference, if any."""
-        streams = streams | {stream for stream, _ in [*self.marks, *self.states]}
-        streams |= {*self.prices, *(row.stream for row in self.rows.values())}
+        streams = streams | {stream for stream, _ in [*self.marks, *self.states]} | set(self.prices)
         for stream in sorted(streams):
             snapshot = store.snapshot(stream)
             if snapshot.marks != {m: end_ms for (c, m), end_ms in self.marks.items() if c == stream}:
@@ -91,16 +111,118 @@ class ExpectedStore:
                 return f"states of {stream}"
             if snapshot.prices != self.prices.get(stream, ()):
                 return f"prices of {stream}"
-            waiting = outbox.pending(store.connection, stream, _EVER_MS, -1)
-            expected = {
-                id_: row.outgoing
-                for id_, row in self.rows.items()
-                if row.stream == stream and not row.delivered
-            }
-            if {w.id: Outgoing(w.topic, w.payload, w.due_ms, w.retain) for w in waiting} != expected:
-                return f"outbox of {stream}"
+        waiting = {id_: row for id_, row in self.rows.items() if not row.delivered}
+        queues = streams | {row.queue for row in waiting.values()} | {g.queue for g in self.grants.values()}
+        for queue in sorted(queues):
+            pending = outbox.pending(store.connection, queue, _EVER_MS, -1)
+            expected = {id_: row.outgoing for id_, row in waiting.items() if row.queue == queue}
+            if {w.id: Outgoing(w.topic, w.payload, w.due_ms, w.retain) for w in pending} != expected:
+                return f"outbox of {queue}"
         spent = {
             (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
             for line in ledger.report(store.connection)
         }
-        return "ledger" if spent != self.spending else None
+        return "ledger" if spent != self.spending else self._difference_of_grants(store)
+
+    # --- receivers -----------------------------------------------------------------------------
+
+    def active(self, stream: str | None = None) -> Iterator[Grant]:
+        """Yield the grants that are not revoked, of one stream or of all, in the order of admission."""
+        return (g for g in self.grants.values() if not g.is_revoked and stream in (None, g.stream))
+
+    def settle(self, shares: Iterable[Share], now_ms: int) -> None:
+        """Revoke whoever must get nothing any more, and admit whoever is new, as of a time."""
+        admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
+        for grant in list(self.active()):
+            share = admitted.pop((grant.stream, grant.name, grant.topic), None)
+            if share is None:
+                self._revoke(grant, now_ms)
+                continue
+            since_ms = grant.since_ms
+            is_extended = grant.until_ms is not None and (share.end_ms or _EVER_MS) > grant.until_ms
+            if grant.queue not in self.descriptors or (is_extended and self._lacks_descriptors(grant)):
+                since_ms = max(since_ms, share.first_ms(now_ms))
+            self.grants[grant.id] = grant._replace(since_ms=since_ms, until_ms=share.end_ms)
+        for share in admitted.values():
+            self._admit(share, now_ms)
+
+    def _lacks_descriptors(self, grant: Grant) -> bool:
+        """Return whether windows were opened under terms that a receiver does not have."""
+        received = self.descriptors[grant.queue]
+        latest = self.latest.get(grant.stream, {}).items()
+        return any(_id_of(received.get(grant.sink_topic(topic))) != _id_of(item) for topic, item in latest)
+
+    def _revoke(self, grant: Grant, now_ms: int) -> None:
+        """Delete what waits for a receiver, and withdraw all its descriptors."""
+        self._drop(grant.queue)
+        self.grants[grant.id] = grant._replace(is_revoked=True)
+        self.descriptors.pop(grant.queue, None)
+        for topic in sorted(self.announced_topics(grant.queue) | grant.inherited):
+            self._append(grant.queue, Outgoing(topic, b"", now_ms, retain=True), topic)
+
+    def _admit(self, share: Share, now_ms: int) -> None:
+        """Admit a receiver; withdrawals that wait for its own topics must not clear its new descriptors."""
+        inherited = set[str]()
+        for former in self.grants.values():
+            if former.is_revoked and former.topic == share.topic:
+                inherited |= {row.core_topic for row in self._waiting(former.queue)}
+                self._drop(former.queue)
+        id_, since_ms = max(self.grants, default=0) + 1, share.first_ms(now_ms)
+        self.grants[id_] = Grant(
+            id_, share.stream, share.name, share.topic, since_ms, share.end_ms, frozenset(inherited)
+        )
+
+    def _waiting(self, queue: str) -> list[Message]:
+        return [row for row in self.rows.values() if row.queue == queue and not row.delivered]
+
+    def _drop(self, queue: str) -> None:
+        for row in self._waiting(queue):
+            row.delivered = True
+
+    def _share(self, commit: Commit) -> None:
+        """Append a commit's messages for each receiver that gets them, and note its descriptors."""
+        latest = {item.topic: item.payload for item in commit.descriptors}
+        self.latest[commit.stream] = self.latest.get(commit.stream, {}) | latest
+        for grant in self.active(commit.stream):
+            for row in commit.outgoing:
+                slot, topic = row.slot, grant.sink_topic(row.topic)
+                if slot is not None and grant.gets(slot.window_ms, slot.end_ms):
+                    self._append(grant.queue, row._replace(topic=topic, slot=None), row.topic)
+                    if row.retain:
+                        announced = self.announced.get(grant.queue, frozenset())
+                        self.announced[grant.queue] = announced | {(topic, row.payload)}
+            latest = {
+                grant.sink_topic(item.topic): item.payload
+                for item in commit.descriptors
+                if item.slot is not None and grant.gets(item.slot.window_ms, item.slot.end_ms)
+            }
+            if latest:
+                self.descriptors[grant.queue] = self.descriptors.get(grant.queue, {}) | latest
+
+    def announced_topics(self, queue: str) -> set[str]:
+        """Return the topics on which a grant's descriptors may be retained."""
+        return {topic for topic, _ in self.announced.get(queue, ())}
+
+    def may_retain(self, topic: str, payload: bytes) -> bool:
+        """Return whether a retained message may leave: a descriptor of a grant, or a waiting withdrawal.
+
+        A connection begins with the descriptors that were the latest then, and may send them after others.
+        """
+        if payload:
+            return any((topic, payload) in self.announced.get(g.queue, ()) for g in self.active())
+        rows = (row.outgoing for row in self.rows.values() if not row.delivered)
+        return any((row.topic, row.payload) == (topic, payload) for row in rows)
+
+    def _difference_of_grants(self, store: Store) -> str | None:
+        on_disk = [(g.id, g.queue, g.topic, *g.validity) for g in grants.active(store.connection)]
+        if on_disk != [(g.id, g.queue, g.topic, g.since_ms, g.until_ms) for g in self.active()]:
+            return "receivers"
+        for grant in self.grants.values():
+            latest = {item.topic: item.payload for item in outbox.descriptors(store.connection, grant.queue)}
+            if latest != self.descriptors.get(grant.queue, {}):
+                return f"descriptors of {grant.queue}"
+        return None
+
+
+def _id_of(descriptor: bytes | None) -> object:
+    return None if descriptor is None else json.loads(descriptor)["id"]

@@ -9,6 +9,7 @@ from meteragent.domain.weights import PRICE_MS
 from simulators.simtest import schedule as s
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
 from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
+from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
 
 TICK_LOOP_MS = round(TICK_S * 1000)
 STAMPED = 0.2
@@ -47,7 +48,7 @@ def generate(seed: int) -> Schedule:
     """
     # The test's original name. Any other string would change the schedule of every seed.
     random = Random(f"ordeal {seed}")
-    pace = random.choices(list(PACES), [8, 2, 1])[0]
+    pace = random.choices(["fast", "slow", "autumn"], [8, 2, 1])[0]
     initial_configuration = _draw_configuration(random, pace)
     configurations = [
         initial_configuration,
@@ -68,6 +69,11 @@ def generate(seed: int) -> Schedule:
         configurations = [_with_prices(random, configuration) for configuration in configurations]
         events += _draw_prices(random, PACES[pace], end_ms)
     events += _draw_resumption(Random(f"resume {seed}"), pace, end_ms)
+    is_priced = any(setting.bound for configuration in configurations for setting in configuration)
+    if not is_priced and Random(f"sharing {seed}").random() < SHARED[pace]:
+        configurations, more_events = Sharing(Random(f"sharing of {seed}"), end_ms).share(configurations)
+        drawn_pace, pace = pace, SHARED_PACE[pace]
+        events = [*(map(slowed, events) if pace != drawn_pace else events), *more_events]
     events.sort(key=lambda event: event.at_ms)
     network = _draw_network(Random(f"network {seed}"))
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)

@@ -14,13 +14,14 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent.domain import grid, identity
-from meteragent.domain.commit import Charge, Commit, Outgoing
+from meteragent.domain.commit import Charge, Commit, Outgoing, ReleasedSlot, TimelineState
 from meteragent.domain.shape import Space
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
+from meteragent.store.outbox import WaitingRow
 from simulators.invariant import check
-from simulators.simtest.expected_store import ExpectedStore
+from simulators.simtest.expected_store import ExpectedStore, Message
 from simulators.simtest.model import Model
 from simulators.simtest.names import descriptor_id, public_name, time_and_band
 from simulators.simtest.open_windows import Closed
@@ -54,9 +55,10 @@ class InvariantChecker:
         self.queued_until_ms = {
             key: due_ms for key, due_ms in self.queued_until_ms.items() if key[0] != stream
         }
+        queues = {stream, *(grant.queue for grant in self.expected.active(stream))}
         for row in self.expected.rows.values():
-            if row.stream == stream and not row.delivered:
-                key = stream, row.outgoing.topic
+            if row.queue in queues and not row.delivered:
+                key = stream, row.core_topic
                 self.queued_until_ms[key] = max(row.outgoing.due_ms, self.queued_until_ms.get(key, 0))
         for (name, meter), state in self.expected.states.items():
             for window in state.windows if name == stream else ():
@@ -73,7 +75,9 @@ class InvariantChecker:
         if not commit:
             check(not (model.opened_windows or model.closed_slots), "a slot is due but nothing is committed")
 
-    def check_commit(self, model: Model, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
+    def check_commit(
+        self, model: Model | None, commit: Commit, delivered: Sequence[int], now_ms: int
+    ) -> None:
         """Check a transaction that is on disk, and apply it; an empty one only marks rows as delivered."""
         rows = self.expected.rows
         confirmed = all(
@@ -81,7 +85,7 @@ class InvariantChecker:
             for id_ in delivered
         )
         check(confirmed, "a row is marked delivered without confirmation")
-        if not commit:
+        if model is None or not commit:
             self.expected.apply(commit, delivered)
             return
         self._check_marks(model, commit)
@@ -90,7 +94,8 @@ class InvariantChecker:
         model.check_prices(commit.prices, now_ms)
         last_id = self.expected.last_id
         self.expected.apply(commit, delivered)
-        self._check_outgoing(model, commit, last_id)
+        self._note_rows(last_id)
+        self._check_outgoing(model, commit)
         self._check_meters(model, commit)
         model.opened_windows.clear()
         model.redrawn.clear()
@@ -172,14 +177,11 @@ class InvariantChecker:
 
     # --- new rows of the outbox ----------------------------------------------------------------
 
-    def _check_outgoing(self, model: Model, commit: Commit, last_id: int) -> None:
-        """Check that every closed slot leaves once, as the exact mean plus its noise, when it is due."""
-        closed = {}
-        for slot in model.closed_slots:
-            key = Key(commit.stream, slot.meter, slot.window_ms)
-            check(key in self.windows, "a slot closes without an open window", key)
-            closed[self.windows[key].public_id, *time_and_band(slot)] = slot
-        for id_, row in enumerate(commit.outgoing, last_id + 1):
+    def _note_rows(self, last_id: int) -> None:
+        """Note the rows after an id: records must be new, and follow their descriptors."""
+        rows = self.expected.rows
+        for id_ in range(last_id + 1, self.expected.last_id + 1):
+            row = rows[id_].outgoing
             if row.retain:
                 self.descriptors.setdefault(row.topic, set()).add(row.payload)
                 continue
@@ -187,6 +189,36 @@ class InvariantChecker:
             check(message not in self.records, "an interval leaves twice", row.payload)
             self.records.add(message)
             self.rows[message] = id_
+            self._check_described(rows[id_])
+
+    def check_rows(self, stream: str, rows: Sequence[WaitingRow], last_id: int) -> None:
+        """Check that the new rows of a commit, which the agent sends, are those after an id."""
+        expected = self.expected.rows
+        messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
+        predicted = [(message.queue, message.outgoing) for message in messages]
+        new = [
+            (row.queue or stream, Outgoing(row.topic, row.payload, row.due_ms, row.retain)) for row in rows
+        ]
+        check(new == predicted, "the rows of a commit are not those of its receivers", stream)
+
+    def _check_described(self, message: Message) -> None:
+        """Check that a record's descriptor is on disk, for a receiver since it was admitted."""
+        row = message.outgoing
+        topic = f"{row.topic}/privacy/{json.loads(row.payload)['d']}"
+        is_shared = row.topic != message.core_topic
+        topics = self.expected.announced_topics(message.queue) if is_shared else self.descriptors
+        check(topic in topics, "a record before its descriptor", topic)
+
+    def _check_outgoing(self, model: Model, commit: Commit) -> None:
+        """Check that every closed slot leaves once, as the exact mean plus its noise, when it is due."""
+        closed = {}
+        for slot in model.closed_slots:
+            key = Key(commit.stream, slot.meter, slot.window_ms)
+            check(key in self.windows, "a slot closes without an open window", key)
+            closed[self.windows[key].public_id, *time_and_band(slot)] = slot
+        for row in commit.outgoing:
+            if row.retain:
+                continue
             record = json.loads(row.payload, parse_float=Decimal)
             band, draws = record.pop("band", None), record.pop("draws", None)
             check(list(record) == _FIELDS, "a record has unexpected fields", list(record))
@@ -206,13 +238,16 @@ class InvariantChecker:
         window = self.windows[key]
         check(slot.slot_index not in window.records, "an interval leaves twice", key)
         check(row.topic == window.topic, "a record leaves on a topic that is not its window's", key)
-        window.records[slot.slot_index] = MessageKey(row.topic, row.payload)
+        end_ms = key.start_ms + terms.stretches(slot.slot_index)[-1][1]
+        expected_slot = None
+        if model.stream.grants is not None:
+            expected_slot = ReleasedSlot(record["d"], key.start_ms, end_ms)
+        check(row.slot == expected_slot, "a record is for another slot's receivers", key)
+        window.records[slot.slot_index] = self._messages(model, row)
         quanta, remainder = divmod(Fraction(record["value"]) * MICRO, terms.quantum_u)
         check(remainder == 0, "a value off the lattice", key)
         window.check_rounding(key, slot, int(quanta))
         check(record["d"] == descriptor_id(terms), "a record names terms that are not its window's", key)
-        described = f"{row.topic}/privacy/{record['d']}" in self.descriptors
-        check(described, "a record before its descriptor", key)
         self._check_disjoint(key, slot)
         due_ms = commit.clock_ms
         if model.stream.terms.clock is Clock.WALL:
@@ -222,6 +257,17 @@ class InvariantChecker:
             due_ms = max(slot.due_ms + delay_ms, due_ms)
         due_ms = max(due_ms, self.queued_until_ms.get((key.stream, row.topic), 0))
         check(row.due_ms == due_ms, "a record is not due at the time of the public schedule", key)
+
+    def _messages(self, model: Model, row: Outgoing) -> frozenset[MessageKey]:
+        """Return the messages in which a record leaves: one, or one for each receiver that gets the slot."""
+        if row.slot is None:
+            return frozenset({MessageKey(row.topic, row.payload)})
+        topics = [
+            grant.sink_topic(row.topic)
+            for grant in model.stream.grants or ()
+            if grant.gets(row.slot.window_ms, row.slot.end_ms)
+        ]
+        return frozenset(MessageKey(topic, row.payload) for topic in topics)
 
     def _check_disjoint(self, key: Key, slot: Closed) -> None:
         """Check law 1: no time of a meter is in two records of a stream."""
@@ -249,11 +295,10 @@ class InvariantChecker:
         """
         topic = message.topic
         if retain:
-            check(
-                message.payload in self.descriptors.get(topic, ()),
-                "a descriptor that leaves is not on disk",
-                topic,
-            )
+            is_own = topic.startswith("private/")
+            is_known = message.payload in self.descriptors.get(topic, ()) if is_own else False
+            is_known = is_known or (not is_own and self.expected.may_retain(topic, message.payload))
+            check(is_known, "a descriptor that leaves is not on disk", topic)
             return
         check(message in self.rows, "a message that leaves is not on disk byte for byte", topic)
         id_ = self.rows[message]
@@ -275,6 +320,11 @@ class InvariantChecker:
 
     # --- lost stores ---------------------------------------------------------------------------
 
+    def discard_windows(self, stream: str, meter: str, state: TimelineState, starts_ms: set[int]) -> None:
+        """Note that nobody gets the open windows of a meter, except those that start at these times."""
+        for window in state.windows:
+            self.windows[Key(stream, meter, window.start_ms)].is_lost |= window.start_ms not in starts_ms
+
     def replace_store(self, expected: ExpectedStore) -> None:
         """Begin an empty or restored store, in which the windows that were open never close."""
         self.expected = expected
@@ -288,45 +338,16 @@ class InvariantChecker:
             for window in state.windows
         }
         for key, window in self.windows.items():
-            on_disk = self.rows.keys() >= set(window.records.values())
+            on_disk = self.rows.keys() >= set().union(*window.records.values())
             is_complete = len(window.records) == window.terms.n and on_disk
             window.is_lost |= key not in still_open and not is_complete
 
     def drop_retired(self, store: Store, streams: set[str]) -> None:
         """Treat rows of retired streams that the store no longer has as delivered."""
-        retired = {row.stream for row in self.expected.rows.values()} - streams
+        retired = {row.queue for row in self.expected.rows.values() if "@" not in row.queue} - streams
         pending = (outbox.pending(store.connection, stream, 2**62, -1) for stream in retired)
         waiting = {row.id for rows in pending for row in rows}
         for id_, row in self.expected.rows.items():
-            row.delivered |= row.stream in retired and id_ not in waiting
+            row.delivered |= row.queue in retired and id_ not in waiting
         for key, window in self.windows.items():
             window.is_lost |= key.stream in retired
-
-    def check_complete(self, closed_ms: dict[str, int], streams: set[str], until_ms: int) -> None:
-        """Check at the end that all due slots by wall clocks, and rows due before `until_ms`, have left.
-
-        `closed_ms` has, for each stream, the time up to which its windows must have closed.
-        """
-        incomplete = self._incomplete_windows(closed_ms)
-        check(not incomplete, "a slot that was due has not been received", incomplete)
-        rows = [row for row in self.expected.rows.values() if row.stream in streams and not row.delivered]
-        overdue = [row.outgoing.topic for row in rows if row.outgoing.due_ms < until_ms]
-        check(not overdue, "a row that was due has not been delivered", overdue)
-
-    def _incomplete_windows(self, closed_ms: dict[str, int]) -> list[Key]:
-        """Return the windows with slots that must have closed by a time but have not been received."""
-        incomplete = []
-        for key, window in self.windows.items():
-            if window.is_lost or key.stream not in closed_ms:
-                continue
-            due_slots = {
-                slot_index
-                for slot_index in range(window.terms.n)
-                if key.start_ms + window.terms.stretches(slot_index)[-1][1] + window.terms.lateness_ms
-                <= closed_ms[key.stream]
-            }
-            if not due_slots <= {
-                slot_index for slot_index, row in window.records.items() if row in self.confirmed
-            }:
-                incomplete.append(key)
-        return incomplete

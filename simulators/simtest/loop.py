@@ -8,7 +8,7 @@ import asyncio
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -107,6 +107,9 @@ class VirtualLoop(BaseEventLoop):
             try:
                 self.run_until_complete(asyncio.sleep(0))
             except Killed:
+                # The end of a task may have stopped the loop, which takes effect in the next run.
+                with suppress(Killed, RuntimeError):
+                    self.run_until_complete(asyncio.sleep(0))
                 continue
             for task in tasks:
                 if task.done() and not task.cancelled():

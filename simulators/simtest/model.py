@@ -52,8 +52,9 @@ class Model:
         self._wall = stream.terms.clock is Clock.WALL
 
     def restore(self, name: str, meter: Meter, state: TimelineState) -> None:
-        """Restore a meter as its last commit left it, under the current terms."""
+        """Restore a meter as its last commit left it, under the current terms, for the current receivers."""
         meter.ordinary_terms, meter.book = self.stream.terms, self.book
+        meter.windows = [window for window in meter.windows if self._is_wanted(window)]
         meter.next_ms = self._boundary(name, state.next_ms)
         if any(meaning(window.terms) != meaning(meter.ordinary_terms) for window in meter.windows):
             end_ms = max(window.start_ms + window.terms.length_ms for window in meter.windows)
@@ -63,6 +64,10 @@ class Model:
         for window in meter.windows:
             window.resume(meter.covered_ms)
         self.meters[name] = meter
+
+    def _is_wanted(self, window: Open) -> bool:
+        """Return whether anybody still gets a slot of an open window."""
+        return self.stream.is_wanted(window.start_ms, window.terms)
 
     def feed(self, batch: list[Arrival], now_ms: int, closing_ms: int) -> list[Any]:
         """Process a batch and let time pass; return the tokens to acknowledge, in any order."""
@@ -170,6 +175,8 @@ class Model:
             return
         meter.next_ms = self.marks[name] = start_ms + terms.length_ms
         meter.idle_windows += 1
+        if not self.stream.is_wanted(start_ms, terms):
+            return
         if self._exceeds(name, start_ms, terms.epsilon_per_w):
             self.outcomes["over_budget"] += 1
         else:

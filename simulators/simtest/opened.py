@@ -31,7 +31,8 @@ class Window:
     """A window that was opened, with its noise and records so far.
 
     `public_id` is the meter's public name; `initial` is each slot's accumulator without energy, which is
-    noise and dither. `is_lost` is whether the store was lost or restored, or the stream retired, before all
+    noise and dither. `records` has each slot's messages: one, or one for each receiver that gets the
+    slot. `is_lost` is whether the store was lost or restored, or the stream retired, before all
     slots closed.
     """
 
@@ -41,12 +42,12 @@ class Window:
     noise_bound: int | None = None
     draws: int = 0
     initial: dict[int, int] = field(default_factory=dict)
-    records: dict[int, MessageKey] = field(default_factory=dict)
+    records: dict[int, frozenset[MessageKey]] = field(default_factory=dict)
     is_lost: bool = False
     peak: PeakRun = field(default_factory=PeakRun)
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
-        """Check that the window has one noise bound, and that a slot's noise is drawn when the slot begins."""
+        """Check that the window has one noise bound, and that noise is drawn when its slot begins."""
         draws, terms = on_disk.draws, self.terms
         has_bound = on_disk.noise_bound is not None
         is_shared = terms.metric is Metric.LINF

@@ -6,19 +6,20 @@ When a crash destroys state of the agent, the oracle discards it too: each model
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
 from meteragent.core.stream import Effects
-from meteragent.domain.commit import Commit
+from meteragent.domain.commit import Commit, TimelineState
 from meteragent.domain.counters import REFUSALS, Counts
 from meteragent.domain.grid import floor
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import DAY_MS
 from meteragent.store import Store
+from meteragent.store.outbox import WaitingRow
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest.brokers import TIME_REFUSALS
 from simulators.simtest.expected_store import ExpectedStore
@@ -27,6 +28,7 @@ from simulators.simtest.meter import Arrival, Meter
 from simulators.simtest.model import Model
 from simulators.simtest.opened import MessageKey
 from simulators.simtest.prices import PriceBook, PriceMessage
+from simulators.simtest.receivers import Share
 from simulators.simtest.setting import PAYLOAD_MAX
 from simulators.simtest.stream_spec import StreamSpec
 
@@ -58,9 +60,9 @@ class ExpectedMeaning(NamedTuple):
 
 
 class InDoubtCommit(NamedTuple):
-    """A transaction that may or may not be on disk."""
+    """A transaction that may or may not be on disk; without a model it only marks rows as delivered."""
 
-    model: Model
+    model: Model | None
     commit: Commit
     delivered: Sequence[int]
     now_ms: int
@@ -102,7 +104,8 @@ class Oracle:
 
     `meanings` has the meaning of each topic and payload. `is_copy` says whether the process was resumed from
     a snapshot, which it must detect before it does anything. `prices` counts the outcomes of prices in former
-    processes.
+    processes. `_alternatives` are other contents that the store may have after a crash while receivers were
+    admitted and revoked; `_is_settled` is whether the store has been compared since.
     """
 
     checker: InvariantChecker = field(default_factory=InvariantChecker)
@@ -111,16 +114,23 @@ class Oracle:
     in_doubt: InDoubtCommit | None = None
     is_copy: bool = False
     prices: Counter[str] = field(default_factory=Counter)
+    _alternatives: list[ExpectedStore] = field(default_factory=list)
+    _is_settled: bool = True
+    _unretired: dict[tuple[str, str], TimelineState] = field(default_factory=dict)
     _saved_meters: dict[str, dict[str, Meter]] = field(default_factory=dict)
     _charges: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     # --- starts --------------------------------------------------------------------------------
 
     def begin(self, started_ms: int, counts: Counts, store: Store, streams: set[str]) -> None:
-        """Begin a process with a store that must hold all commits, and nothing else."""
+        """Begin a process with a store that must hold all commits, and nothing else.
+
+        `streams` are those that run: the windows of others are deleted.
+        """
         self.settle(store, streams)
         self.check_marked()
         expected = self.checker.expected
+        self._unretired = expected.states
         expected.states = {key: state for key, state in expected.states.items() if key[0] in streams}
         self.checker.replace_store(expected)
         for model in self.process.models.values():
@@ -138,8 +148,30 @@ class Oracle:
         if difference and self.in_doubt is not None:
             self._apply_commit(self.in_doubt)
             difference = expected.difference(store, streams)
+        for alternative in self._alternatives if difference else ():
+            if not alternative.difference(store, streams):
+                self.checker.replace_store(alternative)
+                difference = None
         check(not difference, "the store does not hold the commits", difference)
         self.in_doubt = None
+        self._alternatives.clear()
+        self._is_settled = True
+
+    def settle_receivers(self, shares: Sequence[Share], now_ms: int, *, in_doubt: bool) -> None:
+        """Revoke and admit receivers; if `in_doubt`, the process dies before, between or after its steps."""
+        expected = self.checker.expected
+        if in_doubt:
+            before = replace(expected.copy(), states=self._unretired)
+            after = before.copy()
+            after.settle(shares, now_ms)
+            self._alternatives = [before, after]
+        expected.settle(shares, now_ms)
+        self._is_settled = not expected.grants
+
+    def check_settled(self, store: Store, streams: set[str]) -> None:
+        """Check that receivers were revoked and admitted as they should, before anything is sent."""
+        if not self._is_settled and not self._alternatives:
+            self.settle(store, streams)
 
     def check_marked(self) -> None:
         """Check that, after an orderly stop, no record that the agent knows was delivered is still waiting.
@@ -193,10 +225,14 @@ class Oracle:
         self.checker.begin(name)
         marks = {meter: end_ms for (stream, meter), end_ms in expected.marks.items() if stream == name}
         book = PriceBook(expected.every_price.get(name, ()))
+        if spec.grants is not None:
+            spec = replace(spec, grants=tuple(expected.active(name)))
         model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(limit), book)
         for (stream, meter), state in expected.states.items():
             if stream == name:
                 model.restore(meter, self._saved_meters[name][meter].durable(), state)
+                starts_ms = {window.start_ms for window in model.meters[meter].windows}
+                self.checker.discard_windows(name, meter, state, starts_ms)
         self.process.models[name] = model
         return model
 
@@ -280,14 +316,17 @@ class Oracle:
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int], now_ms: int) -> None:
         """Begin a transaction."""
-        self.in_doubt = InDoubtCommit(self.process.models[commit.stream], commit, delivered, now_ms)
+        model = self.process.models[commit.stream] if commit else self.process.models.get(commit.stream)
+        self.in_doubt = InDoubtCommit(model, commit, delivered, now_ms)
 
-    def end_commit(self) -> None:
-        """End the transaction: it is on disk."""
+    def end_commit(self, rows: Sequence[WaitingRow]) -> None:
+        """End the transaction: it is on disk, and has these new rows."""
         doubt, self.in_doubt = self.in_doubt, None
         if doubt is None:
             raise InvariantViolation("a transaction ends without a beginning")
+        last_id = self.checker.expected.last_id
         self._apply_commit(doubt)
+        self.checker.check_rows(doubt.commit.stream, rows, last_id)
         if doubt.commit:
             self.process.acknowledgeable.update(self.process.uncommitted.pop(doubt.commit.stream, []))
 
@@ -298,7 +337,7 @@ class Oracle:
         for name, state in commit.states.items():
             if state is None:
                 meters.pop(name, None)
-            else:
+            elif model is not None:
                 meters[name] = model.meters[name].durable()
 
     # --- acknowledgements ----------------------------------------------------------------------

@@ -67,7 +67,7 @@ class PriceJunk(Event):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Event):
-    """An outage of the source's or the sink's broker (`side`).
+    """An outage of a broker: of the source, the sink, or some receivers (`side`: source, sink, outside).
 
     The source's broker may forget its sessions (`forgets`), or redeliver in another order (`shuffles`).
     """

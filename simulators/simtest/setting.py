@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent import config
-from meteragent.domain.grid import format_duration, parse_time
+from meteragent.domain.grid import format_duration, iso_time, parse_time
 from meteragent.domain.units import MINUTE_MS
 from simulators.simtest.prices import PRICE_TOPIC
+from simulators.simtest.receivers import Receiver, Share
 
 TICK_S = 0.1
 """The length of a tick in the loop's time."""
@@ -37,12 +38,17 @@ class Pace(NamedTuple):
         """Wall-clock milliseconds per second of the loop's time."""
         return round(self.tick_ms / TICK_S)
 
+    def time_ms(self, ticks: int | None) -> int | None:
+        """Return the wall-clock time of a number of ticks since the world's beginning; None for None."""
+        return None if ticks is None else self.begin_ms + ticks * self.tick_ms
+
 
 HOLIDAYS = "2026-03-30, 2026-10-26"
 """The Mondays after the clock changes."""
 
 PACES = {
     "fast": Pace(100, parse_time("2026-03-02T11:59:50Z")),
+    "minutes": Pace(MINUTE_MS // 10, parse_time("2026-03-02T11:59:00Z")),  # for receivers
     "slow": Pace(12 * MINUTE_MS, parse_time("2026-03-28T17:00:00Z")),  # just before a day of 23 hours
     "autumn": Pace(12 * MINUTE_MS, parse_time("2026-10-24T18:00:00Z")),  # just before a day of 25 hours
 }
@@ -58,7 +64,8 @@ class Setting:
     own name leaves), and `limit` a budget in windows a day (0: none). With `bound`, each window is an amount
     at prices from a topic, which are at most that many hundredths, and `radius` is the energy that it hides.
     With `threshold`, in W, each window is the energy above it. With `stamped`, readings have no times of
-    their own. `version` is the version of MQTT at the source.
+    their own. `version` is the version of MQTT at the source. `receivers`, separated by commas, share the
+    stream (`receivers.Receiver`).
     """
 
     name: str = "main"
@@ -83,19 +90,72 @@ class Setting:
     stamped: int = 0
     bound: int = 0
     threshold: int = 0
+    receivers: str = ""
 
     @property
     def sink_topic(self) -> str:
         """The topic to which the stream publishes; no other stream shares it."""
         return f"private/{self.name}{self.topic or ''}/{{meter}}"
 
+    def shares(self, pace: Pace) -> list[Share]:
+        """Return the receivers who share the stream, in the order of the file."""
+        settled_ms = (self.lateness + self.spread + self.catch_up) * pace.tick_ms
+        return [
+            Share(
+                self.name,
+                receiver.name,
+                receiver.sink_topic,
+                pace.time_ms(receiver.start),
+                pace.time_ms(receiver.end),
+                settled_ms,
+                receiver.is_paused,
+            )
+            for receiver in self._receivers
+        ]
+
+    def runs(self, pace: Pace, now_ms: int) -> bool:
+        """Return whether the stream runs: it has its own sink, or somebody gets it, now or later."""
+        return not self.receivers or any(not share.is_over(now_ms) for share in self.shares(pace))
+
+    @property
+    def _receivers(self) -> list[Receiver]:
+        return [Receiver.parse(text) for text in self.receivers.split(",") if text]
+
+    @property
+    def first_sink(self) -> tuple[str, str]:
+        """The broker and the topic of the sink or, for tools that look at one, of the first receiver."""
+        receiver = next(iter(self._receivers), None)
+        return ("sink", self.sink_topic) if receiver is None else (receiver.broker, receiver.sink_topic)
+
+    def tables(self, pace: Pace) -> str:
+        """Return the tables of the receivers, whose preset is the name of the stream."""
+        return "".join(
+            f"""
+[[receiver]]
+name = "{receiver.name}"
+preset = "{self.name}"
+url = "mqtt://{receiver.broker}"
+topic = "{receiver.sink_topic}"
+paused = {str(receiver.is_paused).lower()}
+{_format_moment("start", pace.time_ms(receiver.start))}
+{_format_moment("end", pace.time_ms(receiver.end))}
+"""
+            for receiver in self._receivers
+        )
+
 
 def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) -> config.Config:
     """Build the agent's configuration for these streams; `keys` is the folder that `write_keys` filled."""
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
-    document = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}')
-    return document.model_copy(update={"store": document.store.model_copy(update={"path": store})})
+    tables = "".join(setting.tables(pace) for setting in settings)
+    document = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}{tables}')
+    peers = {
+        stream.name: [r for r in document.receiver if r.preset == stream.name] for stream in document.stream
+    }
+    shared = tuple(stream.shared_by(peers[stream.name]) for stream in document.stream)
+    store_table = document.store.model_copy(update={"path": store})
+    return document.model_copy(update={"store": store_table, "stream": shared, "receiver": ()})
 
 
 def write_keys(folder: Path) -> None:
@@ -150,12 +210,16 @@ level = 1
 {"space = 'profile'" if ":" in setting.grid else "space = 'bands'" if "=" in setting.grid else ""}
 {budget}
 [stream.sink]
-url = "mqtt://sink"
-topic = "{setting.sink_topic}"
+url = "mqtt://{setting.first_sink[0]}"
+topic = "{setting.first_sink[1]}"
 spread = "{ticks(setting.spread)}"
 inflight = 5
 {key}
 """
+
+
+def _format_moment(key: str, time_ms: int | None) -> str:
+    return "" if time_ms is None else f"{key} = {iso_time(time_ms)}"
 
 
 def _format_noise(setting: Setting) -> str:

@@ -4,11 +4,15 @@ from dataclasses import dataclass
 
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.terms import Terms
+from simulators.simtest.receivers import Grant
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """The public settings of a stream, and the keys of its delays and names."""
+    """The public settings of a stream, and the keys of its delays and names.
+
+    `grants` are those of the receivers who share it; None if it is not shared.
+    """
 
     name: str
     sink_topic: str
@@ -22,8 +26,16 @@ class StreamSpec:
     pseudonym_key: bytes | None
     stamped: bool = False
     has_prices: bool = False
+    grants: tuple[Grant, ...] | None = None
 
     @property
     def terms(self) -> Terms:
         """The terms of an ordinary window."""
         return self.schedule.usual
+
+    def is_wanted(self, window_ms: int, terms: Terms) -> bool:
+        """Return whether anybody gets a slot of a window."""
+        ends_ms = [window_ms + terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]
+        return self.grants is None or any(
+            g.gets(window_ms, end_ms) for g in self.grants for end_ms in ends_ms
+        )

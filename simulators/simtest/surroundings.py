@@ -2,11 +2,12 @@
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 from decimal import Decimal
 
 from meteragent.domain.grid import iso_time
 from simulators.simtest import schedule as s
-from simulators.simtest.brokers import JUNK, PRICE_JUNK, SinkBroker, SourceBroker
+from simulators.simtest.brokers import JUNK, PRICE_JUNK, Broker, SinkBroker, SourceBroker
 from simulators.simtest.disk import Disk
 from simulators.simtest.oracle import ExpectedMeaning
 from simulators.simtest.prices import PRICE_TOPIC, PriceMessage
@@ -19,8 +20,8 @@ class FaultInjector:
     """The faults and messages of a schedule, except for the events that end a process.
 
     `meanings` has the meaning of each topic and payload. `newest_ms` is the newest time that the agent has
-    read. `set_back` says whether the wall clock has been set back, so that its correction does not count as a
-    jump. With `scramble`, readings have other values at the same times.
+    read. `brokers` has all brokers by name. `set_back` says whether the wall clock has been set back, so that
+    its correction does not count as a jump. With `scramble`, readings have other values at the same times.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class FaultInjector:
         pace: Pace,
         source: SourceBroker,
         sink: SinkBroker,
+        brokers: Mapping[str, Broker],
         *,
         scramble: bool,
     ) -> None:
@@ -37,6 +39,7 @@ class FaultInjector:
         self._pace = pace
         self._source = source
         self._sink = sink
+        self._brokers = brokers
         self._scramble = scramble
         self.set_back = False
         self.newest_ms = 0
@@ -77,7 +80,7 @@ class FaultInjector:
         """End all faults."""
         self.correct_clock()
         self._sink.refuses = False
-        for broker in (self._source, self._sink):
+        for broker in self._brokers.values():
             broker.settle()
         self._set_disk(0.001, _ROOM_BYTES)
 
@@ -163,8 +166,7 @@ class FaultInjector:
         self._source.publish(PRICE_TOPIC, payload, 1, retain=bool(retain))
 
     def _drop_connections(self, event: s.Drop) -> None:
-        broker = self._source if event.side == "source" else self._sink
-        broker.drop(event.down_ms / 1000)
+        self._brokers[event.side].drop(event.down_ms / 1000)
         if event.side == "source" and event.forgets:
             self._source.forget()
         elif event.side == "source" and event.shuffles:

@@ -27,20 +27,23 @@ from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
 from meteragent.store import Store, restore_at
+from meteragent.store.outbox import WaitingRow
 from simulators.invariant import InvariantViolation
 from simulators.simtest import disk, power
 from simulators.simtest import schedule as s
 from simulators.simtest.agent_process import environment, format_error, is_device_failure
 from simulators.simtest.brokers import Broker, SinkBroker, SourceBroker
+from simulators.simtest.ending import check_complete, check_retained
 from simulators.simtest.loop import Guard, Killed, VirtualLoop
 from simulators.simtest.model import Model
-from simulators.simtest.network import Publication
-from simulators.simtest.opened import MessageKey
 from simulators.simtest.oracle import CLOCK_KNOWN_S, Oracle
+from simulators.simtest.receivers import BROKERS
 from simulators.simtest.setting import PACES, parse
 from simulators.simtest.store_versions import StoreVersions
 from simulators.simtest.stream_spec import StreamSpec
 from simulators.simtest.surroundings import FaultInjector
+from simulators.simtest.traffic import Traffic
+from simulators.simtest.traps import Traps
 
 EPILOGUE_S = 5.0
 """The time without faults at the end: long enough for a catch-up, a connection and some turns."""
@@ -50,7 +53,7 @@ _SETTLED_S, _ANSWER_S = 2.5, 0.5
 """The time before the end by which due records must have left, and owed messages be acknowledged."""
 
 
-class World:
+class World(Traffic):
     """Everything around the agent.
 
     `keys` is the folder of `setting.write_keys`, `folder` the world's own. `scramble` gives the readings
@@ -67,20 +70,25 @@ class World:
         self._loop = VirtualLoop()
         self._loop.execute = self.execute
         self._source = SourceBroker(self._loop, self, Random(f"source {plan.seed}"), plan.network)
-        self._sink = SinkBroker(self._loop, self, Random(f"sink {plan.seed}"), plan.network)
-        self._brokers: dict[str, Broker] = {"source": self._source, "sink": self._sink}
+        self._sinks = [SinkBroker(self._loop, self, plan, name) for name in BROKERS]
+        self._brokers: dict[str, Broker] = {
+            "source": self._source,
+            **dict(zip(BROKERS, self._sinks, strict=True)),
+        }
         self._loop.connect = lambda host, protocol: self._brokers[host].connect(protocol)
         self._pace = PACES[plan.pace]
-        self._faults = FaultInjector(self._loop, self._pace, self._source, self._sink, scramble=scramble)
+        self._faults = FaultInjector(
+            self._loop, self._pace, self._source, self._sinks[0], self._brokers, scramble=scramble
+        )
         self.wall_ms, self.read_wall_ms = self._faults.wall_ms, self._faults.read_wall_ms
         self._resumes = any(isinstance(event, s.Resume) for event in plan.events)
         self._oracle = Oracle(meanings=self._faults.meanings)
         keeps = any(isinstance(event, s.Crash) and event.store for event in plan.events)
         self._versions = StoreVersions(folder, keeps=keeps)
         self._keys = keys
-        self._streams: set[str] = set()
+        self._streams, self._settled_ms = set[str](), 0
         self._random = Random(f"disk {plan.seed}")
-        self._configuration_number, self._traps = 0, list[s.End]()
+        self._configuration_number, self._traps, self._opened_s = 0, Traps(), 0.0
         self._end: s.End | None = None
         self._files: power.Files | None = None
         self._disk: disk.Disk | None = None
@@ -93,8 +101,8 @@ class World:
     def run(self) -> None:
         """Run the schedule; raise InvariantViolation at the first violation."""
         self._loop.until_s = (end_s := self.plan.end_ms / 1000) + 2 * (EPILOGUE_S + _STOP_S)
-        self._source.reachable.set()
-        self._sink.reachable.set()
+        for broker in self._brokers.values():
+            broker.reachable.set()
         for event in self.plan.events:
             self._loop.call_at(event.at_ms / 1000, self._apply, event)
         self._loop.call_at(end_s, self._settle)
@@ -114,7 +122,6 @@ class World:
     def _run_process(self) -> None:
         """Run one process of the agent until it ends, and check how it ended."""
         config = parse(self._configuration, self._pace, self._keys, self._versions.folder / "db")
-        self._streams = {setting.name for setting in self._configuration}
         self.counts["processes"] += 1
         self._end = self._files = self._store = self._disk = None
         self.alive, self._stops = True, 0
@@ -165,7 +172,7 @@ class World:
             Store.open, path, now_ms=now_ms, recovery_floor_ms=recovery_floor_ms, again_s=0.0
         )
         safe_ms = max(self._faults.newest_ms, self._oracle.safe_ms())
-        trap = self._spring("open")
+        trap = self._traps.spring("open")
         if trap is None:
             store = self._versions.open(open_store, now_ms, safe_ms)
         else:
@@ -178,6 +185,8 @@ class World:
             if (expected := self._versions.replaced_by(store)) is not None:
                 self._oracle.replace_store(expected)
             self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
+            self._settled_ms, self._opened_s = max(now_ms, store.clock_ms), self._loop.time()
+            self._streams = {c.name for c in self._configuration if c.runs(self._pace, self._settled_ms)}
             self._oracle.begin(now_ms, self._process_counts, store, self._streams)
             self._oracle.process.clock_known_s = self._loop.time() + CLOCK_KNOWN_S
             self._versions.copy(self._oracle.checker.expected)
@@ -190,7 +199,26 @@ class World:
         self._faults.newest_ms = max(store.clock_ms, self.wall_ms())
         self._disk = disk.Disk(self._random, self, store, keep_ms, max_bytes, streams, counts)
         self._faults.attach_disk(self._disk)
+        self._settle_receivers(store)
         return self._disk
+
+    def _settle_receivers(self, store: Store) -> None:
+        """Predict who is admitted and revoked next; if a crash is armed, the process dies meanwhile."""
+        shares = [share for setting in self._configuration for share in setting.shares(self._pace)]
+        trap = self._traps.spring("settle")
+        with self.guard:
+            self._oracle.settle_receivers(shares, self._settled_ms, in_doubt=trap is not None)
+        if trap is not None:
+            self._loop.call_soon(self._die_settling, trap, disk.record_transactions(store))
+
+    def _die_settling(self, trap: s.Crash, end_recording: Callable[[], list[power.Files]]) -> None:
+        states = end_recording()
+        # The agent's tasks begin first, because coroutines that never begin would be reported.
+        self._loop.call_soon(self._die_alive, trap, states[len(states) * trap.part // 1000])
+
+    def _die_alive(self, trap: s.Crash, files: power.Files) -> None:
+        if self.alive:
+            self._die(trap, files)
 
     def make_boot_clock(self) -> BootClock:
         """Make the boot clock of a process; in worlds with a snapshot, its wall clock is synchronised."""
@@ -207,6 +235,9 @@ class World:
 
     def make_model(self, spec: StreamSpec, limit: Fraction | None) -> Model:
         """Make the model for a core."""
+        if self._store is not None:
+            with self.guard:
+                self._oracle.check_settled(self._store, self._streams)
         return self._oracle.restore(spec, limit)
 
     def check_feed(
@@ -221,12 +252,11 @@ class World:
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
         """Begin a transaction; return the crash with which the process dies during it, or None."""
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
-        fail = next((trap for trap in self._traps if isinstance(trap, s.Fail)), None)
+        fail = self._traps.take_failure() if self._disk is not None else None
         if fail is not None and self._disk is not None:
-            self._traps.remove(fail)
             self._end, self._disk.fails = fail, fail.steps
             return None
-        return self._spring("commit")
+        return self._traps.spring("commit")
 
     def crash(self, trap: s.Crash, files: power.Files) -> None:
         """End the process in the transaction, with these files."""
@@ -234,11 +264,11 @@ class World:
             self._oracle.in_doubt = None
         self._die(trap, files)
 
-    def end_commit(self) -> None:
-        """Treat the transaction as committed."""
+    def end_commit(self, rows: Sequence[WaitingRow]) -> None:
+        """Treat the transaction as committed, with these new rows."""
         self.counts["commits"] += 1
         with self.guard:
-            self._oracle.end_commit()
+            self._oracle.end_commit(rows)
 
     def fail_commit(self) -> None:
         """Treat the transaction as failed; until the process ends, its messages may leave."""
@@ -263,74 +293,18 @@ class World:
         if self._store is None or function != self._store.close:
             return function(*arguments)
         self._store = None
-        if (trap := self._spring("close")) is not None:
+        if (trap := self._traps.spring("close")) is not None:
             _, states = disk.run_with_states(self._versions.folder, partial(function, *arguments))
             self._die(trap, states[len(states) * trap.part // 1000])
         return function(*arguments)
 
     # --- how a process ends --------------------------------------------------------------------
 
-    def _spring(self, place: str) -> s.Crash | None:
-        """Disarm and return the crash that is armed for this place, or None."""
-        traps = (trap for trap in self._traps if isinstance(trap, s.Crash) and trap.where.startswith(place))
-        if (trap := next(traps, None)) is not None:
-            self._traps.remove(trap)
-        return trap
-
     def _die(self, end: s.Crash, files: power.Files | None = None) -> NoReturn:
         self.counts[f"crash {end.where}"] += 1
         self._end, self.alive = end, False
         self._files = disk.read_files(self._versions.folder) if files is None else files
         raise Killed
-
-    def _die_if_armed(self, place: str) -> None:
-        """End the process if a crash is armed for this place."""
-        if (trap := self._spring(place)) is not None:
-            self._die(trap)
-
-    # --- traffic of the process ----------------------------------------------------------------
-
-    def on_subscribe(self, client_id: str) -> None:
-        """Note that a stream has subscribed; its client id ends with its name, except for main."""
-        name = client_id.partition("-source")[2].removeprefix("-") or "main"
-        self._oracle.process.subscribed_ms.setdefault(name, self.wall_ms())
-
-    def on_acknowledge(self, packet_ids: list[int]) -> int:
-        """Check acknowledgements by the agent; return the number of them that leave before it dies."""
-        self.counts["acknowledged"] += len(packet_ids)
-        with self.guard:
-            self._oracle.check_acknowledgements(packet_ids)
-        self._die_if_armed("acknowledge-before")
-        half = any(isinstance(trap, s.Crash) and trap.where == "acknowledge-half" for trap in self._traps)
-        return len(packet_ids) // 2 if half else len(packet_ids)
-
-    def after_acknowledge(self) -> None:
-        """Note that the acknowledgements have left."""
-        self._die_if_armed("acknowledge")
-
-    def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
-        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic."""
-        self._die_if_armed("publish-before")
-        self.counts["published"] += 1
-        self.log.append((self._loop.time(), topic, payload, retain))
-        now_ms = self._faults.clock_ms()
-        with self.guard:
-            self._oracle.checker.check_publication(
-                MessageKey(topic, payload), newest_rows, now_ms, retain=retain
-            )
-
-    def after_publish(self) -> None:
-        """Note that the publication has left."""
-        self._die_if_armed("publish-after")
-
-    def on_confirm(self, publication: Publication) -> None:
-        """Note that the agent is about to receive the confirmation of a publication."""
-        self.counts["confirmed"] += 1
-        self._oracle.confirm(MessageKey(publication.topic, publication.payload))
-
-    def after_confirm(self) -> None:
-        """Note that the agent has received the confirmation, and has not yet marked the row."""
-        self._die_if_armed("confirm")
 
     # --- events --------------------------------------------------------------------------------
 
@@ -344,7 +318,7 @@ class World:
                 if self.alive:
                     self._die(event)
             case s.End():
-                self._traps.append(event)
+                self._traps.arm(event)
             case s.Resume():
                 self._faults.apply(event)
                 alive = self.alive and self._store is not None
@@ -374,6 +348,14 @@ class World:
             self._has_postponed_end = True
             self._loop.call_later(EPILOGUE_S + _STOP_S - _ANSWER_S, self._ask_owed)
             return
+        # A receiver begins or ends: wait until the slots that fell due meanwhile have left.
+        if (
+            self.alive
+            and self._oracle.checker.expected.grants
+            and self._loop.time() < self._opened_s + _SETTLED_S
+        ):
+            self._loop.call_later(EPILOGUE_S - _ANSWER_S, self._ask_owed)
+            return
         self._is_over = True
         still_owed = set(self._owed())
         if stuck := [packet_id for packet_id in packet_ids if packet_id in still_owed]:
@@ -390,10 +372,14 @@ class World:
         """Check that everything due has left, and that the store agrees."""
         oracle, settled_ms = self._oracle, self.wall_ms() - round(_SETTLED_S * self._pace.per_s)
         closed_ms = {c.name: settled_ms for c in self._configuration if c.clock == Clock.WALL}
-        oracle.checker.check_complete(closed_ms, self._streams, settled_ms)
+        check_complete(oracle.checker, closed_ms, self._streams, settled_ms)
         with Store.open(self._versions.folder / "db", now_ms=self.wall_ms(), recovery_floor_ms=None) as store:
             oracle.settle(store, self._streams)
         oracle.check_marked()
+        for sink in self._sinks if not self._versions.damages else ():
+            check_retained(oracle.checker, sink.retained)
+        grants = oracle.checker.expected.grants.values()
+        self.counts.update({"receivers": len(grants), "receivers revoked": sum(g.is_revoked for g in grants)})
         self.counts.update([*self._versions.damages, *oracle.prices.elements()])
         self.counts.update(windows=len(oracle.checker.windows), records=len(oracle.checker.records))
         for broker in self._brokers.values():

@@ -27,6 +27,7 @@ from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.outbox import WaitingRow
 from tests.simulators.price_mutants import PRICE_MUTANTS
+from tests.simulators.receiver_mutants import RECEIVER_MUTANTS
 
 
 class Mutant(NamedTuple):
@@ -336,19 +337,19 @@ MUTANTS = [
         (adds_again_what_is_delivered_again, "decided", 0),
         (forgets_the_marks, "marks", 0),
         (charges_later, "charges are not those of the opened windows", 0),
-        (drops_what_was_on_its_way, "has not been received", 39),
+        (drops_what_was_on_its_way, "has not been received", 42),
         (sends_other_bytes_again, "not on disk byte for byte", 0),
         (sends_before_it_is_due, "before it is due", 4),
         (does_not_wait_for_what_waited, "during a stop", 0),
         (believes_every_clock, "without time passing", 22),
-        (commits_in_two_parts, "does not hold the commits", 26),
-        (accepts_a_copy, "does not hold the commits", 11),
+        (commits_in_two_parts, "does not hold the commits", 28),
+        (accepts_a_copy, "does not hold the commits", 52),
         (begins_a_lost_store_anywhere, "the lost one released", 3),
         (draws_all_at_once, "before or after it begins", 0),
         (waits_for_large_values, "out of order", 9),
         (leaves_with_the_last_reading, "not due at the time of the public schedule", 3),
         (stands_at_the_oldest, "energy that was not measured", 59),
-        (takes_every_jump_for_time, "a resumed copy continues", 0),
+        (takes_every_jump_for_time, "a resumed copy continues", 26),
         (keeps_what_it_has, "before all its time is decided", 200),
         (sends_more_than_the_broker_takes, "more messages at once than it accepts", 0),
         (never_pings, "does not keep its connection alive", 0),
@@ -356,5 +357,6 @@ MUTANTS = [
         (acknowledges_on_any_connection, "not sent on this connection", 0),
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
         *PRICE_MUTANTS,
+        *RECEIVER_MUTANTS,
     )
 ]

@@ -77,6 +77,26 @@ def _has_prices(plan: Schedule) -> bool:
     return any(setting.bound for configuration in plan.configurations for setting in configuration)
 
 
+def test_each_receiver_gets_its_slots_and_nothing_after_its_revocation() -> None:
+    """Receivers that begin, end, pause, move and come back, beside every other trouble.
+
+    Each slot reaches whoever gets it, once and with the same bytes; a window is charged once, and only if
+    somebody gets it; whoever is revoked gets nothing more, and its descriptors are withdrawn.
+    """
+    seeds = [seed for seed in range(200, 450) if _has_receivers(generate(seed))]
+    outcomes = [runs.block([seed]) for seed in seeds]
+    assert [outcome.violation for outcome in outcomes] == [None] * len(seeds)
+    counts = sum((outcome.counts for outcome in outcomes), Counter[str]())
+    assert counts["schedules"] == len(seeds) > 10
+    for name in ("receivers", "receivers revoked", "crash settle", "records"):
+        assert counts[name] > 10, name
+
+
+def _has_receivers(plan: Schedule) -> bool:
+    """Whether receivers share a stream of a schedule."""
+    return any(setting.receivers for configuration in plan.configurations for setting in configuration)
+
+
 @pytest.mark.parametrize("seed", [100_473, 105_636, 300_033, 300_900, 301_193, 301_784])
 def test_the_judge_errs_on_nobody(seed: int) -> None:
     """Behaviour that looks wrong but is right is not reported.
@@ -88,12 +108,14 @@ def test_the_judge_errs_on_nobody(seed: int) -> None:
     assert runs.block([seed]).violation is None
 
 
-@pytest.mark.parametrize("seed", [61, 313_035])
+@pytest.mark.parametrize("seed", [61, 313_035, 506, 501_885])
 def test_what_was_found_stays_mended(seed: int) -> None:
     """Schedules that broke an invariant.
 
     Prices of time before a meter's first window were dropped, though a new meter's window may be earlier. A
-    window that was to open on a day of which the budget had not been read: the ledger refused it for ever.
+    window that was to open on a day of which the budget had not been read: the ledger refused it for ever. A
+    receiver that came back before its descriptors were withdrawn, and kept them for ever. A receiver whose
+    end was moved after it had passed, and who got a record under terms that it had not been told.
     """
     assert runs.block([seed]).violation is None
 
@@ -113,7 +135,7 @@ def test_the_seeds_exercise_everything() -> None:
     places = {event.where for plan in plans for event in plan.events if isinstance(event, Crash)}
     kinds = {type(event).__name__ for plan in plans for event in plan.events}
     settings = [one for plan in plans for configuration in plan.configurations for one in configuration]
-    assert len(places) == 14
+    assert len(places) == 15
     assert kinds == {
         *("Read", "Junk", "Price", "PriceJunk", "Drop", "Stall", "Refuse"),
         *("Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
@@ -122,6 +144,7 @@ def test_the_seeds_exercise_everything() -> None:
     assert {network.level for network in networks} == {4, 5}
     for name in ("pieces", "late_ms", "keepalive_s", "maximum", "refuses", "silent"):
         assert {bool(getattr(network, name)) for network in networks} == {False, True}
+    assert {bool(one.receivers) for one in settings} == {False, True}
     assert {one.kind for one in settings} == {"power", "interval_energy"}
     assert {one.clock for one in settings} == {"wall", "event"}
     assert {bool(one.threshold) for one in settings} == {bool(one.bound) for one in settings} == {False, True}
@@ -252,6 +275,41 @@ at 1.316 s: read meter=1 time_ms=296 value_u=906393575 qos=1 retain=0
 """
 """A schedule that broke an earlier version: what arrived while the clock was behind counted as newer
 than what arrived after it."""
+
+
+WITHDRAWN_WITHOUT_A_CLOCK = """
+seed=79 pace=slow end_ms=15474
+configuration 0: name=main
+configuration 0: name=other-shared receivers=landlord@outside
+configuration 1: name=main
+at 6.133 s: read meter=1 time_ms=44121600 value_u=0
+at 9.200 s: clock jump_ms=-21600000
+at 10.011 s: stop down_ms=0 then=1
+"""
+"""A schedule that broke an earlier version: while a withdrawal could not leave, because the clock was behind,
+the store was written again and again without a pause."""
+
+
+def test_a_withdrawal_waits_for_a_clock(where: Path) -> None:
+    """It leaves once the clock has caught up."""
+    assert runs.run(read(WITHDRAWN_WITHOUT_A_CLOCK), where)["receivers revoked"] == 1
+
+
+STOPPED_AFTER_A_JUMP = """
+seed=400041 pace=slow end_ms=13998
+configuration 0:
+at 10.024 s: slow takes_ms=1200
+at 12.574 s: read meter=1 time_ms=90532800 value_u=2300420501
+at 12.835 s: resume jump_ms=108000000
+at 13.997 s: stop down_ms=0 then=0
+"""
+"""A schedule that broke an earlier version: a stop while the store was being closed after a jump of the clock
+left it open, so that it could not be treated as a copy."""
+
+
+def test_a_stop_waits_until_the_store_is_closed(where: Path) -> None:
+    """A machine resumed from a snapshot marks its store as a copy, also if it is stopped meanwhile."""
+    assert runs.run(read(STOPPED_AFTER_A_JUMP), where)["clock jumped"] == 1
 
 
 def test_what_came_without_a_clock_is_not_the_newest(where: Path) -> None:

@@ -173,6 +173,17 @@ def test_who_is_admitted_again_keeps_its_descriptors(store: Store) -> None:
     assert grants.unannounced(store.connection, "main-day") == {}
 
 
+def test_what_an_earlier_grant_left_is_withdrawn_too(store: Store) -> None:
+    """A dropped withdrawal is not forgotten: the next revocation clears its topics with the new ones."""
+    settle(store, wanted("a"))
+    persist(store, released(1))
+    settle(store, now_ms=LENGTH_MS)
+    again = settle(store, wanted("a"), now_ms=2 * LENGTH_MS)
+    assert waiting(store, again["a"]) == []
+    settle(store, now_ms=3 * LENGTH_MS)
+    assert waiting(store, again["a"]) == [("a/m1/power/privacy", b""), ("a/m1/power/privacy/d1", b"")]
+
+
 def test_all_or_nothing_through_a_crash(tmp_path: Path) -> None:
     """A revocation that is not committed has not happened: after the end of the process, all is as before."""
     path = tmp_path / "db"

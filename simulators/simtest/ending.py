@@ -1,0 +1,65 @@
+"""The checks at the end of a world: everything that was due has been received, and nothing stays behind."""
+
+from collections.abc import Iterable
+
+from meteragent.domain import identity
+from simulators.invariant import check
+from simulators.simtest.invariants import InvariantChecker
+from simulators.simtest.opened import Key, MessageKey
+
+
+def check_complete(
+    checker: InvariantChecker, closed_ms: dict[str, int], streams: set[str], until_ms: int
+) -> None:
+    """Check that all due slots by wall clocks, and rows due before `until_ms`, have left.
+
+    `closed_ms` has, for each stream, the time up to which its windows must have closed.
+    """
+    incomplete = _incomplete_windows(checker, closed_ms)
+    check(not incomplete, "a slot that was due has not been received", incomplete)
+    expected = checker.expected
+    queues = streams | {grant.queue for grant in expected.grants.values()}
+    rows = [row for row in expected.rows.values() if row.queue in queues and not row.delivered]
+    overdue = [row.outgoing.topic for row in rows if row.outgoing.due_ms < until_ms]
+    check(not overdue, "a row that was due has not been delivered", overdue)
+
+
+def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
+    """Check that the descriptors of revoked receivers are gone from their broker.
+
+    Topics of receivers who are admitted, and those on which a withdrawal still waits, are exempt.
+    """
+    expected = checker.expected
+    admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())
+    waiting = {row.outgoing.topic for row in expected.rows.values() if not row.delivered}
+    left = [
+        topic for topic in topics if not topic.startswith(("private/", *admitted)) and topic not in waiting
+    ]
+    check(not left, "a descriptor stays after its receiver is revoked", left)
+
+
+def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:
+    """Return the messages of revoked grants, which need not arrive."""
+    expected = checker.expected
+    revoked = {grant.queue for grant in expected.grants.values() if grant.is_revoked}
+    rows = [row.outgoing for row in expected.rows.values() if row.queue in revoked]
+    return {MessageKey(row.topic, row.payload) for row in rows}
+
+
+def _incomplete_windows(checker: InvariantChecker, closed_ms: dict[str, int]) -> list[Key]:
+    """Return the windows with slots that must have closed by a time but have not been received."""
+    incomplete = []
+    received = checker.confirmed | _withdrawn(checker)
+    for key, window in checker.windows.items():
+        if window.is_lost or key.stream not in closed_ms:
+            continue
+        due_slots = {
+            slot_index
+            for slot_index in range(window.terms.n)
+            if key.start_ms + window.terms.stretches(slot_index)[-1][1] + window.terms.lateness_ms
+            <= closed_ms[key.stream]
+        }
+        received_slots = {index for index, messages in window.records.items() if messages <= received}
+        if not due_slots <= received_slots:
+            incomplete.append(key)
+    return incomplete

@@ -1,0 +1,115 @@
+"""Receivers of shared streams: their settings as text, and who gets what, by the definitions.
+
+A receiver is admitted from a minute before its start until its last slot has had time to leave, unless it is
+paused or removed. From its admission to its revocation it has a *grant*, whose queue no other grant uses.
+"""
+
+import re
+from typing import NamedTuple
+
+from meteragent.domain import identity
+from meteragent.domain.units import MINUTE_MS
+
+BROKERS = ("sink", "outside")
+"""The brokers of receivers; the first segment of a receiver's topic is the name of its broker."""
+
+_LEAD_MS = _TRANSIT_MS = MINUTE_MS
+_NOTICE_MS = MINUTE_MS // 2
+_FORM = re.compile(r"([a-z]+)(\d*)(@outside)?(?:\+(\d+))?(?:-(\d+))?(!)?")
+
+
+class Receiver(NamedTuple):
+    """A receiver in a setting, as `name[topic][@outside][+start][-end][!]`; `!` says that it is paused.
+
+    `topic` is a number, which changes when the receiver moves; start and end are in ticks since the beginning
+    of the world.
+    """
+
+    name: str
+    topic: int = 0
+    broker: str = "sink"
+    start: int | None = None
+    end: int | None = None
+    is_paused: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Receiver":
+        """Read a receiver; raises ValueError."""
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not a receiver: {text!r}")
+        name, topic, outside, start, end, pause = match.groups()
+        start_tick, end_tick = (None if ticks is None else int(ticks) for ticks in (start, end))
+        return cls(name, int(topic or 0), BROKERS[bool(outside)], start_tick, end_tick, bool(pause))
+
+    def __str__(self) -> str:
+        """Return the receiver's text."""
+        start, end = (
+            "" if ticks is None else f"{sign}{ticks}" for sign, ticks in (("+", self.start), ("-", self.end))
+        )
+        outside = "" if self.broker == BROKERS[0] else f"@{self.broker}"
+        return f"{self.name}{self.topic or ''}{outside}{start}{end}{'!' if self.is_paused else ''}"
+
+    @property
+    def sink_topic(self) -> str:
+        """The template of its topics."""
+        return f"{self.broker}/{self.name}{self.topic or ''}/{identity.PLACEHOLDER}"
+
+
+class Share(NamedTuple):
+    """A configured receiver of a stream, with its times of the wall clock.
+
+    `settled_ms` is how long records may take after the slot's end until they are at the receiver's broker.
+    """
+
+    stream: str
+    name: str
+    topic: str
+    start_ms: int | None
+    end_ms: int | None
+    settled_ms: int
+    is_paused: bool
+
+    def is_over(self, now_ms: int) -> bool:
+        """Return whether the receiver gets nothing any more."""
+        is_past = self.end_ms is not None and now_ms >= self.end_ms + self.settled_ms + _TRANSIT_MS
+        return self.is_paused or is_past
+
+    def first_ms(self, now_ms: int) -> int:
+        """Return the earliest start of a window for a receiver that is admitted now."""
+        return max(self.start_ms or 0, now_ms + _NOTICE_MS)
+
+    def is_admitted(self, now_ms: int) -> bool:
+        """Return whether the receiver has a grant."""
+        is_early = self.start_ms is not None and now_ms < self.start_ms - _LEAD_MS
+        return not (is_early or self.is_over(now_ms))
+
+
+class Grant(NamedTuple):
+    """One stretch of time for which a receiver gets a stream.
+
+    `inherited` are topics from which the descriptors of an earlier grant have not been withdrawn.
+    """
+
+    id: int
+    stream: str
+    name: str
+    topic: str
+    since_ms: int
+    until_ms: int | None
+    inherited: frozenset[str] = frozenset()
+    is_revoked: bool = False
+
+    @property
+    def queue(self) -> str:
+        """The name of its rows in the outbox."""
+        return f"{self.stream}@{self.name}.{self.id}"
+
+    def sink_topic(self, core_topic: str) -> str:
+        """Return the receiver's topic for one of the core, which begins with the public name."""
+        public_id, *below = core_topic.split("/")
+        return "/".join([self.topic.replace(identity.PLACEHOLDER, public_id), *below])
+
+    def gets(self, window_ms: int, end_ms: int) -> bool:
+        """Return whether the receiver gets a slot, from the start of its window and its own end."""
+        return self.since_ms <= window_ms and (self.until_ms is None or end_ms <= self.until_ms)

@@ -1,0 +1,101 @@
+"""The part of the generator that lets receivers share the streams of a schedule, and come and go."""
+
+from dataclasses import replace
+from random import Random
+
+from simulators.simtest import schedule as s
+from simulators.simtest.receivers import BROKERS, Receiver
+from simulators.simtest.schedule import Configuration, Event
+from simulators.simtest.setting import PACES, Setting
+
+SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
+"""The pace with receivers: they are admitted and revoked within minutes, which a fast schedule lacks."""
+SHARED = {"fast": 0.06, "slow": 0.3, "autumn": 0.3}
+"""Share of the schedules of each pace in which receivers share the streams."""
+_NAMES = ("app", "utility", "tariff", "landlord")
+_PLACES = ("settle", "settle", "settle", "commit-torn", "publish-after", "confirm", "now")
+_TICK_MS = 100
+
+
+class Sharing:
+    """The receivers of a schedule, with the generator of random numbers that is theirs alone."""
+
+    def __init__(self, random: Random, end_ms: int) -> None:
+        self._random = random
+        self._end_ms = end_ms
+
+    def share(self, configurations: list[Configuration]) -> tuple[list[Configuration], list[Event]]:
+        """Share the streams, and add configurations in which receivers change; return the added events."""
+        first = [self._draw_receivers(number) for number, _ in enumerate(configurations[0])]
+        shared = [_with(configurations[0], first)]
+        for configuration in configurations[1:]:
+            is_plain = self._random.random() < 0.1
+            shared.append(configuration if is_plain else _with(configuration, self._change(first)))
+        former, events = first, list[Event]()
+        for _ in range(self._random.choice([1, 2, 3])):
+            former = self._change(former)
+            events.append(self._draw_end(len(shared)))
+            shared.append(_with(configurations[0], former))
+        if self._random.random() < 0.4:
+            down_ms = self._random.choice([100, 1500, 4000])
+            events.append(s.Drop(self._random.randrange(self._end_ms), BROKERS[1], down_ms))
+        return shared, events
+
+    def _draw_receivers(self, number: int) -> list[Receiver]:
+        """Draw the receivers of a stream; those of two streams have different names."""
+        names = _NAMES[:3] if number == 0 else _NAMES[3:]
+        count = self._random.choice([1, 2, 2, 3])
+        return [self._draw_times(Receiver(name, 0, self._random.choice(BROKERS))) for name in names[:count]]
+
+    def _draw_times(self, receiver: Receiver) -> Receiver:
+        last = self._end_ms // _TICK_MS
+        start = self._random.randrange(last) if self._random.random() < 0.25 else None
+        end = self._random.randrange((start or 0) + 1, last + 20) if self._random.random() < 0.35 else None
+        return receiver._replace(start=start, end=end)
+
+    def _change(self, receivers: list[list[Receiver]]) -> list[list[Receiver]]:
+        """Pause, resume, move, remove or add receivers, or change their times; at least one always stays."""
+        changed = [[item for receiver in peers for item in self._change_one(receiver)] for peers in receivers]
+        return [peers or former for peers, former in zip(changed, receivers, strict=True)]
+
+    def _change_one(self, receiver: Receiver) -> list[Receiver]:
+        match self._random.choice(["keep", "keep", "pause", "pause", "move", "remove", "times", "times"]):
+            case "pause":
+                return [receiver._replace(is_paused=not receiver.is_paused)]
+            case "move" if self._random.random() < 0.5:
+                return [receiver._replace(topic=1 - receiver.topic)]
+            case "move":
+                return [receiver._replace(broker=self._random.choice(BROKERS))]
+            case "remove":
+                return []
+            case "times":
+                return [self._draw_times(receiver)]
+        return [receiver]
+
+    def _draw_end(self, number: int) -> Event:
+        """Draw the end of a process whose successor has the configuration of a number."""
+        at_ms, down_ms = self._random.randrange(200, self._end_ms), self._random.choice([0, 50, 300, 2500])
+        if self._random.random() < 0.4:
+            return s.Stop(at_ms, down_ms, number)
+        return s.Crash(at_ms, down_ms, number, self._random.choice(_PLACES), self._random.randrange(1000))
+
+
+def slowed(event: Event) -> Event:
+    """Return an event of a fast schedule, with the times of the wall clock at the pace of receivers."""
+    factor = PACES["minutes"].tick_ms // PACES["fast"].tick_ms
+    match event:
+        case s.Read(time_ms=time_ms):
+            return replace(event, time_ms=time_ms * factor)
+        case s.Clock(jump_ms=jump_ms):
+            return replace(event, jump_ms=jump_ms * factor)
+    return event
+
+
+def _with(configuration: Configuration, receivers: list[list[Receiver]]) -> Configuration:
+    """Return a configuration whose streams are shared; such streams have names of their own."""
+    return tuple(_share(setting, peers) for setting, peers in zip(configuration, receivers, strict=False))
+
+
+def _share(setting: Setting, peers: list[Receiver]) -> Setting:
+    text = ",".join(map(str, peers))
+    return replace(setting, name=f"{setting.name}-shared", clock="wall", receivers=text)

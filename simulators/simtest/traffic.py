@@ -1,0 +1,75 @@
+"""The traffic of a process, as the network and the brokers report it (`network.Observer`)."""
+
+from collections import Counter
+from typing import NoReturn
+
+from simulators.simtest.loop import Guard, VirtualLoop
+from simulators.simtest.network import Publication
+from simulators.simtest.opened import MessageKey
+from simulators.simtest.oracle import Oracle
+from simulators.simtest.power import Files
+from simulators.simtest.schedule import Crash
+from simulators.simtest.surroundings import FaultInjector
+from simulators.simtest.traps import Traps
+
+
+class Traffic:
+    """The part of a world that checks messages and acknowledgements; the process may die at each of them."""
+
+    counts: Counter[str]
+    log: list[tuple[float, str, bytes, bool]]
+    guard: Guard
+    alive: bool
+    _loop: VirtualLoop
+    _oracle: Oracle
+    _faults: FaultInjector
+    _traps: Traps
+
+    def _die(self, end: Crash, files: Files | None = None) -> NoReturn:
+        raise NotImplementedError
+
+    def _die_if_armed(self, place: str) -> None:
+        """End the process if a crash is armed for this place."""
+        if (trap := self._traps.spring(place)) is not None:
+            self._die(trap)
+
+    def on_subscribe(self, client_id: str) -> None:
+        """Note that a stream has subscribed; its client id ends with its name, except for main."""
+        name = client_id.partition("-source")[2].removeprefix("-") or "main"
+        self._oracle.process.subscribed_ms.setdefault(name, self._faults.wall_ms())
+
+    def on_acknowledge(self, packet_ids: list[int]) -> int:
+        """Check acknowledgements by the agent; return the number of them that leave before it dies."""
+        self.counts["acknowledged"] += len(packet_ids)
+        with self.guard:
+            self._oracle.check_acknowledgements(packet_ids)
+        self._die_if_armed("acknowledge-before")
+        return len(packet_ids) // 2 if self._traps.has_crash("acknowledge-half") else len(packet_ids)
+
+    def after_acknowledge(self) -> None:
+        """Note that the acknowledgements have left."""
+        self._die_if_armed("acknowledge")
+
+    def on_publish(self, newest_rows: dict[str, int], topic: str, payload: bytes, *, retain: bool) -> None:
+        """Check a publication on a connection; `newest_rows` has the connection's newest row by topic."""
+        self._die_if_armed("publish-before")
+        self.counts["published"] += 1
+        self.log.append((self._loop.time(), topic, payload, retain))
+        now_ms = self._faults.clock_ms()
+        with self.guard:
+            self._oracle.checker.check_publication(
+                MessageKey(topic, payload), newest_rows, now_ms, retain=retain
+            )
+
+    def after_publish(self) -> None:
+        """Note that the publication has left."""
+        self._die_if_armed("publish-after")
+
+    def on_confirm(self, publication: Publication) -> None:
+        """Note that the agent is about to receive the confirmation of a publication."""
+        self.counts["confirmed"] += 1
+        self._oracle.confirm(MessageKey(publication.topic, publication.payload))
+
+    def after_confirm(self) -> None:
+        """Note that the agent has received the confirmation, and has not yet marked the row."""
+        self._die_if_armed("confirm")

@@ -1,0 +1,112 @@
+"""Agents with a mistake in their receivers, each of which the simulation test must find."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from meteragent.agent import receivers
+from meteragent.core.pipeline import Pipeline
+from meteragent.core.stream import Effects, Stream
+from meteragent.domain.commit import Outgoing
+from meteragent.domain.reading import Message
+from meteragent.domain.validity import Validity
+from meteragent.store import grants, outbox
+from meteragent.store.grants import Grant, Wanted
+from meteragent.store.outbox import WaitingRow
+
+
+def keeps_what_waits_for_a_revoked_receiver(patch: pytest.MonkeyPatch) -> None:
+    """Records of a receiver's queue leave after its revocation."""
+    patch.setattr(outbox, "drop", lambda *_: 0)
+
+
+def withdraws_no_descriptor(patch: pytest.MonkeyPatch) -> None:
+    """A revoked receiver's descriptors stay at its broker."""
+    revoke = grants._revoke
+
+    def careless(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> None:
+        tx.execute("DELETE FROM announced WHERE queue = ?", (grant.queue,))
+        revoke(tx, grant, reason, now_ms)
+
+    patch.setattr(grants, "_revoke", careless)
+
+
+def forgets_what_a_former_grant_left(patch: pytest.MonkeyPatch) -> None:
+    """Descriptors that wait for their withdrawal when a receiver comes back are never withdrawn."""
+    admit = grants._admit
+
+    def careless(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
+        admit(tx, item, now_ms)
+        tx.execute("DELETE FROM announced WHERE queue GLOB '*.' || (SELECT max(id) FROM receiver)")
+
+    patch.setattr(grants, "_admit", careless)
+
+
+def ignores_the_start(patch: pytest.MonkeyPatch) -> None:
+    """A receiver gets windows from before its start and its admission."""
+
+    def has_slot(self: Validity, _: int, end_ms: int) -> bool:
+        return self.until_ms is None or end_ms <= self.until_ms
+
+    patch.setattr(Validity, "has_slot", has_slot)
+
+
+def ignores_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A receiver gets slots after its end, until it is revoked."""
+    patch.setattr(Validity, "has_slot", lambda self, window_ms, _: window_ms >= self.since_ms)
+
+
+def sends_to_whoever_is_paused(patch: pytest.MonkeyPatch) -> None:
+    """A paused receiver gets the next window."""
+    reason = receivers._reason
+
+    def blind(*arguments: Any) -> str | None:
+        found = reason(*arguments)
+        return None if found == "paused" else found
+
+    patch.setattr(receivers, "_reason", blind)
+
+
+def charges_each_receiver(patch: pytest.MonkeyPatch) -> None:
+    """A window that two receivers share is charged twice."""
+    feed = Pipeline.feed
+
+    def charging(self: Pipeline, batch: Sequence[Message], *times: Any) -> Effects:
+        effects = feed(self, batch, *times)
+        for meters in effects.commit.charges.values():
+            for meter in meters:
+                meters[meter] *= max(1, len(self._stream.validities or ()))
+        return effects
+
+    patch.setattr(Pipeline, "feed", charging)
+
+
+def opens_windows_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Windows are charged of which no receiver gets a slot."""
+    patch.setattr(Stream, "is_wanted", lambda *_: True)
+
+
+def gives_a_receiver_other_bytes(patch: pytest.MonkeyPatch) -> None:
+    """Receivers of one stream can tell its records apart."""
+    put = outbox.put
+
+    def marked(tx: sqlite3.Connection, queue: str, rows: Sequence[Outgoing]) -> list[WaitingRow]:
+        own = "@utility." in queue
+        return put(tx, queue, [row._replace(payload=b" " + row.payload) if own else row for row in rows])
+
+    patch.setattr(outbox, "put", marked)
+
+
+RECEIVER_MUTANTS = (
+    (keeps_what_waits_for_a_revoked_receiver, "does not hold the commits", 27),
+    (withdraws_no_descriptor, "a row that was due has not been delivered", 12),
+    (forgets_what_a_former_grant_left, "does not hold the commits", 506),
+    (ignores_the_start, "not those of its receivers", 2),
+    (ignores_the_end, "charges are not those of the opened windows", 12),
+    (sends_to_whoever_is_paused, "does not hold the commits", 12),
+    (charges_each_receiver, "charges are not those of the opened windows", 2),
+    (opens_windows_for_nobody, "charges are not those of the opened windows", 12),
+    (gives_a_receiver_other_bytes, "not those of its receivers", 2),
+)

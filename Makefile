@@ -22,7 +22,7 @@ BENCH_STAMP := .venv/installed-bench
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # tests start Python some hundred times
 
-.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs notebooks parts unit real faults brokers deb boot image release homeassistant mutants bench clean
+.PHONY: help demo quick test fast-tests system-tests covered-tests broker-tests lint types docs notebooks pictures parts unit real faults brokers deb boot image release homeassistant mutants bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -69,6 +69,9 @@ docs: $(STAMP) ## the documentation site, in build/docs; a warning is an error
 notebooks: $(STAMP) ## execute the notebooks of the documentation and store what they print and draw (2 minutes)
 	$(BIN)/python -m pip install --quiet --group notebooks
 	nice -n 10 $(BIN)/python -m tests.commands.notebooks
+
+pictures: $(STAMP) ## the pictures of docs/pictures.md, drawn anew from their seeds (3 minutes)
+	nice -n 10 $(BIN)/python -m tests.commands.pictures
 
 parts: $(STAMP)
 	@$(BIN)/python tests/commands/system_parts.py mosquitto openssl systemd-analyze chromium java postgres nats-server

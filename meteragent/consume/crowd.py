@@ -7,7 +7,6 @@
 proven. A mean is that of these gateways.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,6 +15,8 @@ from typing import Any, Self
 
 from meteragent.consume.message import Fields, Message, duration_ms, exact, load
 from meteragent.consume.series import Estimate
+from meteragent.crowd.group import LOSS_MAX, LOSS_MIN
+from meteragent.crowd.share import HOMES_MAX, MODULUS
 from meteragent.crowd.total import COVERAGE, half_width, sd
 from meteragent.domain.errors import RecordError
 from meteragent.domain.grid import parse_time
@@ -57,7 +58,7 @@ class CrowdDescriptor:
             "unit": fields.text("unit") == "Wh",
             "epsilon_unit": fields.text("epsilon_unit") == "1/Wh",
             "quantum": quantum > 0,
-            "epsilon": epsilon > 0 and epsilon * hides_wh == level,
+            "epsilon": LOSS_MIN <= epsilon * quantum <= LOSS_MAX and epsilon * hides_wh == level,
             "n": fields.number("n") == 1,
         }
         for name, agrees in agreements.items():
@@ -142,18 +143,19 @@ def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdT
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")
     time_ms, homes = fields.parse_with("t", parse_time), fields.integer("homes")
-    stated_sd = float(fields.number("sd"))
+    quanta = fields.number("value") / descriptor.noise.quantum
     agreements = {
         "group": fields.text("group") == descriptor.group,
         "for": fields.parse_with("for", duration_ms) == descriptor.step_ms,
         "t": time_ms % descriptor.step_ms == 0,
         "unit": fields.text("unit") == "Wh",
-        "homes": homes > 0,
-        "value": fields.number("value") % descriptor.noise.quantum == 0,
+        "homes": 0 < homes <= HOMES_MAX,
+        "value": quanta.denominator == 1 and abs(quanta) < MODULUS,
     }
     for name, agrees in agreements.items():
         if not agrees:
             raise fields.error(name, "contradicts the descriptor")
-    if not math.isclose(stated_sd, sd(descriptor.noise, homes), rel_tol=1e-3):
+    expected_sd = Fraction(sd(descriptor.noise, homes))
+    if abs(fields.number("sd") - expected_sd) > expected_sd / 1000:
         raise fields.error("sd", "is not that of the descriptor")
     return CrowdTotal(time_ms, homes, fields.number("value"), descriptor)

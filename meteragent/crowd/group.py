@@ -31,7 +31,7 @@ _IDENTITY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EXACT = re.compile(r"[+-]?[0-9]+([./][0-9]+)?", re.ASCII)
 _EXACT_DIGITS = 64
 _SLOT_MIN_S, _ANSWER_MIN_S, _ANSWER_MAX_S = 60, 600, 604_800
-_LOSS_MIN, _LOSS_MAX = Fraction(1, 1 << 36), 16
+LOSS_MIN, LOSS_MAX = Fraction(1, 1 << 36), 16
 """The limits of a = level quantum / hide: below, sums might wrap around; above, there is hardly any noise."""
 
 
@@ -232,8 +232,8 @@ def _contradictions(group: Group) -> Iterator[ConfigError]:
             yield ConfigError(name, str(value), "at most 2^40 quanta")
     if group.lowest_wh >= group.highest_wh:
         yield ConfigError("lowest_wh", str(group.lowest_wh), f"less than highest_wh, {group.highest_wh}")
-    if not _LOSS_MIN <= group.loss <= _LOSS_MAX:
-        expected = f"level * quantum_wh / hide_wh of 2^-36 to {_LOSS_MAX}"
+    if not LOSS_MIN <= group.loss <= LOSS_MAX:
+        expected = f"level * quantum_wh / hide_wh of 2^-36 to {LOSS_MAX}"
         yield ConfigError("level", str(group.level), expected)
     for name in ("name", "identity"):
         if getattr(group.leader, name) == getattr(group.helper, name):

@@ -13,6 +13,8 @@ from tests.support.crowd import SLOT_S, make_group
 FORMAT = TotalFormat(make_group())
 DESCRIPTOR = FORMAT.descriptor()
 RECORD = FORMAT.record(SLOT_S, 60_600, 100)
+NO_NOISE = {"epsilon": "10000", "level": "1100000"}
+"""Terms of a loss that no group may have."""
 
 
 def test_a_total_is_an_energy_and_a_mean() -> None:
@@ -36,9 +38,12 @@ def test_a_total_is_an_energy_and_a_mean() -> None:
         {"t": "2026-11-18T11:00:01Z"},
         {"homes": 0},
         {"homes": 1.5},
+        {"homes": 10**400},
         {"value": 0.25},
+        {"value": 10**400},
         {"unit": "kWh"},
         {"sd": 100},
+        {"sd": 10**400},
         {"d": "00000000"},
         {"v": 2},
     ],
@@ -58,7 +63,7 @@ def test_a_changed_descriptor_is_refused(name: str) -> None:
         crowd_totals([json.dumps(facts | {name: "2"})])
 
 
-@pytest.mark.parametrize("change", [{"draws": 1}, {"epsilon": "1/2"}, {"quantum": "0"}, {"n": 2}])
+@pytest.mark.parametrize("change", [{"draws": 1}, {"epsilon": "1/2"}, {"quantum": "0"}, {"n": 2}, NO_NOISE])
 def test_a_descriptor_that_contradicts_itself_is_refused(change: dict[str, object]) -> None:
     """A right id does not help inconsistent facts."""
     facts = {name: value for name, value in json.loads(DESCRIPTOR).items() if name != "id"} | change

@@ -1,10 +1,11 @@
 """Build and try the images: ``python -m tests.commands.image [--no-chain] [--base REFERENCE]``.
 
 An engine of its own runs, from Debian's packages, and the base image is made of Debian's packages as well, so
-no registry of images is needed; REFERENCE, such as python:3.13-slim, names a base to pull instead. All four
+no registry of images is needed; REFERENCE, such as python:3.13-slim, names a base to pull instead. All
 images are built twice and must have the same files. The agent's image and the add-on's receive readings
-through a kill -9, and are stopped; the chain of deploy/compose runs on one loopback interface. The exit code
-is 0 if everything works, or if it is NOT RUN here, else 1.
+through a kill -9, and are stopped; the chain of deploy/compose runs on one loopback interface. So do leader
+and helper of deploy/crowd with three homes: both are killed, and totals must be right. The exit code is 0 if
+everything works, or if it is NOT RUN here, else 1.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.brokers.root import Missing
-from tests.commands.systems import chain, containers, debian, engine, images, registry
+from tests.commands.systems import chain, containers, debian, engine, images, registry, street
 from tests.commands.systems.debian import Failed
 
 ADDED_MAX = 85.0
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--no-chain", action="store_true", help="leave out the chain of deploy/compose")
+    parser.add_argument("--no-chain", action="store_true", help="leave out deploy/compose and deploy/crowd")
     parser.add_argument("--base", metavar="REFERENCE", default="", help="an image with Python, to be pulled")
     options = parser.parse_args(arguments)
     began_s = time.monotonic()
@@ -72,6 +73,7 @@ def tried(running: engine.Engine, folder: Path, recipe: images.Recipe, *, has_ch
     ]
     if has_chain:
         trials.append(("compose", lambda: chain.attempt(chain.Chain(running, folder))))
+        trials.append(("crowd", lambda: street.attempt(running, folder)))
     with ThreadPoolExecutor(len(trials)) as pool:
         return max(pool.map(lambda trial: part(*trial), trials))
 

@@ -47,6 +47,7 @@ def requirements() -> dict[Path, list[str]]:
     return {
         CONTAINER / "build.lock.txt": first["build-system"]["requires"],
         CONTAINER / "agent.lock.txt": [*agent, *extras["page"]],
+        CONTAINER / "crowd.lock.txt": [*agent, *extras["crowd"]],
         CONTAINER / "simulator.lock.txt": [*agent, *simulators, *second["optional-dependencies"]["sim"]],
         CONTAINER / "exporter.lock.txt": [*agent, *(line for line in exporter if line[:1].isalnum())],
         ADDON / "requirements.lock.txt": agent,

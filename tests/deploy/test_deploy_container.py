@@ -99,7 +99,7 @@ def test_the_agent_is_what_is_built_by_default() -> None:
             assert (COMPOSE_FOLDER / service["build"]["context"] / service["build"]["dockerfile"]).exists()
 
 
-@pytest.mark.parametrize("name", ["agent", "simulator", "exporter"])
+@pytest.mark.parametrize("name", ["agent", "simulator", "exporter", "crowd"])
 def test_an_image_is_not_root_and_writes_nowhere_else(name: str) -> None:
     """Its user is a number, not 0; its folder is that user's; Python compiles nothing there; pip is gone."""
     image, made = whole(name), whole(f"build-{name}")
@@ -149,7 +149,7 @@ def test_what_is_installed_exists() -> None:
     assert [name for name, stage in OURS.items() if "simulators" in " ".join(stage.all("COPY"))] == [
         "build-simulator"
     ]
-    for name in ("agent", "simulator", "exporter"):
+    for name in ("agent", "simulator", "exporter", "crowd"):
         made = OURS[f"build-{name}"].last("RUN")
         assert f"install --require-hashes -r {name}.lock.txt" in made
         assert "install --no-deps --no-index wheels/*.whl" in made

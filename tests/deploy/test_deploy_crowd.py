@@ -41,6 +41,7 @@ READERS = {
     "total/privacy": {"collector"},
 }
 LIMIT_S = 30.0
+DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
 UNIT = (FOLDER / "meteragent-crowd@.service").read_text()
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 
@@ -132,12 +133,13 @@ def test_the_unit_keeps_secrets(line: str) -> None:
 def test_the_container_keeps_secrets() -> None:
     """No root, a read-only file system, no swap, no core dump; the store is on a volume."""
     operator = COMPOSE["services"]["operator"]
-    assert "USER 65534:65534" in operator["build"]["dockerfile_inline"]
+    assert operator["build"]["target"] == "crowd"  # whose user test_deploy_container checks
+    assert (FOLDER / operator["build"]["context"] / operator["build"]["dockerfile"]).samefile(DOCKERFILE)
     assert operator["read_only"]
     assert operator["cap_drop"] == ["ALL"]
     assert operator["mem_limit"] == operator["memswap_limit"]
     assert operator["ulimits"] == {"core": 0}
-    assert operator["healthcheck"]["test"][1:4] == ["meteragent", "crowd", "health"]
+    assert operator["healthcheck"]["test"][2:4] == ["crowd", "health"]
     assert any(volume.startswith("store:") for volume in operator["volumes"])
 
 

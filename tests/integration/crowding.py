@@ -39,6 +39,8 @@ VICTIMS: tuple[Victim, ...] = ("leader", "helper", "broker")
 SPEED = 120
 """A minute, in which messages leave, is half a second."""
 SLOT_S, DEADLINE_S = 60, 600
+ANSWER_S = 604_800
+"""So long that no slot expires: connections are tried again after real seconds, up to half a minute."""
 HOMES = 6
 SMALLEST_CROWD = 4
 SPACING_S = 0.3
@@ -179,7 +181,7 @@ lowest_wh = 0
 highest_wh = {_QUANTA << HOMES}
 smallest_crowd = {SMALLEST_CROWD}
 deadline_s = {self.deadline_s}
-answer_s = 14400
+answer_s = {ANSWER_S}
 """
         for role, key in keys.items():
             text += f'[{role}]\nname = "{role}"\nidentity = "{key.public.hex()}"\n'

@@ -117,6 +117,36 @@ def test_a_lost_store_is_refused_until_its_files_are_removed(tmp_path: Path) -> 
         assert store.rows() == {}
 
 
+def test_a_renamed_folder_is_accepted(tmp_path: Path) -> None:
+    """On one disk, a store that was renamed with its files is the only one there is."""
+    live = tmp_path / "live"
+    live.mkdir()
+    with opened(live) as store:
+        store.commit(ROWS)
+    live.rename(tmp_path / "other")
+    with opened(tmp_path / "other") as store:
+        assert store.rows() == ROWS
+
+
+def test_a_store_without_its_generation_is_refused(tmp_path: Path) -> None:
+    """A database alone could be any copy."""
+    opened(tmp_path).close()
+    (tmp_path / "leader.db.gen").unlink()
+    with pytest.raises(StoreRestored, match="begins anew with other keys"):
+        opened(tmp_path)
+
+
+def test_a_corrupt_store_is_refused(tmp_path: Path) -> None:
+    """It is not repaired; the error says how to begin anew."""
+    with opened(tmp_path) as store:
+        store.commit(ROWS)
+    with (tmp_path / "leader.db").open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xff" * 4000)
+    with pytest.raises(StoreLost, match="begins anew with other keys"):
+        opened(tmp_path)
+
+
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     """Nothing of another program's file is changed."""
     connection = sqlite3.connect(tmp_path / "leader.db")

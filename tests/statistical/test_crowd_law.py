@@ -1,15 +1,17 @@
 """The law of totals: exactly two draws, and exactly one for whoever knows the other.
 
 Whole protocol runs of SLOTS slots at a = 1, with known energies, so that what remains is noise. A right
-program fails one of the p values with a chance of 4 x ALARM. With FEWER slots the noncentrality of the
-chi-square statistic is at least 140 for a missing draw, a reused one and one of another scale, so each is
-found except with a chance below 10^-6.
+program fails one of the p values with a chance of 5 x ALARM. With FEWER slots the noncentrality of the
+chi-square statistic is at least 140 for a missing draw, a reused one, one of another scale and the mean of
+fresh ones after restores, so each is found except with a chance below 10^-6.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pytest
@@ -19,10 +21,12 @@ from scipy import stats
 from meteragent.crowd import helper, leader, message, seal
 from meteragent.crowd import share as shares
 from meteragent.crowd.draw import draw
+from meteragent.crowd.helper import Helper
+from meteragent.crowd.machine import Key
 from meteragent.crowd.message import Answer
 from meteragent.privacy.bits import SeededBits
 from meteragent.privacy.sampling import below
-from tests.support.crowd import LATTICE, SLOT_S, Street, make_group
+from tests.support.crowd import HELPER, LATTICE, SLOT_S, Street, make_group
 
 pytestmark = pytest.mark.statistical
 
@@ -31,6 +35,8 @@ ALARM = 1e-7
 A = 1.0
 LABELS = ("a", "b")
 QUANTA = {"a": 40, "b": -7}
+ANSWERS = 4
+"""How many answers to one request a restored helper gives."""
 REACH = 6
 """Values from here on are one class."""
 
@@ -58,31 +64,58 @@ def p_value(values: list[int], law: Callable[[Ints], NDArray[np.float64]]) -> fl
     return float(stats.chisquare(observed, expected).pvalue)
 
 
-def noises(slots: int) -> dict[str, list[int]]:
-    """Run the protocol; return what remains in totals, and for each operator with all other homes."""
+def helper_noise(world: Street, asked: list[bytes], answer: bytes) -> int:
+    """Return what the leader sees with all other homes: the helper's total less all pads."""
+    group_id = world.group.id
+    chunk = message.Chunk.decode(group_id, asked[0]).message
+    slot_s, digest = chunk.batch.slot_s, message.batch_digest(group_id, chunk.batch.slot_s, chunk.entries)
+    keys, other = world.leader.keys_of_slot(slot_s), world.helper.keys_of_slot(slot_s)
+    assert keys is not None
+    assert other is not None
+    sealed = Answer.decode(group_id, answer).message.total
+    total = keys.open(sealed, seal.info(seal.TOTAL, group_id, slot_s, keys.id, digest))
+    assert total is not None
+    pads = [world.helper._pad(other, slot_s, entry) or 0 for entry in chunk.entries]
+    return shares.signed((total - sum(pads)) % shares.MODULUS)
+
+
+def requests(slots: int) -> Iterator[tuple[Street, list[bytes], int]]:
+    """Yield a street with the leader's request of each slot, and the slot."""
     world = Street(make_group(hide_wh="0.5", slot_s="60", smallest_crowd="2"))
-    group, first_s = world.group, SLOT_S - SLOT_S % 86_400
+    first_s = SLOT_S - SLOT_S % 86_400
     world.prepare(first_s)
-    remaining: dict[str, list[int]] = {"total": [], "leader": [], "helper": []}
     for slot_s in range(first_s, first_s + 60 * slots, 60):
         world.deliver({label: world.report(label, QUANTA[label], slot_s) for label in LABELS}, slot_s)
-        asked = world.ask(slot_s)
-        entries = message.Chunk.decode(group.id, asked[0]).message.entries
-        answers = world.answer(asked, slot_s)
-        keys, other = world.leader.keys_of_slot(slot_s), world.helper.keys_of_slot(slot_s)
-        assert keys is not None
-        assert other is not None
-        digest = message.batch_digest(group.id, slot_s, entries)
-        answer = Answer.decode(group.id, answers[0]).message
-        opened = keys.open(answer.total, seal.info(seal.TOTAL, group.id, slot_s, keys.id, digest))
-        assert opened is not None
-        pads = [world.helper._pad(other, slot_s, entry) or 0 for entry in entries]
-        remaining["leader"].append(shares.signed((opened - sum(pads)) % shares.MODULUS))
+        yield world, world.ask(slot_s), slot_s
+
+
+def noises(slots: int) -> dict[str, list[int]]:
+    """Run the protocol; return what remains in totals, and for each operator with all other homes."""
+    remaining: dict[str, list[int]] = {"total": [], "leader": [], "helper": []}
+    for world, asked, slot_s in requests(slots):
+        group, answers = world.group, world.answer(asked, slot_s)
+        remaining["leader"].append(helper_noise(world, asked, answers[0]))
         [record] = world.finish(answers)
         noise = round(float(json.loads(record)["value"]) * 2) - sum(QUANTA.values())
         remaining["total"].append(noise)
+        other = world.helper.keys_of_slot(slot_s)
+        assert other is not None
+        digest = message.Chunk.decode(group.id, asked[0]).message.batch.digest
         remaining["helper"].append(noise - draw(other.noise, group.id, slot_s, digest, group.loss))
     return remaining
+
+
+def restored(slots: int) -> list[int]:
+    """Return the mean noise of the answers of a helper that is restored after each but the last."""
+    means, before = [], dict[Key, bytes]()
+    for world, asked, slot_s in requests(slots):
+        before = before or dict(world.helper_rows)
+        values = []
+        for _ in range(ANSWERS):
+            world.helper = Helper(world.group, HELPER, before)
+            values.append(helper_noise(world, asked, world.answer(asked, slot_s)[0]))
+        means.append(round(sum(values) / ANSWERS))
+    return means
 
 
 @cache
@@ -136,6 +169,17 @@ def wider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "draw", lambda key, group, s, d, loss: draw(key, group, s, d, loss / 2))
 
 
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw anew for each answer."""
+    number = count()
+
+    def draw_anew(key: bytes, group: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
+        return draw(key, group, slot_s, digest + next(number).to_bytes(4, "big"), loss)
+
+    for module in (helper, leader):
+        monkeypatch.setattr(module, "draw", draw_anew)
+
+
 @pytest.mark.parametrize("mistake", [omit, reuse, once_for_all, wider])
 def test_a_mistake_is_found(
     mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
@@ -143,6 +187,17 @@ def test_a_mistake_is_found(
     """A missing draw, a reused one, one for all slots and one of another scale are rejected."""
     mistake(monkeypatch)
     assert p_value(noises(FEWER)["total"], two) < ALARM
+
+
+def test_answers_after_a_restore_have_one_draw() -> None:
+    """The mean of a restored helper's answers has the noise of one draw: repeating them reveals nothing."""
+    assert p_value(restored(FEWER), one) > ALARM
+
+
+def test_a_fresh_draw_after_a_restore_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of fresh draws is narrower than one, and is rejected."""
+    fresh(monkeypatch)
+    assert p_value(restored(FEWER), one) < ALARM
 
 
 @pytest.mark.parametrize("energy", [0, 40 * LATTICE, -(10**9) * LATTICE])

@@ -67,6 +67,7 @@ TARGETS: Final = {
     "meteragent": "agent",
     "meteragent-simulator": "simulator",
     "meteragent-exporter": "exporter",
+    "meteragent-crowd": "crowd",
 }
 """The image of each target of the Dockerfile; the add-on has a Dockerfile of its own."""
 
@@ -144,7 +145,7 @@ class Recipe(NamedTuple):
 
 
 def build(engine: Engine, folder: Path, recipe: Recipe, *, suffix: str = "") -> None:
-    """Build all four images, with a wheel of the tree for the add-on in a new folder; raises Failed."""
+    """Build all images, with a wheel of the tree for the add-on in a new folder; raises Failed."""
     base, source, options = recipe
     common = ("--network=host", f"--build-arg=PYTHON={base.build}", f"--build-arg=RUNTIME={base.runtime}")
     for tag, target in TARGETS.items():

@@ -177,7 +177,7 @@ def measure(homes: int) -> tuple[Measured, list[Measured]]:
 
 def growth(role: str, large: Measured, small: Sequence[Measured]) -> float:
     """Return how much more a home costs an operator in the large street."""
-    return large.us(role) / statistics.fmean(each.us(role) for each in small)
+    return large.us(role) / statistics.fmean(street.us(role) for street in small)
 
 
 def _peak_mib() -> float:

@@ -280,8 +280,8 @@ def tried(street: Street) -> str:
     for name in (leader, helper):
         wait(f"health of {name}", lambda name=name: health(engine, name) == "healthy")  # type: ignore[misc]
     lines = [json.loads(line) for line in street.ask("leader", "ledger").splitlines()]
-    counted = {line["slot"] for line in lines if line["result"] == "total"}
-    if not set(street.totals()) <= counted:
+    ledger_slots = {line["slot"] for line in lines if line["result"] == "total"}
+    if not set(street.totals()) <= ledger_slots:
         raise Failed(f"the leader's ledger lacks a slot of {sorted(street.totals())}: {lines}")
     for name in (leader, helper):
         engine.run("stop", name)

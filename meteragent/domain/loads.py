@@ -4,8 +4,8 @@ The level of a stream is a promise about its readings. `privacy.loads` bounds th
 the readings; this module applies these bounds to a stream's terms, within one slot and in all. Unknown facts
 about a source (`unknown`) are left out, in which case the true level may be higher than the stated one.
 
-In all. A change that moves X over any number of slots has a loss of at most kappa level X / hide if the
-readings follow the load (THEORY T.7). Otherwise the m slots from the change on add up to more:
+In all. A change that adds or removes X over any number of slots has a loss of at most kappa level X / hide if
+the readings follow the load (THEORY T.7). Otherwise the m slots from the change on add up to more:
 
 * Energy that is counted in steps of s: X + m s. The change shifts the phase of the count for ever.
 * Power with a dead band b: X + m 2 b T, where T is the slot. The last reports may differ for ever.
@@ -27,7 +27,7 @@ from meteragent.privacy.loads import counted, counted_in_all, sampled, sampled_i
 from meteragent.privacy.stream import reported_radius
 
 MOVES_WH = {"1 Wh": 1, "10 Wh": 10, "0.1 kWh": 100, "1 kWh": 1000}
-"""The moves of energy for which levels are reported, in Wh."""
+"""The changes of energy for which levels are reported, in Wh."""
 
 
 def width_w(terms: Terms) -> Fraction:
@@ -51,26 +51,26 @@ def counts(terms: Terms) -> int:
     return terms.counters * (sum(numbers) if terms.metric is Metric.L1 else max(numbers))
 
 
-def distance(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Return a bound on the move of a window's values, in their unit, if `moved_wh` moves within a slot."""
-    if not moved_wh or terms.kind is not Kind.POWER:
-        return as_reported(terms, moved_wh / terms.hours / terms.wh_per_value)
-    energy_wh = sampled(moved_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
+def distance(terms: Terms, change_wh: Fraction) -> Fraction:
+    """Return a bound on the effect of a change within a slot on a window's values, in their unit."""
+    if not change_wh or terms.kind is not Kind.POWER:
+        return as_reported(terms, change_wh / terms.hours / terms.wh_per_value)
+    energy_wh = sampled(change_wh, width_w(terms), Fraction(longest_hold_ms(terms), HOUR_MS))
     reported = as_reported(terms, energy_wh / terms.hours / terms.wh_per_value)
     return min(reported, width_w(terms) / terms.wh_per_value * terms.reach_of_power)
 
 
-def as_reported(terms: Terms, move: Fraction) -> Fraction:
-    """Return a bound on the move of a window's reported values if the sampled or counted ones move by `move`.
+def as_reported(terms: Terms, change: Fraction) -> Fraction:
+    """Return a bound on the change of a window's reported values if the exact ones change by `change`.
 
     A power may differ by the dead band from the last reported one; an energy is counted in steps.
     """
     step = (terms.dead_band or Fraction(0)) * terms.value_per_reading
-    if not move or not step:
-        return move
+    if not change or not step:
+        return change
     if terms.kind is Kind.POWER:
-        return reported_radius(move, step * terms.reach_of_power)
-    return counted(move, step, counts(terms), _step_limit(terms))
+        return reported_radius(change, step * terms.reach_of_power)
+    return counted(change, step, counts(terms), _step_limit(terms))
 
 
 def _step_limit(terms: Terms) -> Fraction | None:
@@ -80,14 +80,14 @@ def _step_limit(terms: Terms) -> Fraction | None:
     return width_w(terms) * Fraction(terms.every_ms, HOUR_MS) / terms.hours / terms.wh_per_value
 
 
-def level(terms: Terms, moved_wh: Fraction) -> Fraction:
-    """Compute the level of a change that moves `moved_wh` in a slot: epsilon times the lattice distance."""
-    move = distance(terms, moved_wh)
-    return terms.epsilon * -(-move // terms.quantum) * terms.quantum
+def level(terms: Terms, change_wh: Fraction) -> Fraction:
+    """Compute the level of a change within a slot: epsilon times the lattice distance."""
+    change = distance(terms, change_wh)
+    return terms.epsilon * -(-change // terms.quantum) * terms.quantum
 
 
 def factor(terms: Terms) -> Fraction:
-    """Compute the level of moving the hidden energy, as a multiple (at least 1) of the stream's level."""
+    """Compute the level of a change by the hidden energy, as a multiple, at least 1, of the stream's."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
 
@@ -108,35 +108,35 @@ def wh_per_unit(terms: Terms) -> Fraction:
     return terms.hides_wh / terms.radius
 
 
-def in_all_wh(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the move of all slot values, as energy, by a change that moves `moved_wh` in all.
+def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
+    """Return a bound on the change of all slot values, as energy, by a change of the load in all.
 
-    Args: terms: The stream's terms. moved_wh: The energy that the change adds and removes, over any number of
-        slots. slots: The number of slots from the first that the change touches to the last that is seen.
-        rises: The number of times that the change rises and falls.
+    `change_wh` is the energy that the change adds and removes, over any number of slots. `slots` counts those
+    from the first that the change touches to the last that is seen, and `rises` how often the change rises
+    and falls.
     """
-    if not moved_wh:
-        return moved_wh
+    if not change_wh:
+        return change_wh
     places = ceil(Fraction(slots * terms.slots_per_bound, terms.n))  # in l1, windows
     if terms.kind is Kind.POWER:
         hold_h = Fraction(longest_hold_ms(terms), HOUR_MS)
-        return sampled_in_all(moved_wh, width_w(terms), hold_h, rises) + places * step_wh(terms)
-    return counted_in_all(moved_wh, step_wh(terms), places, rises)
+        return sampled_in_all(change_wh, width_w(terms), hold_h, rises) + places * step_wh(terms)
+    return counted_in_all(change_wh, step_wh(terms), places, rises)
 
 
-def level_in_all(terms: Terms, moved_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the level of a change that moves `moved_wh` in all, over any slots (THEORY T.7).
+def level_in_all(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
+    """Return a bound on the level of a change in all, over any slots (THEORY T.7).
 
     The arguments are those of `in_all_wh`. With dithered rounding, the level is the smaller of kappa level /
     hide per Wh and the level of values that are rounded up to quanta in each slot. Without a dither, it is
     the latter.
     """
-    moved = in_all_wh(terms, moved_wh, slots, rises)
+    effect_wh = in_all_wh(terms, change_wh, slots, rises)
     a, per_wh = terms.mechanism.a, terms.level_per_wh
-    rounded = per_wh * (moved + slots * rounding_wh(terms)) if moved else moved
+    rounded = per_wh * (effect_wh + slots * rounding_wh(terms)) if effect_wh else effect_wh
     if terms.rounding == "half-up" or a > A_LIMIT:
         return rounded
-    return min(rounded, kappa(a) * per_wh * moved)
+    return min(rounded, kappa(a) * per_wh * effect_wh)
 
 
 def rounding_wh(terms: Terms) -> Fraction:
@@ -152,8 +152,8 @@ def level_of_curves(terms: Terms) -> Fraction:
     """
     count = terms.reach_of_power if terms.kind is Kind.POWER else Fraction(counts(terms))
     steps = max(Fraction(2), count) if terms.kind is Kind.INTERVAL_ENERGY else 2 * count
-    move = terms.radius + steps * (terms.dead_band or 0) * terms.value_per_reading
-    return terms.epsilon * ceil(move / terms.quantum) * terms.quantum
+    change = terms.radius + steps * (terms.dead_band or 0) * terms.value_per_reading
+    return terms.epsilon * ceil(change / terms.quantum) * terms.quantum
 
 
 def unknown(terms: Terms) -> tuple[str, ...]:

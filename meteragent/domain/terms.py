@@ -73,8 +73,8 @@ class Terms:
     charge of the meter's other streams on a day, as epsilon in 1/W. `modulus_u` is the value at which a
     register starts again at 0; None if it is unknown. `rounding` turns a slot's value into whole quanta;
     stored terms and descriptors without `rounding` are half-up. `metric` is the distance to which the promise
-    refers: for `l1`, the noise of each slot is independent, and the radius bounds the sum of the moves of all
-    slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
+    refers: for `l1`, the noise of each slot is independent, and the radius bounds the sum of the changes of
+    all slots. `weights` are the prices of a weighted window, whose values are amounts. `threshold_u`, in
     millionths of the unit, is the threshold of a window that releases the energy above it. `crowd` is the
     group of a window that releases a share of its energy, in Wh; then the mechanism is that of each of the
     group's two operators, not of the agent.
@@ -239,7 +239,7 @@ class Terms:
 
     @cached_property
     def wh_per_value(self) -> Fraction:
-        """The W or Wh in one unit of a value; for an amount, the least energy that can move it by one."""
+        """The W or Wh in one unit of a value; for an amount, the least energy that can change it by one."""
         if self.weights is not None:
             return Fraction(KILO * MICRO, self.weights.bound_u)
         return Fraction(UNIT_FACTOR[self.value_unit])
@@ -264,25 +264,25 @@ class Terms:
 
     @cached_property
     def radius_w(self) -> Fraction:
-        """The radius as a power: a change of 1 W throughout a window moves it by 1/radius_w of the radius."""
+        """The radius as a power: a change of 1 W throughout a window is 1/radius_w of the radius."""
         return self.radius * self.wh_per_value / self.reach_of_power
 
     @property
     def hides_wh(self) -> Fraction:
-        """The energy that may move and still be hidden, within a slot or, in l1, in all (THEORY 3.5)."""
+        """The energy by which a load may change and stay hidden, in a slot or, in l1, in all (THEORY 3.5)."""
         return self.radius * self.wh_per_value * self.hours
 
     @cached_property
     def epsilon_per_w(self) -> Fraction:
         """The charge of one window in 1/W, the unit in which the charges of all streams add up.
 
-        In l1 the charge is the sum over the slots, because a change of the power by 1 W moves all of them.
+        In l1 the charge is the sum over the slots, because a change of the power by 1 W changes all of them.
         """
         return self.level / self.radius_w
 
     @cached_property
     def reach_of_power(self) -> Fraction:
-        """The largest distance by which one unit of power throughout a window moves its means or energies.
+        """The largest distance by which one unit of power throughout a window changes its means or energies.
 
         For one slot, this is 1 if values are means, and the slot's hours if they are energies. In l1 it is
         the sum over all slots, which for bands is the window's hours.
@@ -297,7 +297,7 @@ class Terms:
 
     @property
     def level_per_wh(self) -> Fraction:
-        """The level for each Wh that moves within the window: level / hide."""
+        """The level for each Wh that a change adds or removes within the window: level / hide."""
         return self.level / self.hides_wh
 
     @property

@@ -1,7 +1,7 @@
 """Weights: public prices, such as EUR per kWh, by which energy is weighted in an amount.
 
 A price is known before its time begins. So prices do not depend on this home's use while they hold, and an
-amount is a linear function of the load: a change of 1 kWh in all moves the amount by at most the bound
+amount is a linear function of the load: a change of 1 kWh in all changes the amount by at most the bound
 (theory B.1).
 """
 

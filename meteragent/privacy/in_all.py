@@ -1,11 +1,11 @@
-"""The loss of a change, given the sum of its moves over any number of slots (THEORY T.7).
+"""The loss of a change, given the sum of its effects over any number of slots (THEORY T.7).
 
 Theory of operation
 -------------------
 Slot values leave with dithered rounding and discrete Laplace noise, l_inf noise over the n slots of a window.
 As a function of one slot value, in quanta, the probability of an output is linear between whole quanta, where
 its neighbours differ by a factor of at most e^a. So its logarithm changes by at most e^a - 1 for each quantum
-by which *any* slot of *any* window moves, and the loss between two series of slot values is at most
+by which *any* slot of *any* window changes, and the loss between two series of slot values is at most
 
     (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
 
@@ -47,32 +47,32 @@ def kappa(a: Exact) -> Fraction:
     return Fraction(math.ceil(factor * (1 << _BITS)), 1 << _BITS)
 
 
-def loss_in_all(mechanism: LInfLaplace, moved: Exact) -> Fraction:
-    """Return the privacy loss kappa epsilon d_1 of a change that moves slot values by `moved` in all.
+def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
+    """Return the privacy loss kappa epsilon d_1 of a `change` of slot values in all.
 
-    `moved` is the sum of the differences of all slots of all windows, in the unit of the quantum, before
+    `change` is the sum of the differences of all slots of all windows, in the unit of the quantum, before
     rounding. The rounding must be dithered.
 
     Raises:
-        TypeError: `moved` is not exact.  ValueError: it is negative, or a is above `A_LIMIT`.
+        TypeError: `change` is not exact.  ValueError: it is negative, or a is above `A_LIMIT`.
     """
-    return kappa(mechanism.a) * mechanism.epsilon * not_negative("moved", moved)
+    return kappa(mechanism.a) * mechanism.epsilon * not_negative("change", change)
 
 
-def success_in_all(mechanism: LInfLaplace, moved: Exact) -> float:
-    """Return the largest success probability of any attacker on a change of `moved` in all, rounded up.
+def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
+    """Return the largest success probability of any attacker on a `change` in all, rounded up.
 
     The attacker distinguishes two equally likely series of slot values and sees all releases. The
     probability is 1 - e^(-X/2)/2, X = `loss_in_all`, or 1 if a is above `A_LIMIT`.
 
     Raises:
-        TypeError: `moved` is not exact.  ValueError: it is negative.
+        TypeError: `change` is not exact.  ValueError: it is negative.
     """
-    if not not_negative("moved", moved):
+    if not not_negative("change", change):
         return 0.5
     if mechanism.a > A_LIMIT:
         return 1.0
-    half = loss_in_all(mechanism, moved) / 2
+    half = loss_in_all(mechanism, change) / 2
     low, _ = exp_neg_bounds(half.numerator, half.denominator, _BITS)
     chance = 1 - Fraction(low, 2 << _BITS)
     nearest = float(chance)

@@ -1,21 +1,21 @@
-"""Bounds on how far readings can move when the load changes.
+"""Bounds on how far readings can change when the load changes.
 
 Theory of operation
 -------------------
 Noise protects readings, but a meter's readings are not the load: it samples power from time to time, or
-counts energy in steps. This module bounds how far slot values can move when the load itself changes. All
+counts energy in steps. This module bounds how far slot values can change when the load itself changes. All
 bounds are exact and public; the caller chooses the units, as long as energy = power * time.
 
-A *move* of X is the difference f of two loads that agree except on one stretch of time within a slot. On this
-stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power): 0 <=
-f <= p, and the integral of f is X.
+A *change* of X is the difference f of two loads that agree except on one stretch of time within a slot. On
+this stretch, f rises and then falls (an appliance that is used once; in the simplest case at constant power):
+0 <= f <= p, and the integral of f is X.
 
 **Sampled power.** Readings are taken at times that do not depend on the load. Each holds until the next one,
-but for at most T, the lesser of the period and the hold. Then the energy of the readings moves by at most
+but for at most T, the lesser of the period and the hold. Then the energy of the readings changes by at most
 
     X + p T                                                                                  (`sampled`)
 
-Proof. Reading j holds for w_j <= T; the energy moves by the sum of w_j f(t_j), which is the integral over
+Proof. Reading j holds for w_j <= T; the energy changes by the sum of w_j f(t_j), which is the integral over
 heights h in [0, p) of the sum of those w_j with f(t_j) > h. As f rises and then falls, {f > h} is a stretch
 of length l(h), and readings taken in a stretch of length l hold for at most l + T in total: until its end,
 and the last reading for up to T beyond. So the sum is at most the integral of l(h) + T over [0, p), which is
@@ -23,22 +23,22 @@ X + p T.
 
 The bound is reached in the limit, with power p for an instant at one reading, and the remaining energy spread
 over times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
-apart, the move is at most q T (floor(d / T) + 1). A difference that rises and falls k times moves the energy
-by at most X + k p T. Without a bound on k only the range bounds the move, because a change only at the
-instants of readings has no energy. The mean over a slot of length s never moves by more than p, and the
-energy never by more than p s.
+apart, their energy changes by at most q T (floor(d / T) + 1). A difference that rises and falls k times
+changes it by at most X + k p T. Without a bound on k only the range bounds the effect, because a change only
+at the instants of readings has no energy. The mean over a slot of length s never changes by more than p, and
+the energy never by more than p s.
 
 **Reported on change.** If the device's last report is within b of the sampled power, two courses of reports
 differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
 
-**Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the move on,
-the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation between
-readings stays between the values of D. So the slot of the move changes by at most s ceil(X / s), and every
-later slot by at most s for as long as the register runs, because the move has shifted the phase. Loads that
-differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end, so the slot
-moves by less than X + 2 s and hence by at most s (ceil(X / s) + 1). If a value consists of m truncations
-(intervals that are rounded separately, tariffs or phases that are summed, stretches of a band) of parts x_1 +
-.. + x_m = X,
+**Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the change
+on, the registers of both loads differ by D(t), a multiple of s in [0, s ceil(X / s)], and interpolation
+between readings stays between the values of D. So the slot of the change differs by at most s ceil(X / s),
+and every later slot by at most s for as long as the register runs, because the change has shifted the phase.
+Loads that differ by at most X in *each* slot can have a low D at a slot's start and a high D at its end, so
+the slot changes by less than X + 2 s and hence by at most s (ceil(X / s) + 1). If a value consists of m
+truncations (intervals that are rounded separately, tariffs or phases that are summed, stretches of a band) of
+parts x_1 + .. + x_m = X,
 
     s sum ceil(x_i / s) <= s (ceil(X / s) + m - 1)                                            (`counted`)
 
@@ -46,23 +46,24 @@ because the left side, in steps, is a whole number below X / s + m. Both bounds 
 than the range allows between two readings (p T) is clamped to p T. Smaller steps are assumed not to be
 clamped: no reading lies within a step of the top of the range.
 
-**In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the moves of all slots
-add up. The proof for samples also bounds the sum over all slots. A difference that rises and falls k times,
-from 0 to either side and back, moves them by at most
+**In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the changes of all
+slots add up. The proof for samples also bounds the sum over all slots. A difference that rises and falls k
+times, from 0 to either side and back, changes them by at most
 
     X + k p T                                                                          (`sampled_in_all`)
 
-Counts over m slots, from the first that the difference touches to the last that is observed, move by at most
+Counts over m slots, from the first that the difference touches to the last that is observed, change by at
+most
 
     X + (m + k - 1) s                                                                  (`counted_in_all`)
 
 where k - 1 bounds how often the difference turns from adding to removing or back; k = 1 if it only adds or
 only removes. Proof. Let e(t) be the difference of the energies so far, in steps. The registers differ by
 floor(e) or ceil(e), that is by floor(e) + B with 0 <= B <= 1. At the ends of slots, also after interpolation,
-B moves by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e) moves by no more
-than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e moves by X / s in
-all. Intervals that are rounded separately do not remember the difference, and each interval that it touches
-moves by less than an additional s. A move within one slot attains the bound except for one step:
+B changes by at most 1 in each slot: m in all. floor(e) begins at 0. While e rises, floor(e) changes by no
+more than e does, and by less than 1 more after each turn. If e falls first, take ceil(e) - B. e changes by X
+/ s in all. Intervals that are rounded separately do not remember the difference, and each interval that it
+touches changes by less than an additional s. A change within one slot attains the bound except for one step:
 s ceil(X / s) in that slot, and s in each later one.
 """
 
@@ -72,25 +73,25 @@ from math import ceil
 from meteragent.privacy.exact import Exact, not_negative
 
 
-def sampled(moved: Exact, power: Exact, period: Exact) -> Fraction:
-    """Return the largest change that a move can cause in the energy of sampled power: X + p T.
+def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
+    """Return the largest effect of a change on the energy of sampled power: X + p T.
 
     Args:
-        moved: X, the energy moved.
+        change: X, the energy that the change adds.
         power: p, the largest change of the power: the width of its range.
         period: T, the longest time that a reading holds: the time between readings, or the hold if less.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative.
     """
-    return not_negative("moved", moved) + not_negative("power", power) * not_negative("period", period)
+    return not_negative("change", change) + not_negative("power", power) * not_negative("period", period)
 
 
-def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None = None) -> Fraction:
-    """Return the largest change that a move can cause in counted energy: s (ceil(X / s) + m - 1).
+def counted(change: Exact, step: Exact, counts: int = 1, step_limit: Exact | None = None) -> Fraction:
+    """Return the largest effect of a change on counted energy: s (ceil(X / s) + m - 1).
 
     Args:
-        moved: X, the energy moved.
+        change: X, the energy that the change adds.
         step: s, the step of the count; 0 for a count without steps.
         counts: m, the number of truncations in the value.
         step_limit: the largest energy that the range allows between two readings, to which a step is clamped.
@@ -98,7 +99,7 @@ def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or there is no count.
     """
-    energy, size = not_negative("moved", moved), not_negative("step", step)
+    energy, size = not_negative("change", change), not_negative("step", step)
     if counts < 1:
         raise ValueError(f"a value must have at least one count, not {counts}")
     if size == 0 or energy == 0:
@@ -107,23 +108,23 @@ def counted(moved: Exact, step: Exact, counts: int = 1, step_limit: Exact | None
     return largest_step * (ceil(energy / size) + counts - 1)
 
 
-def sampled_in_all(moved: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
-    """Return the largest energy by which a change can move sampled power in all: X + k p T.
+def sampled_in_all(change: Exact, power: Exact, period: Exact, rises: int = 1) -> Fraction:
+    """Return the largest effect in all of a change on the energy of sampled power: X + k p T.
 
-    `moved` is X over all slots, and `rises` is k, how often the change rises and falls. The other arguments
+    `change` is X over all slots, and `rises` is k, how often the change rises and falls. The other arguments
     are those of `sampled`.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
     """
-    return sampled(moved, power, _times(rises) * not_negative("period", period))
+    return sampled(change, power, _times(rises) * not_negative("period", period))
 
 
-def counted_in_all(moved: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
-    """Return the largest energy by which a change can move counted energy in all: X + (m + k - 1) s.
+def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fraction:
+    """Return the largest effect in all of a change on counted energy: X + (m + k - 1) s.
 
     Args:
-        moved: X, the energy that the change adds and removes, over any number of slots.
+        change: X, the energy that the change adds and removes, over any number of slots.
         step: s, the step of a slot's count; of several counts in a slot, the sum of their steps.
         slots: m, the slots from the first that the change touches to the last that is observed.
         rises: k, how often the change rises and falls; 1 for one that only adds or only removes.
@@ -131,7 +132,7 @@ def counted_in_all(moved: Exact, step: Exact, slots: int, rises: int = 1) -> Fra
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative, or the change never rises.
     """
-    energy, size = not_negative("moved", moved), not_negative("step", step)
+    energy, size = not_negative("change", change), not_negative("step", step)
     steps = not_negative("slots", slots) + _times(rises) - 1
     return energy + steps * size if energy else energy
 

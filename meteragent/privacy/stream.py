@@ -16,7 +16,7 @@ by a factor of at most e^(epsilon Delta). To stop early or to observe a prefix i
 
 *Before the noise.* The map from readings to slot values must not stretch distances. Weighted means with
 public weights that sum to 1 do not stretch them: `hold_means` (time-weighted sample-and-hold, THEORY 3.7),
-`typical_day` (THEORY 3.6). So a change that moves energy E inside one slot of length T moves d_inf by at most
+`typical_day` (THEORY 3.6). So a change by energy E inside one slot of length T changes d_inf by at most
 E/T: `energy_loss` (THEORY 3.5).
 
 *A sum that is never stored in the clear.* `Accumulator` (THEORY 3.4).
@@ -200,7 +200,7 @@ class Accumulator:
 
 
 def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
-    """Return the loss of a change that moves at most `energy` within a slot: epsilon E / T (THEORY 3.5).
+    """Return the loss of a change by at most `energy` within a slot: epsilon E / T (THEORY 3.5).
 
     Units must match: epsilon in 1/W, energy in Wh, the slot's length in h. At epsilon = level/radius the loss
     is the level for E = radius T, the hidden energy. On the lattice E/T is rounded up to a quantum.
@@ -211,7 +211,7 @@ def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
     """
     exact_energy = rational("energy", energy)
     if exact_energy < 0:
-        raise ValueError(f"the energy moved must not be negative: {exact_energy}")
+        raise ValueError(f"the energy of a change must not be negative: {exact_energy}")
     return positive("epsilon", epsilon) * exact_energy / positive("slot", slot)
 
 
@@ -220,7 +220,7 @@ def typical_day(days: Sequence[Sequence[Exact]], bands: Sequence[Sequence[int]])
 
     `days` holds the slot values of each day, which has 23, 24 or 25 hours. `bands` holds the number 0..k-1 of
     each slot's band. The bands are public. The weights of each result sum to 1, so the map is 1-Lipschitz
-    from sup to d_inf, and a change by at most W on one day moves d_inf by at most W/D.
+    from sup to d_inf, and a change by at most W on one day changes d_inf by at most W/D.
 
     Raises:
         TypeError: a value is not exact.

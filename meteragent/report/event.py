@@ -1,4 +1,4 @@
-"""Public examples of events in a home, and how far each moves the values of a window.
+"""Public examples of events in a home, and how far each changes the values of a window.
 
 An event is a power for a duration, added to all other use. An attacker asks whether it happened; the answer
 depends on d_inf between the windows with and without the event.
@@ -99,12 +99,12 @@ def parse(text: str) -> Event:
 
 
 def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, ...]]:
-    """Return, for each alignment, how far (d_inf, in the unit) an event moves each window that it touches.
+    """Return, for each alignment, how far (d_inf, in the unit) an event changes each window that it touches.
 
     The event happens at the same time on each of `days` days; its energies in one window add up. It is enough
     to consider alignments in which the event starts with a slot (on the first day). Alignments in which the
-    event ends with a slot are their mirror images, and the distances change linearly in between. A shift that
-    moves energy from one window to another lies between two of these alignments.
+    event ends with a slot are their mirror images, and the distances change linearly in between. A shift of
+    energy from one window to another lies between two of these alignments.
 
     The distances are those between readings: sampled power holds for one period longer, and dead bands and
     counting steps are added (`loads`). If an event shifts a count by a step, the shift remains; windows after
@@ -142,7 +142,7 @@ def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Frac
 
 
 def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return how far, in the unit, a window moves if the event fills its slots for these times."""
+    """Return how far, in the unit, a window changes if the event fills its slots for these times."""
     power = event.power_w / terms.wh_per_value
     if terms.metric is Metric.L1:
         return _distance_in_all(power, terms, filled_ms)
@@ -152,7 +152,7 @@ def _distance(event: Event, terms: Terms, filled_ms: Mapping[int, int]) -> Fract
 
 
 def _distance_in_all(power: Fraction, terms: Terms, filled_ms: Mapping[int, int]) -> Fraction:
-    """Return the total distance by which a window's slots move, in the unit of slot values."""
+    """Return the total distance by which a window's slots change, in the unit of slot values."""
     if terms.is_energy:
         return power * sum(filled_ms.values()) / HOUR_MS
     return power * sum(Fraction(ms, terms.slot_ms(index)) for index, ms in filled_ms.items())

@@ -45,7 +45,7 @@ def as_json(guarantees: Sequence[Guarantee], settings: config.Config | None = No
 
 
 def _of_loads(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the level that a change in the load costs, by the energy moved within a slot, in Wh."""
+    """Return the level that a change in the load costs, by the energy that it adds within a slot, in Wh."""
     terms, facts = guarantee.terms, dict[str, Any]()
     if guarantee.level_of_curves is not None:
         facts |= {"dead_band": exact(guarantee.step), "level_of_curves": str(guarantee.level_of_curves)}

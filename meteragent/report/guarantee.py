@@ -338,7 +338,7 @@ def _in_all(terms: Terms) -> Iterator[InAll]:
 def _in_all_of(terms: Terms, days: int, windows: int) -> InAll:
     """Return the cost of changing the hidden energy over a number of windows.
 
-    A change within one slot moves its window by `loads.distance`, and later windows by a step.
+    A change within one slot changes its window by `loads.distance`, and later windows by a step.
     """
     slots, per_unit = windows * terms.n, loads.wh_per_unit(terms)
     step = loads.step_wh(terms) / per_unit

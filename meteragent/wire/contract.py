@@ -142,7 +142,7 @@ def descriptor() -> dict[str, Any]:
         "epsilon_unit": {"type": "string", "pattern": "^1/"},
         "level": _EXACT,
         "radius": _of(_EXACT, "In the unit of the values."),
-        "hides_wh": _of(_EXACT, "The energy that may move and still be hidden at the level."),
+        "hides_wh": _of(_EXACT, "The energy by which a load may change and still be hidden at the level."),
         "n": {"type": "integer", "minimum": 1, "description": "The number of slots in a window."},
         "quantum": _of(_EXACT, "The lattice of the values, in their unit."),
         "mechanism": {"const": "linf-laplace"},

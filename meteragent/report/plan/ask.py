@@ -23,7 +23,7 @@ _ALIASES = {"television": "tv", "telly": "tv", "washer": "washing", "program": "
 
 
 class Hide(NamedTuple):
-    """A change to hide: an event, or any change that moves an energy, whatever its shape.
+    """A change to hide: an event, or any change by an energy, whatever its shape.
 
     `name` is the event's, or the energy as the question states it.
     """

@@ -156,7 +156,7 @@ def last_place(wh: float) -> Fraction:
 
 
 def alignments(event: Event, setting: Setting) -> tuple[tuple[Fraction, ...], ...]:
-    """Return, for each alignment, how far, in W, an event moves windows, largest first."""
+    """Return, for each alignment, how far, in W, an event changes windows, largest first."""
     return _alignments(event, setting.share, setting.slots, setting.timezone)
 
 
@@ -225,8 +225,8 @@ def candidates(hide: Hide, share: Share, level: Fraction, timezone: str) -> tupl
     """Find the setting with the least energy that hides `hide`, for each number of slots in at most a day.
 
     An energy of any shape may lie in one slot, and so may an event no longer than a slot: for these, more
-    slots only add noise. A longer event moves a window of many slots only by its power. A number of slots is
-    left out if its error, even with that power as the radius, exceeds the error of fewer slots.
+    slots only add noise. A longer event changes a window of many slots only by its power. A number of slots
+    is left out if its error, even with that power as the radius, exceeds the error of fewer slots.
     """
     if share.space is Space.CURVE:
         return (advised(hide, share, level, timezone),)

@@ -2,17 +2,21 @@
 
 import json
 import re
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
 
-from meteragent.collect.core import Core, Limits
+from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
 from meteragent.collect.topic import StreamTopic
-from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message
+from meteragent.domain.grid import iso_time
+from tests.support.collecting import NOW_MS, TEMPLATE, record_messages, terms_message, topic
+from tests.support.messages import NOON_MS
 from tests.support.not_run import ROOT
-from tests.support.stores import TERMS
+from tests.support.stores import DAY_MS, TERMS
 
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "collect.json").read_text())
 QUERIES = {panel["title"]: panel["targets"][0]["rawSql"] for panel in DASHBOARD["panels"]} | {
@@ -20,23 +24,36 @@ QUERIES = {panel["title"]: panel["targets"][0]["rawSql"] for panel in DASHBOARD[
     for variable in DASHBOARD["templating"]["list"]
     if variable["type"] == "query"
 }
-EMPTY = {"Refused", "Records that wait for a descriptor"}
+SERIES = {panel["title"] for panel in DASHBOARD["panels"] if panel["targets"][0]["format"] == "time_series"}
+
+
+def expanded(query: str, from_ms: int) -> str:
+    """Expand variables and macros as Grafana's PostgreSQL data source documents, for a range of a day."""
+    start, end = iso_time(from_ms), iso_time(from_ms + DAY_MS - 1)
+    query = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN '{start}' AND '{end}'", query)
+    query = query.replace("$stream", "main").replace("$feeder", "F7")
+    assert "$" not in query, "a macro or variable that this test does not know"
+    return query
 
 
 @pytest.mark.parametrize("title", QUERIES)
 async def test_each_query_finds_what_is_there(title: str, table_url: str) -> None:
-    """With a home on a feeder, the query of each panel and variable returns its rows."""
-    messages = [terms_message(TERMS), *record_messages(TERMS, [1, 2])]
+    """With a home on a feeder and a refusal, the query of each panel and variable returns its rows."""
+    messages = [terms_message(TERMS), *record_messages(TERMS, [1, 2]), Message(topic("m1"), b"?")]
     async with Database.connect(table_url, None, "test", "month") as database:
         await database.migrate()
         core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin(is_first=True))
         await database.write(core.take(messages, NOW_MS), len(messages), NOW_MS)
-    query = re.sub(r"\$__timeFilter\((\w+)\)", r"\1 > '2020-01-01'", QUERIES[title])
-    query = query.replace("$stream", "main").replace("$feeder", "F7")
     with psycopg.connect(table_url) as connection:
         connection.execute("INSERT INTO meteragent.feeder VALUES ('m1', 'F7')")
-        rows = connection.execute(query.encode()).fetchall()
-    assert bool(rows) or title in EMPTY
+        rows = connection.execute(expanded(QUERIES[title], NOON_MS).encode()).fetchall()
+        assert rows
+        if "$__timeFilter" in QUERIES[title]:
+            assert connection.execute(expanded(QUERIES[title], NOW_MS).encode()).fetchall() == []
+    if title in SERIES:
+        for time, *numbers in rows:
+            assert isinstance(time, datetime)
+            assert all(isinstance(number, int | Decimal) for number in numbers)
 
 
 def test_panels_say_what_they_show() -> None:

@@ -1,58 +1,59 @@
-"""`collect` beside plain COPY and a plain consumer: ``python -m benchmarks.collect --meters 100000``.
+"""`collect` beside plain writers and plain consumers: ``python -m benchmarks.collect --meters 100000``.
 
-Every contestant writes the same records of half hours into an empty table with the same key and partitions,
-5,000 in each transaction:
+Every contestant writes the same records of half hours, 5,000 in each transaction or row group. First in this
+process, without a broker, for some rounds in which all take turns:
 
-* COPY: rows that are already parsed, copied straight into the table;
+* COPY: rows that are already parsed, copied into an empty table with the same key and partitions;
 * a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and a repetition would end it;
-* `collect`: the core and the database, as `service` calls them, in the same process;
-* `collect` with MQTT: the program itself, which receives the messages that a mosquitto holds for its session.
+* `collect`: the core and the database, as `service` calls them;
+* pyarrow: rows that are already parsed, written to one file, which is complete at the end only;
+* a plain consumer, Parquet: `json.loads` of each record, then the same;
+* `collect`, Parquet: the core and the dataset, each batch on disk, and moved into files at the end.
 
-The first three alternate for some rounds. CPU is that of the client's process. The program's memory is read
-at a fifth of the records and at the end.
+Then each as a program, with a broker that holds the records (`collect_sources`): mosquitto, a nats-server
+with JetStream, and librdkafka's mock cluster, which has no disk. `--sources` selects from them.
 """
 
 import argparse
 import asyncio
-import json
 import os
-import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
+import pyarrow.parquet as pq
 
+from benchmarks import collect_sources, plain_consumer
+from benchmarks.collect_sources import FEEDS, Run
+from benchmarks.plain_consumer import Batches, Row
 from meteragent.collect.core import Core, Limits, Message
 from meteragent.collect.database import Database
+from meteragent.collect.dataset import Staging
 from meteragent.collect.service import BATCH
 from meteragent.collect.topic import StreamTopic
-from meteragent.domain.grid import iso_time, parse_time
-from meteragent.mqtt import Endpoint, Session, keep_connected
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
-from tests.integration.collecting import DURABLE, Collector
-from tests.support.broker import Broker, mosquitto_program
+from tests.support.broker import mosquitto_program
 from tests.support.collecting import NOW_MS, TEMPLATE, empty_database, topic
 from tests.support.messages import HALF_HOUR_MS, NOON_MS
+from tests.support.nats import nats_program
 from tests.support.postgres import Postgres, server_programs
 from tests.support.stores import TERMS
 
-_COPY = "COPY meteragent.record (stream, meter, t, until, quanta, d) FROM STDIN"
-_WINDOW = 500
-"""Publications unanswered at once."""
+STREAMS = [StreamTopic.parse("main", TEMPLATE)]
+DESCRIPTOR = Message(f"{topic('m0')}/privacy", describe(TERMS).message("m0", NOON_MS))
 
 
-class Cost(NamedTuple):
-    """The cost of a contestant: records per second of wall-clock time, and the client's CPU time."""
+class Contestant(NamedTuple):
+    """Work on records, into a table or a folder, and whether they are files."""
 
-    rate: float
-    cpu_us: float
+    work: Callable[[str], Coroutine[Any, Any, None]]
+    is_files: bool
 
 
 def messages(meters: int, slots: int) -> Iterator[Message]:
@@ -69,137 +70,136 @@ def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     yield from (items[place : place + BATCH] for place in range(0, len(items), BATCH))
 
 
-async def copied(
-    url: str, rows: Sequence[tuple[object, ...]], parse: Callable[[Any], tuple[object, ...]]
-) -> None:
-    """Copy rows, each as `parse` returns it."""
-    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
-    async with connection:
+async def payloads_of(records: Sequence[Message]) -> Batches:
+    """Yield the payloads of records, as the plain consumer gets them from a broker."""
+    for batch in batches(records):
+        yield [message.payload for message in batch], plain_consumer.none
+
+
+async def copied(url: str, rows: Sequence[Row]) -> None:
+    """Copy parsed rows."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         for batch in batches(rows):
-            async with connection.transaction(), connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+            async with (
+                connection.transaction(),
+                connection.cursor() as cursor,
+                cursor.copy(plain_consumer.COPY) as copy,
+            ):
                 for row in batch:
-                    await copy.write_row(parse(row))
+                    await copy.write_row(row)
 
 
-def parsed(message: Message) -> tuple[object, ...]:
-    """Parse a record as a program that trusts it would."""
-    facts = json.loads(message.payload)
-    until = iso_time(parse_time(facts["t"]) + HALF_HOUR_MS)
-    return "main", facts["meter"], facts["t"], until, facts["value"], facts["d"]
+async def filed(folder: str, rows: Sequence[Row]) -> None:
+    """Write parsed rows to a file, and flush it to disk at the end."""
+    path = Path(folder, "rows.parquet")
+    with pq.ParquetWriter(path, plain_consumer.SCHEMA) as writer:
+        for batch in batches(rows):
+            writer.write_table(plain_consumer.table_of(batch))
+    plain_consumer.sync(path)
 
 
 async def collected(url: str, records: Sequence[Message]) -> None:
-    """Write records as the service does."""
+    """Write records to the database as the service does."""
     async with Database.connect(url, None, "bench", "month") as database:
-        tables = await database.begin(is_first=True)
-        core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *tables)
+        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
         for batch in batches(records):
             await database.write(core.take(batch, NOW_MS), len(batch), NOW_MS, core.mixed)
 
 
-async def prepared(url: str) -> None:
+async def collected_to_files(folder: str, records: Sequence[Message]) -> None:
+    """Write records to the dataset as the service does."""
+    staging = Staging(Path(folder), "bench", "hour")
+    staging.migrate()
+    core = Core(STREAMS, Limits(), *staging.begin(is_first=True))
+    for batch in batches(records):
+        staging.write(core.take(batch, NOW_MS), len(batch), NOW_MS, core.mixed)
+    staging.flush()
+    staging.close()
+
+
+async def prepared_table(url: str) -> None:
     """Create the tables, their partitions and the descriptor."""
     async with Database.connect(url, None, "bench", "month") as database:
         await database.migrate()
-        core = Core([StreamTopic.parse("main", TEMPLATE)], Limits(), *await database.begin(is_first=True))
-        descriptor = Message(f"{topic('m0')}/privacy", describe(TERMS).message("m0", NOON_MS))
-        await database.write(core.take([descriptor], NOW_MS), 1, NOW_MS)
+        core = Core(STREAMS, Limits(), *await database.begin(is_first=True))
+        await database.write(core.take([DESCRIPTOR], NOW_MS), 1, NOW_MS)
 
 
-def measured(server: Postgres, count: int, work: Callable[[str], Coroutine[Any, Any, None]]) -> Cost:
-    """Run a contestant on empty tables; return its cost."""
+def prepared_files(folder: Path) -> None:
+    """Create a dataset that has the descriptor."""
+    staging = Staging(folder, "bench", "hour")
+    staging.migrate()
+    core = Core(STREAMS, Limits(), *staging.begin(is_first=True))
+    staging.write(core.take([DESCRIPTOR], NOW_MS), 1, NOW_MS, ())
+    staging.close()
+
+
+def new_table(server: Postgres) -> str:
+    """Return the address of an empty database with tables."""
     url = empty_database(server)
-    asyncio.run(prepared(url))
-    wall_s, cpu_s = time.perf_counter(), time.process_time()
-    asyncio.run(work(url))
-    wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-    with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT count(*) FROM meteragent.record").fetchone() == (count,)
-    return Cost(count / wall_s, cpu_s / count * 1e6)
+    asyncio.run(prepared_table(url))
+    return url
 
 
-def bytes_a_record(server: Postgres) -> float:
+def measured(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, float]:
+    """Run a contestant on empty tables or files; return its cost, and the bytes a record on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        prepared_files(Path(folder))
+        target = folder if contestant.is_files else new_table(server)
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        asyncio.run(contestant.work(target))
+        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+        if contestant.is_files:
+            size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet")) / count
+        else:
+            size = bytes_a_record(target, count)
+    return Run(count / wall_s, cpu_s / count * 1e6), size
+
+
+def bytes_a_record(url: str, count: int) -> float:
     """Return the size of the table and its key, per record."""
     query = (
-        "SELECT sum(pg_total_relation_size(inhrelid)) / (SELECT count(*) FROM meteragent.record)"
+        "SELECT sum(pg_total_relation_size(inhrelid)), (SELECT count(*) FROM meteragent.record)"
         " FROM pg_inherits WHERE inhparent = 'meteragent.record'::regclass"
     )
-    with psycopg.connect(server.url()) as connection:
-        [(size,)] = connection.execute(query).fetchall()
-    return float(size)
+    with psycopg.connect(url) as connection:
+        [(size, rows)] = connection.execute(query).fetchall()
+    assert rows == count
+    return float(size) / count
 
 
-async def publish(url: str, records: Sequence[Message]) -> None:
-    """Publish at QoS 1, a few hundred at a time."""
-    room, completion = asyncio.Semaphore(_WINDOW), asyncio.Event()
-    answered = 0
+def contestants(records: Sequence[Message]) -> dict[str, Contestant]:
+    """Return the contestants in this process."""
+    rows = [plain_consumer.parsed(message.payload) for message in records]
 
-    def on_delivered(_packet_id: int, _reason: int) -> None:
-        """Make room for the next publication."""
-        nonlocal answered
-        answered += 1
-        room.release()
-        if answered == len(records):
-            completion.set()
+    def file(folder: str) -> Path:
+        """Return the file that a plain consumer writes."""
+        return Path(folder, "plain.parquet")
 
-    async def serve(session: Session) -> None:
-        """Publish everything."""
-        for message in records:
-            await room.acquire()
-            session.publish(message.topic, message.payload)
-
-    connection = asyncio.ensure_future(
-        keep_connected(
-            Endpoint.parse(url),
-            "meters",
-            serve,
-            entropy=os.urandom,
-            on_delivered=on_delivered,
-            inflight=_WINDOW,
-        )
-    )
-    await completion.wait()
-    connection.cancel()
+    return {
+        "COPY of parsed rows": Contestant(lambda url: copied(url, rows), is_files=False),
+        "a plain consumer": Contestant(
+            lambda url: plain_consumer.copied(url, payloads_of(records)), is_files=False
+        ),
+        "collect": Contestant(lambda url: collected(url, records), is_files=False),
+        "pyarrow, parsed rows": Contestant(lambda folder: filed(folder, rows), is_files=True),
+        "a plain consumer, Parquet": Contestant(
+            lambda folder: plain_consumer.filed(file(folder), payloads_of(records)), is_files=True
+        ),
+        "collect, Parquet": Contestant(lambda folder: collected_to_files(folder, records), is_files=True),
+    }
 
 
-def with_mqtt(server: Postgres, records: Sequence[Message]) -> tuple[Cost, list[float]]:
-    """Let the program receive what waits for it; return its cost, and its memory in MiB at 20 and 100%."""
-    program = mosquitto_program()
-    assert program is not None
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        broker = stack.enter_context(Broker(program, folder, settings=DURABLE))
-        url = empty_database(server)
-        asyncio.run(prepared(url))
-        collector = stack.enter_context(Collector(folder, f'url = "{broker.url}"', url))
-        while not collector.is_connected():
-            time.sleep(0.1)
-        time.sleep(0.5)  # for the subscriptions
-        assert collector.stop() == 0
-        asyncio.run(publish(broker.url, records))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        collector.start()
-        while not collector.is_connected():
-            time.sleep(0.01)
-        begun_s, memory = time.perf_counter(), []
-        with psycopg.connect(url, autocommit=True) as connection:
-            for share in (0.2, 1.0):
-                while _count(connection) < share * len(records):
-                    collector.assert_runs()
-                    time.sleep(0.05)
-                memory.append(collector.memory_mib())
-        wall_s = time.perf_counter() - begun_s
-        assert collector.stop() == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(len(records) / wall_s, cpu_s / len(records) * 1e6), memory
-
-
-def _count(connection: "psycopg.Connection[Any]") -> int:
-    [(count,)] = connection.execute(
-        "SELECT coalesce(sum(written), 0)::bigint FROM meteragent.collector"
-    ).fetchall()
-    return int(count)
+def line(name: str, runs: Sequence[Run], size: float | None = None) -> str:
+    """Return a row of the table: medians, and what was measured besides."""
+    rate = statistics.median(run.rate for run in runs)
+    cpu_us = statistics.median(run.cpu_us for run in runs)
+    text = f"{name:33} {rate:9.0f} records/s {cpu_us:7.1f} us of CPU a record"
+    if size is not None:
+        text += f", {size:.0f} bytes on disk"
+    if runs[0].memory_mib is not None:
+        text += ", peak {:.0f} MiB after a tenth, {:.0f} at the end".format(*runs[0].memory_mib)
+    return text
 
 
 def main() -> None:
@@ -212,35 +212,25 @@ def main() -> None:
     parser.add_argument("--meters", type=int, default=100_000, help="default %(default)s")
     parser.add_argument("--slots", type=int, default=2, help="half hours of each meter; default %(default)s")
     parser.add_argument("--rounds", type=int, default=3, help="default %(default)s")
+    parser.add_argument("--sources", nargs="*", choices=FEEDS, default=list(FEEDS))
     options = parser.parse_args()
     programs = server_programs()
-    if programs is None or mosquitto_program() is None:
-        sys.exit("NOT RUN: PostgreSQL 15 and mosquitto are needed")
+    if programs is None or mosquitto_program() is None or nats_program() is None:
+        sys.exit("NOT RUN: PostgreSQL 15, mosquitto and nats-server are needed")
     records = list(messages(options.meters, options.slots))
-    rows = [parsed(message) for message in records]
-    contestants: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
-        "COPY of parsed rows": lambda url: copied(url, rows, lambda row: row),
-        "a plain consumer": lambda url: copied(url, records, parsed),
-        "collect": lambda url: collected(url, records),
-    }
-    costs: dict[str, list[Cost]] = {name: [] for name in contestants}
+    print(f"{options.meters} meters, {len(records)} records, {options.rounds} rounds")
     with Postgres(programs) as server:
+        costs: dict[str, list[tuple[Run, float]]] = {}
+        works = contestants(records)
         for _ in range(options.rounds):
-            for name, work in contestants.items():
-                costs[name].append(measured(server, len(records), work))
-        size = bytes_a_record(server)
-        end_to_end, memory = with_mqtt(server, records)
-    print(
-        f"{options.meters} meters, {len(records)} records, {options.rounds} rounds;"
-        f" load {os.getloadavg()[0]:.1f}"
-    )
-    for name, runs in [*costs.items(), ("collect with MQTT", [end_to_end])]:
-        rate, cpu_us = (statistics.median(values) for values in zip(*runs, strict=True))
-        print(f"{name:22} {rate:9.0f} records/s {cpu_us:7.1f} us of CPU a record")
-    print(
-        f"{size:.0f} bytes a record with its key; memory {memory[0]:.0f} MiB at a fifth,"
-        f" {memory[1]:.0f} at the end"
-    )
+            for name, contestant in works.items():
+                costs.setdefault(name, []).append(measured(server, len(records), contestant))
+        for name, pairs in costs.items():
+            print(line(name, [run for run, _ in pairs], pairs[0][1]), flush=True)
+        for source in options.sources:
+            for name, run in collect_sources.runs(source, records, lambda: new_table(server), prepared_files):
+                print(line(name, [run]), flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -75,11 +75,11 @@ class Collector:
         self.assert_runs()
         return b": connected with " in self.log.read_bytes()[self._log_start :]
 
-    def memory_mib(self) -> float:
-        """Return the resident memory of the process."""
+    def peak_mib(self) -> float:
+        """Return the largest resident memory that the process has had so far."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
     def assert_runs(self) -> None:
         """Fail with the log if the program has ended."""

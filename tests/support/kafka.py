@@ -21,12 +21,15 @@ TOPICS: Final = ("private", "private-descriptors")
 PARTITIONS: Final = 4
 _PRODUCER: Final = 0
 _FLUSH_S: Final = 30
+_QUEUE_MAX: Final = 50_000
+"""How many messages wait in the library at once; it takes 100,000."""
 
 
 class Kafka:
     """A mock cluster with the topics of records and of descriptors."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = PARTITIONS) -> None:
+        """Start a cluster. A partition of the mock keeps its newest 5 MB only."""
         folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
         [path] = folder.glob("librdkafka*.so*")
         self._library = ctypes.CDLL(str(path))
@@ -37,7 +40,7 @@ class Kafka:
         self._cluster = self._pointer("rd_kafka_mock_cluster_new", self._client, 1)
         self._call("rd_kafka_mock_group_initial_rebalance_delay_ms", self._cluster, 0)
         for topic in TOPICS:
-            self._call("rd_kafka_mock_topic_create", self._cluster, topic.encode(), PARTITIONS, 1)
+            self._call("rd_kafka_mock_topic_create", self._cluster, topic.encode(), partitions, 1)
         address = self._library.rd_kafka_mock_cluster_bootstraps
         address.restype = ctypes.c_char_p
         self.servers = address(self._cluster).decode()
@@ -46,6 +49,8 @@ class Kafka:
         """Write messages as docs/collect.md lays them out, and wait for the answers."""
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
         for place, (topic, payload, _) in enumerate(messages):
+            if place % _QUEUE_MAX == 0:
+                producer.flush(_FLUSH_S)
             kafka_topic = TOPICS["/privacy" in topic]
             if place % 2:
                 producer.produce(kafka_topic, payload, topic)

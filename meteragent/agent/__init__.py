@@ -20,7 +20,7 @@ from meteragent.agent.environment import Environment
 from meteragent.agent.first_minutes import FirstMinutes
 from meteragent.agent.intake_health import IntakeHealth, silence_ms
 from meteragent.agent.outlets import Outlet, OutletMaker
-from meteragent.agent.page_data import PageData, WatchedStream, page_settings, routes
+from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings, routes
 from meteragent.agent.runner import POLL_S, FlushPolicy, Runner, StoreThread
 from meteragent.agent.watch import StreamWatch, Watch
 from meteragent.core.charges import Spending
@@ -261,6 +261,7 @@ class Agent:
         watch = StreamWatch(
             stream, pipeline, outlets.sink, intake_health, clock, first_minutes, queues=outlets.queues
         )
+        watch.crowd = outlets.crowd
         runner = Runner(
             pipeline=pipeline,
             source=source,
@@ -365,9 +366,9 @@ class Agent:
                 unit.runner.pipeline.upcoming,
                 settings.tariffs(self._config, unit.stream),
                 _page_outlet(unit),
+                CrowdWatch.of(unit.outlets),
             )
             for unit in units
-            if unit.stream.group is None
         ]
         page_data = PageData(watched_streams, thread, clock, self.counts, watch.problems)
         await page.serve(address, page_data.view, self._viewers, routes(watch))

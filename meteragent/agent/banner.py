@@ -7,6 +7,7 @@ earlier.
 from collections.abc import Iterator
 
 from meteragent import __version__, config
+from meteragent.crowd.group import Group
 from meteragent.domain.grid import format_duration, iso_time
 from meteragent.domain.schedule import Schedule
 from meteragent.domain.shape import Metric
@@ -31,10 +32,20 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
             f" profile {source.profile}"
         )
         yield f"{name}: hides {energy(terms.hides_wh)} {_where(terms)}"
+        if stream.group is not None:
+            yield f"{name}: {_counts_in(stream.group)}"
         if not stream.receivers:
             yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield from (f"{name}: {row.text}" for row in sharing.rows(settings) if row.stream == stream.name)
-        yield f"{name}: {_first_number(schedule, now_ms)}"
+        yield f"{name}: {_first_number(schedule, now_ms, 'number' if stream.group is None else 'report')}"
+
+
+def _counts_in(group: Group) -> str:
+    """Return a text that says where a home counts, and who publishes the total."""
+    return (
+        f"counts in the total of the group {group.name} ({group.id.hex()}), which {group.leader.name} and"
+        f" {group.helper.name} publish from {group.smallest_crowd:,} homes on; no number of a home leaves"
+    )
 
 
 def _where(terms: Terms) -> str:
@@ -47,15 +58,15 @@ def _where(terms: Terms) -> str:
     )
 
 
-def _first_number(schedule: Schedule, now_ms: int) -> str:
-    """Return a text that says when a meter that appears now gets its first number."""
+def _first_number(schedule: Schedule, now_ms: int, noun: str) -> str:
+    """Return a text that says when a meter that appears now gets its first number, or report to a crowd."""
     if schedule.usual.clock is Clock.EVENT:
         return "the first number leaves when the readings' timestamps have passed the end of a slot"
     at_ms = first_number_ms(schedule, now_ms)
     wait_s = -(-(at_ms - now_ms) // 1000)
     wait = f"{wait_s} s" if wait_s < _IN_SECONDS else f"{-(-wait_s // 60)} min"
     return (
-        f"a new meter's first number leaves at {iso_time(at_ms)} (in {wait}) at the earliest,"
+        f"a new meter's first {noun} leaves at {iso_time(at_ms)} (in {wait}) at the earliest,"
         " after the first whole slot that follows its first reading"
     )
 

@@ -55,6 +55,10 @@ class Keys:
         """Return whether the name can be a home's label, and both operators' keys of the slot are known."""
         return is_label(label) and self._keys(start_ms // 1000) is not None
 
+    def has_slot(self, time_ms: int) -> bool:
+        """Return whether both operators' keys of the slot at a time are known."""
+        return self._keys(time_ms // 1000) is not None
+
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
         """Draw a pad and a dither; return the accumulator and the sealed pad.
 

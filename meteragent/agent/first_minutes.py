@@ -56,8 +56,9 @@ class FirstMinutes:
         self._updated_ms = now_ms
         if not self._has_left and self._row in confirmed:
             self._has_left = True
+            noun = "number" if self._stream.group is None else "report"
             _log.info(
-                "stream %s: the first number has left, and the broker has confirmed it", self._stream.name
+                "stream %s: the first %s has left, and the broker has confirmed it", self._stream.name, noun
             )
         if self._has_reading:
             self._check_range()

@@ -36,6 +36,8 @@ class StreamVitals:
     spent_per_w     epsilon in 1/W since midnight UTC, by public id
     shard           the stream's part of a fleet
     refused_topics  the number of topics that the sink's broker refuses
+    group           the group in whose total the stream counts; None if records leave
+    has_keys        whether both operators' keys of the group's current slot are known
     """
 
     name: str
@@ -47,6 +49,8 @@ class StreamVitals:
     spent_per_w: Mapping[str, Fraction]
     shard: str | None = None
     refused_topics: int = 0
+    group: str | None = None
+    has_keys: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class Vitals:
                 yield problem("source_down", stream.name)
             if not stream.sink_up:
                 yield problem("sink_down", stream.name)
+            elif not stream.has_keys:
+                yield problem("no_keys", stream.name)
             if stream.refused_topics:
                 yield problem("topic_refused", stream.name, topics=stream.refused_topics)
             if stream.lag_s > LAG_S:
@@ -103,8 +109,10 @@ def as_text(vitals: Vitals) -> str:
         lines.append("All is well.")
     for stream in vitals.streams:
         fleet = "" if stream.shard is None else f", shard {stream.shard}"
-        meters, messages = _count_of(stream.meters, "meter"), _count_of(stream.waiting, "message")
-        lines.append(f"Stream {stream.name}{fleet}: {meters}, {messages} waiting to be sent")
+        meters = _count_of(stream.meters, "meter")
+        messages = _count_of(stream.waiting, "message" if stream.group is None else "report")
+        group = "" if stream.group is None else f", in the total of the group {stream.group}"
+        lines.append(f"Stream {stream.name}{fleet}: {meters}{group}, {messages} waiting to be sent")
     if names := _nonzero(vitals):
         lines.append("Since the start:")
     lines += [f"  {name:<16} {vitals.counts[name]:>10,}  {COUNTERS[name]}" for name in names]

@@ -222,7 +222,8 @@ class OutletMaker:
             parts.presence(stream, store.secret, self.page),
             Refusals(template.count("/") + 1),
         )
-        sink = Sink(self.thread.outbox_reader(queue), self.clock.now_ms, self.counts, presence, refusals)
+        reader, counts = self.thread.outbox_reader(queue), self.counts.part()
+        sink = Sink(reader, self.clock.now_ms, counts, presence, refusals)
         taken_over_ms = ledger.taken_over_ms(store.connection)
         listener = Listener(
             stream.name if grant is None else f"{stream.name} for {grant.name}",

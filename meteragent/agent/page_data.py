@@ -6,16 +6,19 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import NamedTuple, Self
 
 from meteragent import config as settings
 from meteragent.agent import metrics
 from meteragent.agent.clock import SteadyClock
+from meteragent.agent.outlets import Outlet
 from meteragent.agent.page import (
     Allowance,
     Glance,
     History,
     Message,
     Promises,
+    Reports,
     Route,
     Settings,
     StreamView,
@@ -23,6 +26,7 @@ from meteragent.agent.page import (
 )
 from meteragent.agent.page.view import OWN
 from meteragent.agent.runner import StoreThread
+from meteragent.agent.sink import Sink
 from meteragent.agent.watch import Watch
 from meteragent.config.model import Privacy
 from meteragent.config.refuse import refuse
@@ -56,12 +60,26 @@ def page_settings(page: settings.Page) -> Settings:
     return Settings(host.strip("[]"), int(port), frozenset(map(str.lower, page.hosts)), token)
 
 
+class CrowdWatch(NamedTuple):
+    """What the page shows of a stream's reports: their sink, and whether the keys of a slot are known."""
+
+    sink: Sink
+    has_slot: Callable[[int], bool]
+
+    @classmethod
+    def of(cls, outlets: Sequence[Outlet]) -> Self | None:
+        """Return what the page shows of the reports on a stream's connection; None if records leave."""
+        crowd = outlets[0].crowd if outlets else None
+        return None if crowd is None else cls(outlets[0].sink, crowd.has_slot)
+
+
 @dataclass(frozen=True, slots=True)
 class WatchedStream:
     """The parts of a running stream that the page shows: its meters, their next slots, its connections.
 
     `others_per_day` is the charge of the configuration's other streams per day, as epsilon in 1/W.
     `tariffs` price the bands. `outlet` is the queue and the topic of a shared stream's first receiver.
+    `crowd` tells about the reports of a stream that counts in the total of a group.
     """
 
     stream: settings.Stream
@@ -72,6 +90,7 @@ class WatchedStream:
     upcoming: Callable[[str], Upcoming | None]
     tariffs: tuple[Tariff, ...] = ()
     outlet: tuple[str, str] | None = None
+    crowd: "CrowdWatch | None" = None
 
     def place(self, topic: str) -> tuple[str, str]:
         """Return the queue and the topic of what the core sends on a topic; of receivers, the first one's."""
@@ -110,16 +129,15 @@ class PageData:
 
         terms = settings.terms(stream, watched_stream.others_per_day)
         topic_of = partial(_topic, watched_stream)
-        return StreamView(
-            stream.name, terms, partial(self._promises, watched_stream), topic_of, watched_stream.meters
-        )
+        promises = partial(self._promises, watched_stream)
+        return StreamView(stream.name, terms, promises, topic_of, watched_stream.meters, stream.group)
 
     def _promises(self, watched_stream: WatchedStream) -> Promises:
         promise = guarantee.of(watched_stream.stream, other_charges=watched_stream.others_per_day)
         variants = {
             name: _with_preset(watched_stream.stream, name)
             for name in _EXAMPLES
-            if name != promise.terms.preset
+            if name != promise.terms.preset and watched_stream.stream.group is None
         }
         streams = {name: stream for name, stream in variants.items() if stream is not None}
         presets = {
@@ -159,6 +177,7 @@ class PageData:
             *sides,
             watched_stream.upcoming(meter),
             allowance,
+            _reports(watched_stream, waiting_count, newest_ms),
         )
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
@@ -176,6 +195,8 @@ class PageData:
         from meteragent.agent import page_history  # noqa: PLC0415  only an open page needs the receiving side
 
         watched_stream, connection = self._streams[name], self._thread.store.connection
+        if watched_stream.stream.group is not None:
+            return History("UTC", (), ())
         queue, topic = watched_stream.place(_topic(watched_stream, meter))
         records = await self._thread.call(outbox.latest, connection, queue, topic, _RECORDS)
         privacy_topic, _ = descriptor.topics(topic, "")
@@ -187,6 +208,8 @@ class PageData:
         )
 
     async def _payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
+        if self._streams[name].stream.group is not None:  # its reports are sealed
+            return []
         place = self._streams[name].place(topic)
         return await self._thread.call(outbox.latest, self._thread.store.connection, *place, limit)
 
@@ -206,6 +229,16 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         return 200, "text/plain; version=0.0.4", text.encode()
 
     return Route("/healthz", healthz, open=True), Route("/metrics", figures)
+
+
+def _reports(watched_stream: WatchedStream, undelivered_count: int, now_ms: int) -> Reports | None:
+    """Return what became of a stream's reports to a crowd; None if records leave."""
+    if watched_stream.crowd is None:
+        return None
+    sink, has_slot = watched_stream.crowd
+    waiting_count = max(undelivered_count - len(sink.unmarked_ids), 0)
+    counts = sink.counts["delivered"], waiting_count, sink.counts["report_late"]
+    return Reports(*counts, sink.delivered_ms, has_slot(now_ms))
 
 
 def _topic(watched_stream: WatchedStream, meter: str) -> str:

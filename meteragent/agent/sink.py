@@ -141,9 +141,10 @@ class Sink:
     ) -> None:
         """Prepare to send; without `refusals`, sink topics are assumed to have three segments."""
         self.presence = presence
+        self.delivered_ms: int | None = None
         self._outbox = reader
         self._now_ms = now_ms
-        self._counts = counts
+        self.counts = counts
         self._queue = SendQueue()
         self._read_s = -math.inf
         self._from_start = True
@@ -198,7 +199,8 @@ class Sink:
         row, topic = self._in_flight.pop(packet_id, _NO_FLIGHT)
         if self.refusals.on_accepted(topic, row) and row:
             self._unmarked_ids.add(row)
-            self._counts.add("delivered")
+            self.counts.add("delivered")
+            self.delivered_ms = self._now_ms()
         self._on_answer()
 
     def on_refused(self, packet_id: int, reason: int) -> None:
@@ -275,7 +277,7 @@ class Sink:
             return False
         if row.id not in self._unmarked_ids:
             self._unmarked_ids.add(row.id)
-            self._counts.add("report_late")
+            self.counts.add("report_late")
         return True
 
     async def _publish_presence(self, session: Session, topic: str, payload: bytes) -> None:

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from meteragent import __version__
 from meteragent import config as settings
@@ -32,6 +33,9 @@ from meteragent.domain.problem import Alarms, Problem
 from meteragent.domain.units import DAY_MS
 from meteragent.mqtt import Session
 from meteragent.store import ledger, outbox
+
+if TYPE_CHECKING:
+    from meteragent.agent.crowd import Keys
 
 STATUS_S = 10.0
 """The longest time between two status messages to systemd."""
@@ -65,6 +69,8 @@ class StreamWatch:
     ) -> None:
         """Watch a stream; `queues` are those of its receivers, if it is shared."""
         self.name = stream.name
+        self.group = None if stream.group is None else stream.group.name
+        self.crowd: Keys | None = None
         self.shard = None if stream.source.shard is None else str(stream.source.shard)
         self.heartbeat_s = _now_s()
         self._queues = (stream.name,) if queues is None else tuple(queues)
@@ -118,8 +124,18 @@ class StreamWatch:
         ups = self.up["source"], self.up["sink"]
         refused_topics = len(self._sink.refusals.held_topics)
         meters = len(public_ids)
+        has_keys = self.crowd is None or now_ms is None or self.crowd.has_slot(now_ms)
         return StreamVitals(
-            self.name, *ups, waiting_count, lag_s, meters, epsilons, self.shard, refused_topics
+            self.name,
+            *ups,
+            waiting_count,
+            lag_s,
+            meters,
+            epsilons,
+            self.shard,
+            refused_topics,
+            self.group,
+            has_keys,
         )
 
 

@@ -60,6 +60,12 @@ PROBLEMS = {
         "Records wait in the store.",
         "a-connection-is-lost",
     ),
+    "no_keys": Meaning(
+        "the keys of the group's operators are missing for this slot: no slot opens, and nothing is reported",
+        "Allow the sink's user to read crowd/NAME/keys/leader and crowd/NAME/keys/helper, and ask the "
+        "operators whether they run; the log names a list that was refused.",
+        "slots-of-a-crowd-do-not-open",
+    ),
     "topic_refused": Meaning(
         "the sink's broker refuses {topics} topics: their messages wait, and are sent again each hour",
         "At the sink's broker, allow the agent's user to publish to sink.topic and to all topics below it; "

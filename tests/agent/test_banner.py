@@ -10,6 +10,7 @@ from meteragent.agent import banner
 from meteragent.domain.grid import parse_time
 from tests.support.agent_world import World, quick
 from tests.support.configurations import streams, written
+from tests.support.crowd import group_text, make_group
 
 
 @pytest.fixture
@@ -41,6 +42,22 @@ def test_it_says_what_is_read_hidden_and_sent(tmp_path: Path) -> None:
         "stream main: hides 50 Wh within any slot of 30min",
         "stream main: sends to mqtts://there, topic private/{meter}/power",
     ]
+
+
+def test_a_stream_of_a_group_says_where_it_counts(tmp_path: Path) -> None:
+    """It names the group that it counts in and both operators, and speaks of reports, not of numbers."""
+    text = (
+        '[source]\ntopic = "meters/{meter}/power"\nkind = "power"\nunit = "W"\n[sink.crowd]\n'
+        f'group = "{tmp_path}/group.toml"\nid = "{make_group().id.hex()}"\n'
+    )
+    (tmp_path / "group.toml").write_text(group_text())
+    hides, counts, sends, first = list(banner.lines(config.parse(text), NOW))[2:]
+    assert hides == "stream main: hides 110 Wh within any slot of 30min"
+    group = f"the group elm-street ({make_group().id.hex()})"
+    operators = "The leader and The helper publish from 3 homes on; no number of a home leaves"
+    assert counts == f"stream main: counts in the total of {group}, which {operators}"
+    assert sends.endswith(", topic crowd/elm-street/report/{meter}")
+    assert "a new meter's first report leaves at 2026-11-23T06:30:00Z (in 47 min)" in first
 
 
 def test_a_store_without_a_folder_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

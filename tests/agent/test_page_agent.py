@@ -1,5 +1,6 @@
 """The page in the agent: what it is told, when, and that it costs nothing while nobody looks."""
 
+import json
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +14,10 @@ from meteragent.agent import page, runner
 from meteragent.agent.clock import SteadyClock
 from meteragent.agent.page import serialise
 from meteragent.agent.page.viewers import Viewer, Viewers
-from meteragent.agent.page_data import PageData, WatchedStream, page_settings
+from meteragent.agent.page_data import CrowdWatch, PageData, WatchedStream, page_settings
 from meteragent.agent.parts import presence
 from meteragent.agent.runner import StoreThread
+from meteragent.agent.sink import Sink
 from meteragent.core.upcoming import Upcoming
 from meteragent.domain import identity
 from meteragent.domain.counters import Counts
@@ -24,6 +26,8 @@ from meteragent.store import outbox
 from tests.support.agent_world import START_MS, STEP_MS, STREAM, World
 from tests.support.broker import free_port
 from tests.support.configurations import written
+from tests.support.crowd import make_group
+from tests.support.page_world import crowd_world
 from tests.support.stores import LENGTH_MS, TERMS, closing, open_store, opening, persist, sending
 
 ENERGY = "kind = 'interval_energy'\nunit = 'kWh'\ninterval = '15min'"
@@ -198,6 +202,44 @@ def test_the_latest_records_are_in_order(tmp_path: Path) -> None:
         assert actual == [b"record 2", b"record 3", b"record 4"]
         assert outbox.latest(store.connection, "main", "private/none", 3) == []
         assert outbox.last_delivered(store.connection, "main") is None
+
+
+async def test_reports_to_a_crowd_are_counted_and_not_shown(tmp_path: Path) -> None:
+    """A stream of a group has no records, no history and no presets: only what became of its reports."""
+    stream = crowd_world(tmp_path).stream
+    store = open_store(tmp_path / "db")
+    thread = StoreThread(store, 10**12, 10**9, {"main"}, Counts())
+    clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
+    clock.now_ms()
+    known = {START_MS + STEP_MS: True}
+    sink = Sink(thread.outbox_reader("main"), clock.now_ms, Counts(delivered=5, report_late=2))
+    sink.delivered_ms = START_MS
+    crowd = CrowdWatch(sink, lambda time_ms: known.get(time_ms, False))
+    watched = WatchedStream(
+        stream, Fraction(0), None, lambda: ["m"], lambda _: True, {"m": NEXT}.get, crowd=crowd
+    )
+    look = PageData([watched], thread, clock, Counts(), none)  # type: ignore[arg-type]
+    persist(store, sending(0))
+    assert await look.view.latest_payloads("main", "private/m", 10) == []
+    assert await look.view.history("main", "m") == page.History("UTC", (), ())
+    glance = await look.view.glance("main", "m")
+    assert glance.reports == page.Reports(5, 1, 2, START_MS, has_keys=True)
+    known.clear()
+    sink._unmarked_ids.add(1)  # confirmed, but not marked yet
+    assert (await look.view.glance("main", "m")).reports == page.Reports(5, 0, 2, START_MS, has_keys=False)
+    [view] = look.view.streams
+    promises = view.promises()
+    assert promises.presets == {}
+    facts = json.loads(serialise.facts([view], [promises]))
+    assert facts["streams"][0]["group"] == {
+        "name": "elm-street",
+        "id": make_group().id.hex(),
+        "operators": {"leader": "The leader", "helper": "The helper"},
+        "hide_wh": 110,
+        "level": 1,
+        "smallest": 3,
+    }
+    await thread.close()
 
 
 HOME_ASSISTANT = "status = 'agent/status'\nhome_assistant = 'homeassistant'"

@@ -28,7 +28,7 @@ def test_a_closed_page_takes_nothing() -> None:
 
 
 def test_a_viewer_gets_its_own_meter() -> None:
-    """Readings and records of the meter that is looked at come, and nothing of others or of other streams."""
+    """Readings and records of the meter that is looked at come; nothing of others, and no report does."""
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
     assert viewers.observer("two") is None
@@ -39,7 +39,9 @@ def test_a_viewer_gets_its_own_meter() -> None:
     observer.reading("m", 2000, 7_000_000)
     viewers.released("two", [outgoing("private/m", b"two")])
     rows = [outgoing("private/m", b"one"), outgoing("private/other", b"other")]
-    viewers.released("main", [*rows, outgoing("private/m", b"descriptor", retain=True)])
+    rows.append(outgoing("private/m", b"descriptor", retain=True))
+    rows.append(outgoing("private/m", b"report")._replace(until_ms=9))
+    viewers.released("main", rows)
     assert viewer.take() == News([(1000, 5_000_000), (2000, 7_000_000)], [b"one"], 0, {})
     assert viewer.take() == NOTHING
 

@@ -354,6 +354,7 @@ async def test_a_report_is_not_sent_from_its_deadline_on(line: Line) -> None:
         assert line.mark() == [1, 2, 3]
         await line.looked()
     assert line.counts["report_late"] == 1
+    assert line.sink.delivered_ms == NOW_MS
     assert line.counts["delivered"] == 2
     assert outbox.depth(line.store.connection, "main") == 0
     assert [row.payload for row in outbox.export(line.store.connection)] == [b"record"]

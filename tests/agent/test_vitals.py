@@ -74,6 +74,22 @@ def test_refused_topics_are_told_by_their_number() -> None:
     assert from_json(as_json(vitals)) == vitals
 
 
+def test_a_stream_of_a_group_names_it_and_missing_keys() -> None:
+    """Its line has the group; missing keys are a problem if a connection could bring them."""
+    crowd = replace(MAIN, group="elm-street")
+    well = replace(WELL, streams=(crowd,))
+    assert (
+        "Stream main: 3 meters, in the total of the group elm-street, 2 reports waiting to be sent"
+        in as_text(well)
+    )
+    assert well.problems == ()
+    without = replace(well, streams=(replace(crowd, has_keys=False),))
+    assert [(item.code, item.stream) for item in without.problems] == [("no_keys", "main")]
+    assert from_json(as_json(without)) == without
+    down = replace(well, streams=(replace(crowd, has_keys=False, sink_up=False),))
+    assert [item.code for item in down.problems] == ["sink_down"]
+
+
 def test_a_full_store_has_a_code_of_its_own() -> None:
     """What stands for want of room is not told as what stands for want of a clock."""
     full = replace(WELL, stands="no room in the store")

@@ -23,7 +23,7 @@ from tests.support.page_world import TOKEN, PageWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
-SECTIONS = ["trace", "bands", "month", "hidden", "presets", "spent", "attack", "last", "health"]
+SECTIONS = ["crowd", "trace", "bands", "month", "hidden", "presets", "spent", "attack", "last", "health"]
 CONTROLS = [
     "meter",
     "trace-numbers",
@@ -216,7 +216,7 @@ async def test_no_two_landmarks_have_one_name(site: Site) -> None:
         for summary in await look.page.locator("summary:visible").all():
             await summary.click()
         names = await look.landmarks()
-        assert len({name for name in names if name}) == len(names) == 19
+        assert len({name for name in names if name}) == len(names) == 20
 
 
 async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from meteragent import config
@@ -22,6 +23,7 @@ from meteragent.domain.units import MICRO
 from meteragent.wire.descriptor import describe
 from meteragent.wire.record import RecordFormat
 from tests.support.configurations import written
+from tests.support.crowd import group_text, make_group
 
 START_MS = 1_795_200_000_000
 BANDS = """
@@ -49,8 +51,8 @@ def seen(stream: config.Stream) -> page.StreamView:
 class PageWorld:
     """The page's view of one stream `main`, whose state a test sets."""
 
-    def __init__(self, extra: str = "", **sections: str) -> None:
-        self.stream = config.parse(written(**sections) + extra).stream[0]
+    def __init__(self, extra: str = "", *, text: str = "", **sections: str) -> None:
+        self.stream = config.parse(text or written(**sections) + extra).stream[0]
         self.viewers = page.Viewers()
         self.counts = Counts()
         self.meters = ["house"]
@@ -65,6 +67,7 @@ class PageWorld:
         self.window_descriptors: list[bytes] = []
         self.tariffs: tuple[Tariff, ...] = ()
         self.allowance: page.Allowance | None = None
+        self.reports: page.Reports | None = None
         stream_view = replace(seen(self.stream), meters=lambda: self.meters)
         self.problems: list[Problem] = []
         self.view = page.View(
@@ -88,6 +91,7 @@ class PageWorld:
             **sides,
             upcoming=self.upcoming,
             allowance=self.allowance,
+            reports=self.reports,
         )
 
     async def _history(self, _stream: str, _topic: str, limit: int) -> Sequence[bytes]:
@@ -166,4 +170,23 @@ def tariff_world() -> PageWorld:
         world.history = world.window(month_ms, *quanta) + world.history
     start_ms, end_ms = calendar.start_ms(world.now_ms), calendar.end_ms(calendar.start_ms(world.now_ms))
     world.upcoming = Upcoming(start_ms, end_ms, end_ms + 60_000)
+    return world
+
+
+def crowd_world(folder: Path) -> PageWorld:
+    """Return a world whose stream counts in the total of a group, with three reports sent."""
+    (folder / "group.toml").write_text(group_text())
+    text = f"""
+[source]
+topic = "meters/{{meter}}/power"
+kind = "power"
+unit = "W"
+[sink.crowd]
+group = "{folder / "group.toml"}"
+id = "{make_group().id.hex()}"
+"""
+    world = PageWorld(text=text)
+    world.reports = page.Reports(3, 1, 0, START_MS, has_keys=True)
+    start_ms = world.now_ms - world.now_ms % 1_800_000
+    world.upcoming = Upcoming(start_ms, start_ms + 1_800_000, start_ms + 1_800_000)
     return world

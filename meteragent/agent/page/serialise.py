@@ -11,6 +11,7 @@ from typing import Any
 from meteragent import __version__
 from meteragent.agent.page.view import Allowance, Glance, History, Promises, StreamView
 from meteragent.agent.page.viewers import News, Viewer
+from meteragent.crowd.group import ROLES, Group
 from meteragent.domain.counters import COUNTERS, Counts
 from meteragent.domain.problem import Problem
 from meteragent.domain.terms import Clock, Terms
@@ -40,6 +41,7 @@ def facts(
             "own": _promise(stream_promises.guarantee),
             "presets": {name: _promise(preset) for name, preset in stream_promises.presets.items()},
             "meters": meters(stream),
+            "group": _group(stream.group),
         }
         for stream, stream_promises in zip(streams, promises, strict=True)
     ]
@@ -59,6 +61,20 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
 def meters(stream: StreamView) -> list[str]:
     """List a stream's meters for the user to choose from."""
     return sorted(stream.meters())[:METERS]
+
+
+def _group(group: Group | None) -> dict[str, Any] | None:
+    """Return the public facts of a group; None if records leave."""
+    if group is None:
+        return None
+    return {
+        "name": group.name,
+        "id": group.id.hex(),
+        "operators": {role: getattr(group, role).name for role in ROLES},
+        "hide_wh": float(group.hide_wh),
+        "level": float(group.level),
+        "smallest": group.smallest_crowd,
+    }
 
 
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
@@ -121,6 +137,7 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
             for name, epsilon in state.spent.items()
         },
         "allowance": _allowance(state.allowance, terms),
+        "reports": state.reports and state.reports._asdict(),
         "last": message
         and {"topic": message.topic, "payload": _text(message.payload), "left_ms": message.left_ms},
         "health": {

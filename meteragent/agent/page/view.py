@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meteragent.core.upcoming import Upcoming
+from meteragent.crowd.group import Group
 from meteragent.domain.counters import Counts
 from meteragent.domain.errors import ConfigError
 from meteragent.domain.problem import Problem
@@ -68,7 +69,7 @@ class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
     `promises` is slow and is called once. `topic` returns the topic of a meter's records; `meters` returns
-    the stream's meters.
+    the stream's meters. `group` is the group in whose total the stream counts; None if records leave.
     """
 
     name: str
@@ -76,6 +77,7 @@ class StreamView:
     promises: Callable[[], Promises]
     topic: Callable[[str], str]
     meters: Callable[[], Collection[str]]
+    group: Group | None = None
 
 
 class Message(NamedTuple):
@@ -140,12 +142,28 @@ class History(NamedTuple):
     windows: Sequence[BandWindow]
 
 
+class Reports(NamedTuple):
+    """What became of a stream's reports to a crowd since the agent started, and if the next can be sealed.
+
+    `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
+    which the broker confirmed the last one; None if there is none. `has_keys` says whether both operators'
+    keys of the current slot are known.
+    """
+
+    sent_count: int
+    waiting_count: int
+    late_count: int
+    last_ms: int | None
+    has_keys: bool
+
+
 class Glance(NamedTuple):
     """The current state of one meter and its stream.
 
     `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), and since the
     start. `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming`
     is the slot to be released next; None if no slot is scheduled. `allowance` is None without a budget.
+    `reports` is None unless the stream counts in the total of a group.
     """
 
     now_ms: int | None
@@ -157,6 +175,7 @@ class Glance(NamedTuple):
     sink_is_connected: bool
     upcoming: Upcoming | None = None
     allowance: Allowance | None = None
+    reports: Reports | None = None
 
 
 async def _no_history(_stream: str, _meter: str) -> History:

@@ -121,11 +121,11 @@ class Viewers:
         return _Observer(viewers) if viewers else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
-        """Pass on the records, but no descriptors, that a commit of a stream put into the outbox."""
+        """Pass on the records, but no descriptors or reports, that a commit put into the outbox."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         for row in outgoing if viewers else ():
             for viewer in viewers:
-                if viewer.topic == row.topic and not row.retain:
+                if viewer.topic == row.topic and not row.retain and row.until_ms is None:
                     viewer.released(row.payload)
 
     def end(self) -> None:

@@ -3,7 +3,8 @@
 import { History, period } from "./history.js";
 import { Example, share } from "./noise.js";
 import { Plot } from "./plot.js";
-import { fill, showBudget, showGame, showHealth, showHidden, showLast, showNumbers, showPairs, showProblems, showSpent } from "./sections.js";
+import { fill, showBudget, showGame, showGroup, showHealth, showHidden, showLast, showNumbers, showPairs } from "./sections.js";
+import { showProblems, showReports, showSpent } from "./sections.js";
 import { hasBands, Means, Numbers, overDays, Trace } from "./series.js";
 import { amount, clock, day, element, number, say, speak, time } from "./text.js";
 
@@ -15,6 +16,8 @@ const MINUTE = 60_000;
 const TABLE_ROWS = 100;
 /** The name of the stream's configured schedule among the names of presets. */
 const OWN = "";
+/** The sections about a home's own numbers, of which a stream of a group sends none. */
+const OF_NUMBERS = ["trace", "month", "presets", "attack", "last"];
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -78,8 +81,11 @@ class Page {
     at("trace-note").hidden = own.kind === "power";
     for (const part of document.querySelectorAll("#trace .key li + li, #trace-numbers, #attack-order")) part.hidden = hasBands(own);
     for (const part of document.querySelectorAll("#bands, a[href='#bands']")) part.hidden = !hasBands(own);
+    const parts = (ids) => document.querySelectorAll(ids.map((id) => `#${id}, a[href='#${id}']`).join());
+    for (const part of parts(OF_NUMBERS)) part.hidden = Boolean(stream.group);
+    for (const part of parts(["crowd"])) part.hidden = !stream.group;
     showHidden(own);
-    showGame(own);
+    if (!stream.group) showGame(own);
     fill("preset-choice", ...Object.entries(this.choices).map(([name, promise]) => this.#radio(name, promise)));
   }
 
@@ -110,8 +116,9 @@ class Page {
     const query = new URLSearchParams({ stream: this.stream.name, meter });
     const source = new EventSource(`/events?${query}`);
     const on = (name, take) => source.addEventListener(name, (event) => take(JSON.parse(event.data)));
-    on("start", ({ records }) => {
+    on("start", ({ topic, records }) => {
       this.#state("open");
+      if (this.stream.group) return showGroup(this.stream.group, topic.split("/").at(-1));
       this.numbers.add(records);
       this.history.load();
       this.draw();
@@ -177,6 +184,7 @@ class Page {
     showSpent(glance.spent, this.stream.own);
     showBudget(glance.allowance);
     showLast(glance.last);
+    if (this.stream.group) showReports(glance.reports, this.stream.group);
     showHealth(glance, this.facts.counters);
     showProblems(glance.problems);
     if (Date.now() - this.drawn >= (calm.matches ? DRAW_CALM_MS : DRAW_MS)) this.draw();
@@ -193,6 +201,7 @@ class Page {
     this.pending = undefined;
     if (document.hidden || this.opened === null) return;
     this.drawn = Date.now();
+    if (this.stream.group) return this.#sayNextReport();
     const { now } = this;
     const own = this.stream.own;
     const stretches = this.trace.stretches(now);
@@ -261,6 +270,15 @@ class Page {
     if (!upcoming) return fill("bands-next", upcoming === null ? say("trace.idle") : "");
     const leaves = `${day(upcoming.leaves_ms)}, ${time(upcoming.leaves_ms)}`;
     return fill("bands-next", say("bands.next", { leaves }));
+  }
+
+  /** Show which report leaves next, and when. */
+  #sayNextReport() {
+    const { upcoming, now } = this;
+    if (!upcoming) return fill("crowd-next", upcoming === null ? say("crowd.idle") : "");
+    const { start_ms: from, end_ms: to, leaves_ms: leaves } = upcoming;
+    const values = { ...this.#span({ from, to }), leaves: clock(leaves, leaves % MINUTE > 0) };
+    return fill("crowd-next", say(now < from ? "crowd.next" : "crowd.open", values));
   }
 
   #span({ from, to }) {

@@ -108,6 +108,31 @@ function bar(right, bound) {
   return element("div", [filled, mark], { class: "bar", "aria-hidden": "true" });
 }
 
+/** Show in whose total a home counts under a name, and what each party learns. */
+export function showGroup({ name, operators }, label) {
+  const values = { group: name, ...operators, label };
+  fill("crowd-about", say("crowd.about", values));
+  const lines = [say("crowd.each", values), say("crowd.both", values), say("crowd.broker"), say("crowd.everybody")];
+  fill("crowd-learns", ...lines.map((line) => element("li", line)));
+}
+
+/** Show what became of a home's reports. */
+export function showReports(reports, { name, id, hide_wh: energy, level, smallest }) {
+  const { sent_count: sent, waiting_count: waiting, late_count: late, last_ms: last, has_keys: keys } = reports;
+  const state = (fine, text) => element("span", text, { class: fine ? "good" : "bad" });
+  const states = [
+    [say("crowd.group"), [`${name}, `, element("code", id)]],
+    [say("crowd.hides"), say("crowd.energy", { energy: amount(energy, "Wh"), level: number(level) })],
+    [say("crowd.published"), say("crowd.total", { homes: number(smallest) })],
+    [say("crowd.keys"), state(keys, keys ? say("crowd.known") : say("crowd.missing"))],
+    [say("crowd.sent"), number(sent)],
+    [say("crowd.last"), last === null ? say("crowd.none") : clock(last, true)],
+    [say("crowd.waiting"), number(waiting)],
+    [say("crowd.late"), state(!late, number(late))],
+  ];
+  fill("crowd-states", ...states.flatMap(([key, value]) => [element("dt", key), element("dd", value)]));
+}
+
 /** Show the last message that was sent. */
 export function showLast(last) {
   at("last-message").hidden = !last;

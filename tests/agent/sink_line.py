@@ -53,23 +53,23 @@ class Line:
         retain: bool = False,
         until_ms: int | None = None,
     ) -> None:
-        """Append rows, and say so."""
+        """Append rows, and wake the sink."""
         rows = [Outgoing(topic, payload, due_ms, retain=retain, until_ms=until_ms) for payload in payloads]
         persist(self.store, Commit("main", NOW_MS, outgoing=rows))
         self.sink.wake()
 
     def describe(self, topic: str, id_: str, payload: bytes | None = None) -> None:
-        """Keep a descriptor."""
+        """Store a descriptor."""
         item = Descriptor(topic, id_, id_.encode() if payload is None else payload)
         persist(self.store, Commit("main", NOW_MS, descriptors=[item]))
 
     def answer(self, session: FakeSession, *publications: Publication) -> None:
-        """The broker confirms publications."""
+        """Confirm publications as the broker does."""
         for publication in publications:
             self.sink.on_delivered(session.answered(publication), 0)
 
     def mark(self) -> list[int]:
-        """Write down what was delivered, as the runner does; returns the rows."""
+        """Mark what was delivered, as the runner does; return the rows."""
         rows = sorted(self.sink.unmarked_ids)
         persist(self.store, Commit("main", NOW_MS), delivered=rows)
         self.sink.note_marked(rows)
@@ -77,7 +77,7 @@ class Line:
 
     @asynccontextmanager
     async def connected(self, inflight: int = 100) -> AsyncIterator[FakeSession]:
-        """A connection, as long as the block lasts."""
+        """Connect until the block ends."""
         session = FakeSession(inflight=inflight)
         serving = asyncio.create_task(self.sink.serve(session))
         try:

@@ -26,20 +26,20 @@ class Line:
         self.session = FakeSession()
 
     async def connect(self, version: int = 5) -> FakeSession:
-        """A new connection."""
+        """Make a new connection."""
         self.session = FakeSession(version)
         await self.source.serve(self.session)
         return self.session
 
     def send(self, *payloads: bytes, qos: int = 1) -> None:
-        """Messages arrive."""
+        """Let messages arrive."""
         for payload in payloads:
             self.session.send(self.source, payload, qos=qos)
 
     def batch(self) -> list[bytes]:
-        """The next batch's payloads; the core keeps all tokens."""
+        """Return the next batch's payloads; the core keeps all tokens."""
         return [message.payload for message in self.source.batch(NOW_MS)]
 
     def take(self) -> list[Token]:
-        """The next batch's tokens, which the core keeps for later."""
+        """Return the next batch's tokens, which the core keeps for later."""
         return [message.token for message in self.source.batch(NOW_MS)]

@@ -25,12 +25,12 @@ from tests.support.stores import LENGTH_MS, open_store, opening, persist
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose agent looks at its clock every 2 ms, and does not wait for brokers at a stop."""
+    """A world whose agent checks its clock every 2 ms, and does not wait for brokers when it stops."""
     return quick(tmp_path, monkeypatch)
 
 
 async def test_readings_in_records_out(world: World) -> None:
-    """What arrives on the source leaves on the sink as private records, and is acknowledged and counted."""
+    """Readings that arrive at the source leave at the sink as private records, acknowledged and counted."""
     async with world.running():
         source = world.sides["source"]
         source.send(100)
@@ -45,7 +45,7 @@ async def test_readings_in_records_out(world: World) -> None:
 
 
 async def test_records_leave_in_the_format_of_the_sink(world: World) -> None:
-    """With format = "senml" a record is a SenML pack, and its descriptor is JSON as ever."""
+    """With format = "senml", records are SenML packs and descriptors are still JSON."""
     async with world.running(STREAM.format("", "") + 'format = "senml"\n'):
         world.sides["source"].send(100)
         await world.until(lambda: world.agent.counts["opened"] == 1)
@@ -58,7 +58,7 @@ async def test_records_leave_in_the_format_of_the_sink(world: World) -> None:
 
 
 async def test_brokers_know_the_agent_again(world: World) -> None:
-    """Client ids are the same at every start; what two receivers see has nothing in common, nor a name."""
+    """Client ids are the same at every start; those seen by two receivers share nothing, not even a name."""
     names = []
     text = "".join(f'[[stream]]\nname = "{n}"\n' + STREAM.format("stream.", n) for n in ("main", "two"))
     for _ in range(2):
@@ -77,7 +77,7 @@ async def test_brokers_know_the_agent_again(world: World) -> None:
 async def test_what_a_register_showed_while_we_were_away_is_not_kept(
     world: World, keys: str, seconds: int
 ) -> None:
-    """The broker keeps readings for a week; not those of a register that do not say when they were."""
+    """The broker keeps readings for a week, except those of a register without timestamps."""
     text = STREAM.format("", "")
     if "kind" in keys:
         text = text.replace('kind = "power"', 'kind = "register"').replace('"W"', '"Wh"')
@@ -91,7 +91,7 @@ async def test_what_a_register_showed_while_we_were_away_is_not_kept(
 async def test_a_stop_drains_the_outbox_and_closes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the stop what was written leaves and is marked, and no slot closes, however late it is."""
+    """When the agent stops, written rows leave and are marked, and no slot closes, however late it is."""
     monkeypatch.setattr(module, "DRAIN_S", LIMIT_S)
     async with world.running() as task:
         sink = world.sides["sink"]
@@ -116,7 +116,7 @@ async def test_a_stop_drains_the_outbox_and_closes_nothing(
 async def test_what_falls_due_during_a_stop_leaves_at_the_next_start(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stop sends what is due when it comes and no more: all that has left is confirmed and marked."""
+    """A stop sends only what is due when it begins; all that has left is confirmed and marked."""
     monkeypatch.setattr(module, "DRAIN_S", LIMIT_S)
     text = STREAM.format("", "") + 'spread = "1h"\n'
     async with world.running(text) as task:
@@ -139,7 +139,7 @@ async def test_what_falls_due_during_a_stop_leaves_at_the_next_start(
 
 
 async def test_a_stop_does_not_wait_for_ever(world: World) -> None:
-    """When the broker confirms nothing, the stop ends after its time, and the rows stay in the outbox."""
+    """If the broker confirms nothing, the stop ends after its time limit, and the rows stay in the outbox."""
     async with world.running() as task:
         world.sides["source"].send(100)
         await world.sides["sink"].session.take(2)
@@ -180,7 +180,7 @@ class Broken:
 
 
 async def test_a_failure_ends_everything_and_leaves_the_store_usable(world: World) -> None:
-    """What a stream raises ends the agent with it; the store is closed, and the next start goes on."""
+    """A stream's error ends the agent with that error; the store is closed, and the next start continues."""
     async with world.running(bits=Broken()) as task:
         world.sides["source"].send(100)
         await raises(task, ZeroDivisionError)
@@ -192,7 +192,7 @@ async def test_a_failure_ends_everything_and_leaves_the_store_usable(world: Worl
 
 
 async def test_a_failing_sink_ends_the_agent_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No stream goes on without its sink: what it raises is raised."""
+    """No stream continues without its sink: the sink's error is raised."""
 
     def fail(*_: object, **__: object) -> NoReturn:
         raise ZeroDivisionError
@@ -204,7 +204,7 @@ async def test_a_failing_sink_ends_the_agent_too(world: World, monkeypatch: pyte
 
 
 async def raises(task: "asyncio.Task[None]", kind: type[Exception]) -> None:
-    """A task ends with exactly this failure, in whatever groups."""
+    """Fail unless a task ends with exactly this failure, in whatever groups."""
     await asyncio.wait({task}, timeout=LIMIT_S)
     raised = task.exception()
     while isinstance(raised, BaseExceptionGroup):
@@ -231,7 +231,7 @@ async def test_without_a_clock_no_store_is_made(world: World) -> None:
 
 
 async def test_a_clock_behind_the_store_is_waited_for(world: World) -> None:
-    """A start with a clock earlier than the newest time in the store takes and opens nothing until then."""
+    """Until the clock has passed the newest time in the store, the agent takes and opens nothing."""
     await _stopped_for_three_seconds(world)
     world.now_ms = START_MS - 1
     async with world.running():
@@ -244,7 +244,7 @@ async def test_a_clock_behind_the_store_is_waited_for(world: World) -> None:
 
 
 async def test_what_fell_due_while_stopped_leaves_after_catch_up(world: World) -> None:
-    """After a start slots close once catch_up has passed, and what arrives by then counts."""
+    """After a start, slots close once catch_up has passed, and what arrives by then counts."""
     await _stopped_for_three_seconds(world)
     async with world.running():
         await world.turn(20)
@@ -259,7 +259,7 @@ async def test_what_fell_due_while_stopped_leaves_after_catch_up(world: World) -
 
 
 async def test_a_second_stop_within_catch_up_changes_nothing(world: World) -> None:
-    """Slots that wait for one catch_up wait for the next one too, after another start."""
+    """After another start, slots that were waiting for one catch_up wait for the next one as well."""
     await _stopped_for_three_seconds(world)
     async with world.running():
         await world.turn()
@@ -294,7 +294,7 @@ async def test_a_retired_stream_is_counted(world: World) -> None:
 
 
 async def test_secrets_are_read_before_the_store_is_touched(world: World) -> None:
-    """A file that the configuration names and that cannot be read is a ConfigError; no store is made."""
+    """A configured file that cannot be read raises ConfigError, and no store is made."""
     text = STREAM.format("", "").replace("[sink]", '[sink]\npseudonym_key_file = "/nowhere/key"')
     agent = Agent(world.parse(text), world.environment())
     with pytest.raises(ConfigError, match=r"sink\.pseudonym_key_file"):
@@ -303,7 +303,7 @@ async def test_secrets_are_read_before_the_store_is_touched(world: World) -> Non
 
 
 async def test_with_a_key_meters_leave_under_a_pseudonym(world: World, tmp_path: Path) -> None:
-    """With a pseudonym key the meter's own name is in no topic and no payload that leaves."""
+    """With a pseudonym key, no topic and no payload that leaves has the meter's own name."""
     key = tmp_path / "key"
     key.write_text("secret\n")
     text = STREAM.format("", "").replace("[sink]", f'[sink]\npseudonym_key_file = "{key}"')
@@ -317,7 +317,7 @@ async def test_with_a_key_meters_leave_under_a_pseudonym(world: World, tmp_path:
 
 
 async def test_a_second_agent_is_refused(world: World) -> None:
-    """While an agent has the store, another one ends with StoreError and disturbs nothing."""
+    """While an agent has the store open, another one ends with StoreError and disturbs nothing."""
     async with world.running():
         with pytest.raises(StoreError, match="another agent"):
             await Agent(world.parse(STREAM.format("", "")), world.environment()).run()
@@ -326,7 +326,7 @@ async def test_a_second_agent_is_refused(world: World) -> None:
 
 
 async def test_totals_are_logged_at_the_end(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A stop logs every counter that is not zero, and nothing of what was counted."""
+    """A stop logs every nonzero counter, and nothing of what was counted."""
     with caplog.at_level(logging.INFO, "meteragent"):
         async with world.running():
             world.sides["source"].send(13371, "canary")
@@ -341,7 +341,7 @@ async def test_totals_are_logged_at_the_end(world: World, caplog: pytest.LogCapt
 async def test_a_failure_in_the_event_loop_is_named_without_its_context(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What goes wrong outside any task is logged by type: the context may hold a payload."""
+    """An error outside any task is logged by type only, because its context may hold a payload."""
     async with world.running():
         await world.turn()
         context = {"message": "canary", "exception": ValueError("canary")}
@@ -351,7 +351,7 @@ async def test_a_failure_in_the_event_loop_is_named_without_its_context(
 
 
 def with_budgets() -> config.Config:
-    """Two streams, one and two, each with a budget a day."""
+    """Return two streams, one and two, each with a daily budget."""
     streams = ""
     for name, level in (("one", 100), ("two", 200)):
         streams += f'[[stream]]\nname = "{name}"\n' + STREAM.format("stream.", name).replace(

@@ -23,12 +23,12 @@ NOW = parse_time("2026-11-23T05:43:10Z")
 
 
 def shown(**sections: str) -> list[str]:
-    """The lines for the flat configuration with some keys added."""
+    """Return the lines for the flat configuration with some keys added."""
     return list(banner.lines(config.parse(written(**sections)), NOW))
 
 
 def test_it_says_what_is_read_hidden_and_sent(tmp_path: Path) -> None:
-    """Version, where the store lies, and for each stream its two addresses, its profile and its promise."""
+    """Version, place of the store, and for each stream both addresses, the profile and the promise."""
     source = 'url = "mqtt://here:1884"\nprofile = "json"\nvalue = "power"'
     lines = shown(
         source=source,
@@ -61,7 +61,7 @@ def test_a_stream_of_a_group_says_where_it_counts(tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_folder_is_named_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path depends on where `run` was started, so the whole path is said."""
+    """A relative path depends on where `run` was started, so the whole path is shown."""
     monkeypatch.chdir(tmp_path)
     assert shown()[0].endswith(f"; store {tmp_path}/meteragent.db")
 
@@ -76,7 +76,7 @@ def test_a_store_without_a_folder_is_named_with_it(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_the_first_number_leaves_after_the_first_whole_slot(window: str, first: str) -> None:
-    """A meter begins at the next boundary of its windows; then its first slot passes, and `lateness`."""
+    """A meter begins at a boundary of its windows; a slot and `lateness` later comes its first number."""
     assert shown(window=window)[-1] == (
         f"stream main: a new meter's first number leaves at {first} at the earliest,"
         " after the first whole slot that follows its first reading"
@@ -93,7 +93,7 @@ def test_bands_of_a_day_end_when_the_first_of_them_does() -> None:
 
 
 def test_by_the_event_clock_no_time_is_promised() -> None:
-    """A replay's clock is that of its readings."""
+    """By the event clock, time is that of the readings."""
     line = shown(window='clock = "event"')[-1]
     assert line.endswith("leaves when the readings' timestamps have passed the end of a slot")
 
@@ -108,7 +108,7 @@ def test_each_stream_has_its_lines() -> None:
 async def test_it_is_logged_once_before_anything_is_connected(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The agent logs it at its start, and names its connections and the keys of their users."""
+    """The agent logs it when it starts, with the names of its connections and the keys of their users."""
     with caplog.at_level(logging.INFO, "meteragent"):
         async with world.running():
             sides = {name: side._options for name, side in world.sides.items()}

@@ -25,7 +25,7 @@ class Wall:
 
 
 def test_the_steady_clock_shows_what_the_wall_clock_shows() -> None:
-    """A wall clock that runs forward, or jumps forward, is taken as it is."""
+    """A wall clock that runs or jumps forward is followed as it is."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
     for wall.now_ms in (NOW_MS, NOW_MS, NOW_MS + 1, NOW_MS + 10**12):
@@ -33,7 +33,7 @@ def test_the_steady_clock_shows_what_the_wall_clock_shows() -> None:
 
 
 def test_a_clock_set_back_is_no_clock_until_it_is_where_it_was() -> None:
-    """Before the newest time seen, the clock has no time; from that time on it has one again."""
+    """A clock behind the newest time seen shows no time until it has caught up."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
     clock.now_ms()
@@ -55,7 +55,7 @@ def test_a_clock_that_is_not_synchronised_is_no_clock() -> None:
 
 
 def test_what_the_store_has_seen_holds_for_the_clock() -> None:
-    """A clock behind the store's is not used; a store that is behind changes nothing."""
+    """A clock behind the store's newest time is not used; a store that is behind changes nothing."""
     wall = Wall()
     clock = SteadyClock(wall, Counts())
     clock.not_before(NOW_MS + 5)
@@ -97,14 +97,14 @@ def test_the_steady_clock_never_runs_backwards(times_ms: list[int]) -> None:
 
 
 def test_where_nothing_can_have_fallen_due_slots_close_by_the_clock() -> None:
-    """At a first start there is nothing to wait for, subscribed or not."""
+    """A first start has nothing to wait for, whether subscribed or not."""
     catch_up = CatchUp(5, 100, waits=False)
     assert catch_up.is_over
     assert catch_up.closing_ms(1000, subscribed=False) == 1000
 
 
 def test_what_fell_due_waits_for_catch_up_since_the_subscription() -> None:
-    """Slots close again when catch_up has passed since the subscription, and not a moment before."""
+    """Slots close again when catch_up has passed since the subscription, and not before."""
     catch_up = CatchUp(5, 100, waits=True)
     assert catch_up.closing_ms(1000, subscribed=False) == 5
     assert catch_up.ends_ms is None
@@ -117,14 +117,14 @@ def test_what_fell_due_waits_for_catch_up_since_the_subscription() -> None:
 
 
 def test_without_catch_up_slots_close_at_the_subscription() -> None:
-    """With catch_up = 0 what fell due still waits for the subscription."""
+    """With catch_up = 0, slots that fell due still wait for the subscription."""
     catch_up = CatchUp(5, 0, waits=True)
     assert catch_up.closing_ms(1000, subscribed=False) == 5
     assert catch_up.closing_ms(1001, subscribed=True) == 1001
 
 
 def test_a_stream_that_stood_still_waits_again() -> None:
-    """After standing still, slots stay closed up to where they were, for another catch_up."""
+    """After a pause, slots up to the pause stay closed for another catch_up."""
     catch_up = CatchUp(5, 100, waits=False)
     catch_up.closing_ms(1000, subscribed=True)
     catch_up.restart()
@@ -134,7 +134,7 @@ def test_a_stream_that_stood_still_waits_again() -> None:
 
 
 def test_standing_still_within_a_catch_up_starts_it_anew() -> None:
-    """The readings that waited meanwhile get the whole time too."""
+    """Readings that waited during the pause get the full time as well."""
     catch_up = CatchUp(5, 100, waits=True)
     catch_up.closing_ms(1000, subscribed=True)
     catch_up.restart()

@@ -29,14 +29,14 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Clocks:
-    """A wall clock and a boot clock that a test moves."""
+    """A wall clock and a boot clock that a test sets."""
 
     def __init__(self, *, known: bool | None = True) -> None:
         self.wall_ms, self.boot_ms, self.known = START_MS, 0, known
         self.boot = BootClock(lambda: self.boot_ms, lambda: self.known)
 
     def after(self, ms: int, *, step_ms: int = 0) -> int:
-        """What has jumped when time has passed, in which the wall clock was stepped."""
+        """Let time pass in which the wall clock was stepped, and return the jump."""
         self.boot_ms += ms
         self.wall_ms += ms + step_ms
         return self.boot.step_ms(self.wall_ms)
@@ -57,7 +57,7 @@ class Clocks:
     ],
 )
 def test_a_step_forward_is_a_jump(known: bool | None, step_ms: int, jumps: bool) -> None:
-    """More than 5 minutes once synchronised, more than an hour where nobody knows; before it, never."""
+    """More than 5 minutes once synchronised, more than an hour if that is unknown; before that, never."""
     clocks = Clocks(known=known)
     assert clocks.after(0) == clocks.after(1000) == 0
     assert clocks.after(1000, step_ms=step_ms) == (step_ms if jumps else 0)
@@ -66,7 +66,7 @@ def test_a_step_forward_is_a_jump(known: bool | None, step_ms: int, jumps: bool)
 
 @pytest.mark.parametrize("before", [False, None])
 def test_the_step_of_the_first_synchronisation_is_no_jump(before: bool | None) -> None:
-    """A clock that is set and synchronised at once was not right before; from then on it is held to it."""
+    """The first synchronisation may step the clock by any amount; from then on, the limit holds."""
     clocks = Clocks(known=before)
     clocks.after(1000)
     clocks.known = True
@@ -75,7 +75,7 @@ def test_the_step_of_the_first_synchronisation_is_no_jump(before: bool | None) -
 
 
 def test_a_clock_that_was_synchronised_stays_so() -> None:
-    """A time server that is gone does not widen what is let through."""
+    """Losing the time server does not widen the limit."""
     clocks = Clocks()
     clocks.after(1000)
     clocks.known = False
@@ -84,13 +84,13 @@ def test_a_clock_that_was_synchronised_stays_so() -> None:
 
 
 def test_a_suspended_machine_has_not_jumped() -> None:
-    """Both clocks count the time in which the machine slept."""
+    """Both clocks count the time that the machine was suspended."""
     clocks = Clocks()
     assert clocks.after(1000) == clocks.after(30 * DAY_MS) == 0
 
 
 def test_a_step_back_and_forward_again_is_no_jump() -> None:
-    """A clock that was set back is not used (law 4); its correction repeats nothing."""
+    """A clock that was set back is not used (law 4); correcting it repeats nothing."""
     clocks = Clocks()
     clocks.after(1000)
     assert clocks.after(1000, step_ms=-DAY_MS) == 0
@@ -100,7 +100,7 @@ def test_a_step_back_and_forward_again_is_no_jump() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, HOUR_MS), st.integers(-STEP_MS, STEP_MS)), max_size=50))
 def test_drift_is_no_jump(looks: list[tuple[int, int]]) -> None:
-    """Small steps between two looks never add up to a jump."""
+    """Small steps between two checks never add up to a jump."""
     clocks = Clocks()
     assert not any(clocks.after(ms, step_ms=min(step_ms, STEP_MS)) for ms, step_ms in looks)
 
@@ -110,7 +110,7 @@ def test_drift_is_no_jump(looks: list[tuple[int, int]]) -> None:
     st.integers(0, 2 * STEP_MS) | st.integers(-DAY_MS, DAY_MS),
 )
 def test_the_first_look_after_a_jump_sees_it(looks: list[int], step_ms: int) -> None:
-    """However often both clocks are looked at: a jump is seen at once, and nothing else is one."""
+    """However often both clocks are read, a jump is noticed at once, and nothing else is taken for one."""
     clocks = Clocks()
     clocks.after(1000)
     assert not any(clocks.after(ms) for ms in looks)
@@ -121,7 +121,7 @@ def test_the_first_look_after_a_jump_sees_it(looks: list[int], step_ms: int) -> 
 
 
 def test_after_a_jump_there_is_no_time() -> None:
-    """The clock of a life that has jumped shows no time any more, and `check` ends that life."""
+    """After a jump the clock shows no time for the rest of that life, which `check` ends."""
     clocks = Clocks()
     clock = SteadyClock(lambda: clocks.wall_ms, Counts(), clocks.boot)
     clock.check()
@@ -155,7 +155,7 @@ def test_after_a_jump_there_is_no_time() -> None:
 def test_what_the_system_says_of_its_clock(
     tmp_path: Path, state: int, file: bool, hardware: bool, known: bool | None
 ) -> None:
-    """The kernel's yes and timesyncd's file are trusted; a no counts only without a hardware clock."""
+    """A yes from the kernel or timesyncd's file is trusted; a no counts only without a hardware clock."""
     run, clocks = tmp_path / "synchronized", tmp_path / "rtc"
     if file:
         run.touch()
@@ -181,13 +181,13 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def jump(world: World, ms: int) -> None:
-    """The wall clock alone goes forward."""
+    """Set only the wall clock forward."""
     world.now_ms += ms
     world.ahead_ms += ms
 
 
 async def begun(world: World) -> None:
-    """A window is open, of which half a second has passed."""
+    """Open a window, and let half a second of it pass."""
     world.sides["source"].send(100)
     await world.until(lambda: world.agent.counts["opened"] == 1)
     world.now_ms += SLOT_MS // 2
@@ -196,7 +196,7 @@ async def begun(world: World) -> None:
 
 
 async def connected_again(world: World, before: Any) -> None:
-    """The life after the jump has its connections."""
+    """Wait until the life after the jump has its connections."""
     await world.until(lambda: world.sides["source"] is not before)
     await world.until(lambda: world.sides["sink"].session.published is not None)
 
@@ -204,7 +204,7 @@ async def connected_again(world: World, before: Any) -> None:
 async def test_nothing_of_what_was_open_leaves_after_a_jump(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Open windows are dropped, the first record is of a window after the jump; the process goes on."""
+    """Open windows are dropped; the first record is of a window after the jump; the process continues."""
     async with world.running() as task:
         await begun(world)
         before, jumped_ms = world.sides["source"], world.now_ms + HOUR_MS
@@ -227,7 +227,7 @@ async def test_nothing_of_what_was_open_leaves_after_a_jump(
 
 
 async def test_what_was_undelivered_leaves_as_it_was(world: World) -> None:
-    """Rows of before the jump that nobody confirmed leave again, byte for byte."""
+    """Unconfirmed rows from before the jump leave again, byte for byte."""
     async with world.running():
         await begun(world)
         world.now_ms = START_MS + SLOT_MS
@@ -240,13 +240,13 @@ async def test_what_was_undelivered_leaves_as_it_was(world: World) -> None:
 
 
 async def take(world: World, number: int) -> list[Publication]:
-    """The next publications."""
+    """Return the next publications."""
     return [await world.sides["sink"].session.next() for _ in range(number)]
 
 
 @pytest.mark.parametrize(("known", "ms"), [(False, DAY_MS), (None, 50 * MINUTE_MS), (True, 4 * MINUTE_MS)])
 async def test_other_steps_are_as_law_4_has_them(world: World, known: bool | None, ms: int) -> None:
-    """Without a jump nothing is dropped: the open window leaves, and later windows open by the clock."""
+    """Without a jump nothing is dropped: the open window is released, and later windows open by the clock."""
     world.synchronised = known
     async with world.running():
         await begun(world)
@@ -256,7 +256,7 @@ async def test_other_steps_are_as_law_4_has_them(world: World, known: bool | Non
 
 
 async def test_messages_that_were_not_acknowledged_come_again(world: World) -> None:
-    """The source is told nothing of the reading that stood: its broker delivers it to the new session."""
+    """The standing reading is not acknowledged, so the broker delivers it to the new session."""
     async with world.running():
         await begun(world)
         before = world.sides["source"]
@@ -268,7 +268,7 @@ async def test_messages_that_were_not_acknowledged_come_again(world: World) -> N
 
 
 async def test_a_jump_while_the_clock_is_waited_for_is_one_too(world: World) -> None:
-    """A store that no life has opened yet may be a copy as well: it is restored before it is opened."""
+    """A store that no life has opened yet may also be a copy: it is restored before it is opened."""
     async with world.running():
         await begun(world)
     world.now_ms = EARLY_MS
@@ -338,7 +338,7 @@ async def test_no_interval_leaves_twice_from_a_copy_of_the_memory(
 
 
 def went_on(core: Pipeline, from_ms: int, path: Path) -> dict[str, float]:
-    """The records of the life that went on: the start of each slot and its value."""
+    """Return the records of the life that continued: the start of each slot and its value."""
     if (child := os.fork()) == 0:
         try:
             signal.alarm(60)  # a child that hangs must not stop the test
@@ -357,7 +357,7 @@ def went_on(core: Pipeline, from_ms: int, path: Path) -> dict[str, float]:
 
 
 async def released(world: World, number: int) -> dict[str, float]:
-    """The next records: the start of each slot and its value."""
+    """Return the next records: the start of each slot and its value."""
     actual: dict[str, float] = {}
     while len(actual) < number:
         sent = await world.sides["sink"].session.next()

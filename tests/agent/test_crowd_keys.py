@@ -22,7 +22,7 @@ SERIAL = WORLD.lists["helper"].serial
 
 
 def signed(role: str, serial: int = SERIAL, identity: str = "") -> bytes:
-    """Return a role's list with a serial, signed by its operator or by another role's."""
+    """Return a role's list with a serial, signed by its own operator or by the other role's."""
     signer = {"leader": LEADER, "helper": HELPER}[identity or role]
     listed = WORLD.lists[role]
     return KeyList(role, serial, listed.keys).encode(WORLD.group.id, signer.sign)
@@ -43,7 +43,7 @@ class Home:
 
     @property
     def may_open(self) -> bool:
-        """Whether a slot may open."""
+        """Return whether a slot may open."""
         return self.keys.may_open("h1", START_MS)
 
     async def receive(self, *messages: tuple[str, bytes]) -> list[str]:
@@ -64,7 +64,7 @@ class Home:
 
 
 async def test_both_lists_let_a_slot_open_and_other_names_do_not() -> None:
-    """One list is not enough; a name that is no label never is."""
+    """One list is not enough; a meter whose name is not a valid label never opens a slot."""
     home = Home()
     await home.receive(("leader", signed("leader")))
     assert not home.may_open
@@ -75,7 +75,7 @@ async def test_both_lists_let_a_slot_open_and_other_names_do_not() -> None:
 
 
 async def test_a_list_is_used_only_after_its_commit() -> None:
-    """While the commit is on its way, no key of the list seals anything."""
+    """Until a list is committed, none of its keys seals anything."""
     home = Home()
     await home.receive(("leader", signed("leader")))
     home.gate.clear()
@@ -98,7 +98,7 @@ async def test_a_list_is_used_only_after_its_commit() -> None:
 async def test_a_list_that_is_refused_changes_nothing(
     payload: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A list must be of the role of its topic, signed by it, and not older; a refusal is logged."""
+    """A list must have its topic's role, that role's signature, and no older serial; refusals are logged."""
     home = Home()
     await home.receive(("helper", signed("helper", SERIAL + 1)))
     await home.receive(("helper", payload))
@@ -107,7 +107,7 @@ async def test_a_list_that_is_refused_changes_nothing(
 
 
 async def test_of_two_lists_with_one_serial_the_first_counts() -> None:
-    """A broker cannot make a home go back and forth between lists that an operator signed with one serial."""
+    """A broker cannot switch a home between two lists that an operator signed with the same serial."""
     home = Home()
     await home.receive(("helper", signed("helper")))
     keys = WORLD.lists["helper"].keys

@@ -39,7 +39,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def keyed(folder: Path, key: str) -> str:
-    """Keys of a sink that leaves under names of its own."""
+    """Return the keys of a sink with pseudonyms."""
     path = folder / key
     path.write_text(key)
     path.chmod(0o600)
@@ -47,7 +47,7 @@ def keyed(folder: Path, key: str) -> str:
 
 
 def waiting(world: World, records_: int) -> bool:
-    """Whether anything of so many records has not been written, or not been confirmed."""
+    """Return whether any of so many records has not been written or confirmed."""
     with read_only(world.store) as connection:
         written = connection.execute("SELECT count(*) FROM outbox WHERE NOT retain").fetchone()[0]
         unconfirmed = connection.execute("SELECT count(*) FROM outbox WHERE delivered_ms IS NULL").fetchone()[
@@ -57,7 +57,7 @@ def waiting(world: World, records_: int) -> bool:
 
 
 async def sent(world: World, sides: tuple[str, ...] = ("sink",)) -> dict[str, list[Publication]]:
-    """All that leaves until every slot that has passed is out and confirmed, by connection."""
+    """Return all that leaves, by connection, until every past slot is out and confirmed."""
     actual: dict[str, list[Publication]] = {side: [] for side in sides}
     passed = (world.now_ms - START_MS) // STEP_MS * len(sides)
     async with asyncio.timeout(LIMIT_S):
@@ -69,7 +69,7 @@ async def sent(world: World, sides: tuple[str, ...] = ("sink",)) -> dict[str, li
 
 
 def take(world: World, side: str) -> list[Publication]:
-    """What has left by now, confirmed."""
+    """Return what has left so far, and confirm it."""
     session, actual = world.sides[side].session, []
     while not session.published.empty():
         actual.append(session.published.get_nowait())
@@ -78,7 +78,7 @@ def take(world: World, side: str) -> list[Publication]:
 
 
 async def slots(world: World, *watts: int | None) -> None:
-    """As many slots pass, with one reading in each, or none."""
+    """Let slots pass, with or without a reading in each."""
     for watt in watts:
         if watt is not None:
             accepted = world.agent.counts["received"]
@@ -89,19 +89,19 @@ async def slots(world: World, *watts: int | None) -> None:
 
 
 def records(publications: list[Publication]) -> list[tuple[str, int]]:
-    """The label and the start (s after START_MS) of each record."""
+    """Return the label and the start (s after START_MS) of each record."""
     actual = [(p.topic, json.loads(p.payload)) for p in publications if not p.retain]
     return [(topic, (parse_time(record["t"]) - START_MS) // STEP_MS) for topic, record in actual]
 
 
 def charged(world: World) -> dict[str, int]:
-    """Windows in the ledger, by meter."""
+    """Return the windows in the ledger, by meter."""
     with read_only(world.store) as connection:
         return dict(connection.execute("SELECT meter, sum(windows) FROM charge GROUP BY meter"))
 
 
 async def test_a_new_key_releases_no_interval_twice(world: World, tmp_path: Path) -> None:
-    """Marks, charges and states are the meter's own: under a new key it goes on where it was.
+    """Marks, charges and states belong to the meter itself: under a new key, it continues where it was.
 
     The window that is open finishes under the name it opened with; the next has the new one, and its
     descriptor before it.
@@ -125,7 +125,7 @@ async def test_a_new_key_releases_no_interval_twice(world: World, tmp_path: Path
 
 @pytest.mark.parametrize("key", [None, b"one", b"another"])
 def test_a_mark_is_the_meters_own(key: bytes | None) -> None:
-    """A meter that was forgotten, and comes back under a new key, opens nothing before its mark (law 1)."""
+    """A forgotten meter that returns under a new key opens nothing before its mark (law 1)."""
     known = stream(pseudonym_key=key)
     mark_ms = known.schedule.first_ms(BASE_MS + 1) + 5 * known.terms.length_ms
     pipeline = Pipeline(known, Snapshot({"m1": mark_ms}, {}, {}), Spending(), SeededBits(1), Counts())
@@ -137,7 +137,7 @@ def test_a_mark_is_the_meters_own(key: bytes | None) -> None:
 
 
 async def test_two_receivers_cannot_tell_that_a_meter_is_the_same(world: World, tmp_path: Path) -> None:
-    """Streams with keys of their own share no label, and nothing else in which a meter is named."""
+    """Streams with separate keys share no label and nothing else that names a meter."""
     text = "".join(
         f'[[stream]]\nname = "{name}"\n' + STREAM.format("stream.", name) + keyed(tmp_path, name)
         for name in ("one", "two")
@@ -159,12 +159,12 @@ async def test_two_receivers_cannot_tell_that_a_meter_is_the_same(world: World, 
 
 
 def outside(publications: list[Publication]) -> list[tuple[str, bytes, bool]]:
-    """What left beside records."""
+    """Return what left besides records."""
     return [p[1:] for p in publications if p.retain]
 
 
 def form(publications: list[Publication]) -> list[tuple[str, bool, list[str], int | None]]:
-    """What of each message does not depend on data: topic, retain flag, fields, and which slot it is of."""
+    """Return what of each message does not depend on data: topic, retain flag, fields, and slot."""
     actual = []
     for p in publications:
         facts = json.loads(p.payload)
@@ -174,7 +174,7 @@ def form(publications: list[Publication]) -> list[tuple[str, bool, list[str], in
 
 @pytest.fixture
 def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Makes all that leaves of a home with these readings, in a world of its own."""
+    """Return a maker of all that leaves of a home with these readings, in a separate world."""
     monkeypatch.setattr("meteragent.domain.identity.delay_ms", lambda *_: -1000)
     monkeypatch.setattr("meteragent.store.Store.claim_key", bytes(32))  # all homes are one store's
 
@@ -193,7 +193,7 @@ def home(world: World, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
 
 
 async def test_topic_and_retain_flag_do_not_depend_on_data(home: Home) -> None:
-    """A flat load, a busy one and one that is silent after a reading: the same messages but for values."""
+    """A flat load, a busy one and one that falls silent: the same messages except for their values."""
     flat = form(await home(*[100] * 6))
     assert flat == form(await home(0, 20_000, 3, 100_000, 17, 9))
     assert flat == form(await home(13371, *[None] * 5))
@@ -201,7 +201,7 @@ async def test_topic_and_retain_flag_do_not_depend_on_data(home: Home) -> None:
 
 
 async def test_a_silent_meter_changes_nothing_beside_its_records(home: Home) -> None:
-    """Status, devices and descriptors are byte for byte those of a meter that goes on, also after a birth."""
+    """Status, devices and descriptors equal those of a meter that keeps sending, byte for byte."""
     silent = outside(await home(13371, *[None] * 5))
     assert silent == outside(await home(*[13371] * 6))
     topics = [topic for topic, *_ in silent]
@@ -211,7 +211,7 @@ async def test_a_silent_meter_changes_nothing_beside_its_records(home: Home) -> 
 
 
 async def test_the_sink_is_told_no_name(world: World) -> None:
-    """The client id has a drawn one in it; what is left with the broker as a will names no meter."""
+    """The client id contains a pseudonym, and the will that is left with the broker names no meter."""
     async with world.running(STREAM.format("", "") + HOME):
         world.sides["source"].send(100, METER)
         await world.until(lambda: world.agent.counts["opened"] == 1)

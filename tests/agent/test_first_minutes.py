@@ -1,4 +1,4 @@
-"""What the log says of a stream's beginning: its first reading, its first number, and why neither comes."""
+"""What the log says when a stream begins: its first reading, its first number, and why either is missing."""
 
 import logging
 import re
@@ -65,7 +65,7 @@ async def test_the_first_reading_and_the_first_number_are_logged_once(
 async def test_a_wrong_profile_is_logged_after_a_minute(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The line says what is wrong with the messages, and shows none of them."""
+    """The line says what is wrong with the messages, and quotes none of them."""
     async with world.running(STREAM.format("", "").replace('"1s"', '"30min"')):
         for _ in range(7):
             world.sides["source"].session.send(world.sides["source"], b'{"apower":31234}', "meters/m/power")
@@ -82,7 +82,7 @@ async def test_a_wrong_profile_is_logged_after_a_minute(
 
 
 async def test_a_stop_is_answered_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Ctrl-C is followed by what the agent waits for, and for how long at most."""
+    """After Ctrl-C, the log says what the agent waits for, and at most how long."""
     async with world.running():
         world.sides["source"].send(100)
         await world.settle()
@@ -122,7 +122,7 @@ def test_silence_is_logged_with_doubling_pauses(caplog: pytest.LogCaptureFixture
 def test_each_reason_has_a_cure(
     reasons: tuple[str, ...], named: str, cure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What must be changed depends on why messages do not count."""
+    """What must be changed depends on why the messages do not count."""
     Beginning().seconds(60, *reasons)
     [line] = caplog.messages
     assert named in line
@@ -140,7 +140,7 @@ def test_the_most_frequent_reason_comes_first_without_counts(caplog: pytest.LogC
 
 
 def test_a_reading_ends_the_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """Afterwards `health` reports a silence; a reading before the first window counts, too."""
+    """From then on `health` reports a silence; a reading before the first window counts as well."""
     caplog.set_level(logging.INFO, "meteragent")
     for counter in ("accepted", "early"):
         beginning = Beginning()
@@ -167,7 +167,7 @@ def test_readings_that_are_all_clamped_are_warned_of_once(caplog: pytest.LogCapt
 
 
 def test_a_reading_within_the_range_ends_the_check(caplog: pytest.LogCaptureFixture) -> None:
-    """A meter of which one reading counts as it is has the correct unit."""
+    """If one reading of a meter is within the range, its unit is correct."""
     beginning = Beginning()
     beginning.seconds(4, "accepted", "clamped")
     beginning.seconds(1, "accepted")
@@ -176,7 +176,7 @@ def test_a_reading_within_the_range_ends_the_check(caplog: pytest.LogCaptureFixt
 
 
 def test_time_without_a_connection_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    """The connection has its own lines; a large step of the clock is not a wait."""
+    """The connection has log lines of its own; a large step of the clock is not a wait."""
     beginning = Beginning()
     beginning.seconds(600, connected=False)
     beginning.seconds(59)

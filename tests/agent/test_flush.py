@@ -16,7 +16,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_readings_are_collected_and_nothing_is_late(tmp_path: Path) -> None:
-    """With `flush`, readings are written together, at their slot's end at the latest; values are the same."""
+    """With `flush`, readings are written together, by their slot's end at the latest; values stay equal."""
     with open_store(tmp_path / "db") as store:
         line = Line(store, flush_ms=600_000)
         async with line.running():
@@ -37,7 +37,7 @@ async def test_readings_are_collected_and_nothing_is_late(tmp_path: Path) -> Non
 
 
 async def test_readings_do_not_wait_longer_than_flush(tmp_path: Path) -> None:
-    """What has waited for `flush` is written, and so is what would fill half of what may be held."""
+    """Readings are written after `flush`, or when they would fill half of the permitted number."""
     with open_store(tmp_path / "db") as store:
         line = Line(store, flush_ms=200)
         async with line.running():

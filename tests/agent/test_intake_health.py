@@ -1,4 +1,4 @@
-"""Whether what arrives counts: told by its cause, of the whole stream, and gone when it is over."""
+"""Whether what arrives counts: problems by their cause, for the whole stream, that end with their cause."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,19 +29,19 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def problems(world: World) -> list[Problem]:
-    """What the running agent says is wrong, but for records that wait: this sink confirms none."""
+    """Return the running agent's problems, without that of waiting records: this sink confirms none."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
     return [item for item in metrics.from_json(answer).problems if item.code != "messages_wait"]
 
 
 async def codes(world: World) -> list[str]:
-    """The codes of what is wrong."""
+    """Return the codes of the problems."""
     return [item.code for item in await problems(world)]
 
 
 async def every_ten_seconds(world: World, seconds: int, payload: Callable[[], bytes]) -> None:
-    """A meter sends so long; the agent looks at its clock in between."""
+    """Send readings of a meter for a while; the agent checks its clock in between."""
     source = world.sides["source"]
     for _ in range(seconds // 10):
         source.session.send(source, payload(), "meters/m/power")
@@ -51,7 +51,7 @@ async def every_ten_seconds(world: World, seconds: int, payload: Callable[[], by
 
 
 async def quiet(world: World, minutes: int) -> None:
-    """So long nothing comes."""
+    """Let time pass without messages."""
     for _ in range(minutes):
         world.now_ms += MINUTE_MS
         await world.settle()
@@ -66,7 +66,7 @@ async def quiet(world: World, minutes: int) -> None:
     ids=["another device", "garbage"],
 )
 async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: bytes, reason: str) -> None:
-    """A meter whose every message is unreadable is a problem after a minute, with the reasons as counts."""
+    """If no message of a meter can be read, that is a problem after a minute, with a count of each reason."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 50, lambda: payload)
         assert await codes(world) == []
@@ -79,7 +79,7 @@ async def test_a_wrong_profile_is_told_within_a_minute(world: World, payload: by
 
 
 async def test_a_wrong_profile_is_over_with_the_first_reading(world: World) -> None:
-    """One reading that counts ends it: the next message may be odd again."""
+    """One reading that counts ends the problem: the next message may again be an odd one."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 90, lambda: b"{}")
         assert await codes(world) == ["wrong_profile"]
@@ -90,7 +90,7 @@ async def test_a_wrong_profile_is_over_with_the_first_reading(world: World) -> N
 
 
 async def test_a_clock_that_is_slow_is_told(world: World) -> None:
-    """Where this machine's clock is two hours slow, every reading is from the future."""
+    """If this machine's clock is two hours slow, every reading is from the future."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 80, lambda: reading(100, world.now_ms + 2 * HOUR_MS))
         [actual] = await problems(world)
@@ -101,10 +101,10 @@ async def test_a_clock_that_is_slow_is_told(world: World) -> None:
 
 
 async def test_a_meter_of_another_time_zone_is_told(world: World) -> None:
-    """A P1 meter whose time stays an hour off its arrival is a problem, whose cure names the key."""
+    """A P1 meter whose time stays an hour off its arrival is a problem; the cure names the key to set."""
 
     def finnish() -> bytes:
-        """A telegram whose local time is two hours ahead of UTC, and is read as one hour."""
+        """Return a telegram whose local time is two hours ahead of UTC, and is read as one hour."""
         local = datetime.fromtimestamp(world.now_ms / 1000 + 7200, UTC)
         return telegram("ADN9 6534", f"0-0:1.0.0({local:%y%m%d%H%M%S}W)", "1-0:1.7.0(0000.417*kW)")
 
@@ -123,7 +123,7 @@ async def test_a_meter_of_another_time_zone_is_told(world: World) -> None:
 
 
 async def test_a_meter_whose_clock_is_slow_is_told(world: World) -> None:
-    """Where the meter's clock is slow, every reading comes too late once a window is open."""
+    """If the meter's clock is slow, every reading comes too late once a window is open."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         await quiet(world, 35)
@@ -133,7 +133,7 @@ async def test_a_meter_whose_clock_is_slow_is_told(world: World) -> None:
 
 
 async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
-    """Where every reading is outside the range the unit is wrong; one that is inside ends it."""
+    """If every reading is outside the range, the unit is wrong; one reading inside ends the problem."""
     async with world.running(KILOWATTS):
         await every_ten_seconds(world, 50, lambda: reading(312, world.now_ms))
         assert await codes(world) == []
@@ -146,7 +146,7 @@ async def test_watts_read_as_kilowatts_are_told(world: World) -> None:
 
 
 async def test_silence_is_told_after_an_hour(world: World) -> None:
-    """Nothing for more than an hour is a problem, with what came instead; a reading ends it."""
+    """An hour without readings is a problem, with what came instead; a reading ends it."""
     async with world.running(HALF_HOURS):
         await every_ten_seconds(world, 10, lambda: reading(100, world.now_ms))
         await quiet(world, 59)
@@ -165,7 +165,7 @@ async def test_silence_is_told_after_an_hour(world: World) -> None:
 
 
 async def test_a_lost_source_is_no_silence(world: World) -> None:
-    """Without a connection to the source, that is the problem, and the time for others does not run."""
+    """While the source is disconnected, that is the only problem, and the time of others stands still."""
     async with world.running(HALF_HOURS):
         await world.turn()
         world.sides["source"].lose()
@@ -197,7 +197,7 @@ async def test_one_stream_does_not_speak_for_another(world: World) -> None:
 
 
 def heard(*steps: dict[str, int], every_ms: int = 10_000, silence: int | None = HOUR_MS) -> IntakeHealth:
-    """What was heard when so much was counted in each step."""
+    """Return the health of a stream after steps with these counts."""
     counts = Counts()
     listening = IntakeHealth(counts, silence, START_MS)
     for number, step in enumerate(steps, 1):
@@ -208,7 +208,7 @@ def heard(*steps: dict[str, int], every_ms: int = 10_000, silence: int | None = 
 
 
 def told(listening: IntakeHealth) -> list[str]:
-    """The codes of what is wrong."""
+    """Return the codes of the problems."""
     return [item.code for item in listening.problems("main")]
 
 
@@ -216,7 +216,7 @@ def told(listening: IntakeHealth) -> list[str]:
     "name", sorted(set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"})
 )
 def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
-    """Whatever makes a payload unreadable counts; it takes as many as `FEWEST` and as long as `SOON_MS`."""
+    """Every reason why a payload cannot be read counts; the problem needs `FEWEST` messages and `SOON_MS`."""
     assert told(heard(*[{name: 1}] * 7)) == ["wrong_profile"]
     assert told(heard({name: FEWEST - 1}, *[{}] * 9)) == []
     assert told(heard(*[{name: FEWEST}] * (SOON_MS // 10_000))) == []
@@ -224,12 +224,12 @@ def test_each_reason_of_the_payload_is_one_of_the_profile(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["accepted", "early", "late", "duplicate", "refused_ahead"])
 def test_what_was_understood_acquits_the_profile(name: str) -> None:
-    """A stream of which any message was read as a reading has no wrong profile, whatever became of it."""
+    """If any message was read as a reading, the profile is not wrong, whatever became of the reading."""
     assert "wrong_profile" not in told(heard(*[{"refused_missing": 3, name: 1}] * 9))
 
 
 def test_what_usually_comes_between_is_no_sign() -> None:
-    """Where ten odd messages come between two readings, more than twenty are a sign, and always `ENOUGH`."""
+    """With ten odd messages between readings, only more than twenty are a sign; `ENOUGH` always are."""
     usual = [{"refused_missing": 10}, {"accepted": 1}]
     assert told(heard(*usual, *[{"refused_missing": 2}] * 10)) == []
     assert told(heard(*usual, *[{"refused_missing": 3}] * 7)) == ["wrong_profile"]
@@ -238,19 +238,19 @@ def test_what_usually_comes_between_is_no_sign() -> None:
 
 
 def test_a_long_silence_does_not_hasten_it() -> None:
-    """What counts is for how long messages have been refused, not for how long nothing came before."""
+    """What counts is how long messages have been refused, not how long nothing came before."""
     assert told(heard(*[{}] * 60, {"refused_missing": 9})) == []
     assert told(heard(*[{}] * 60, {"accepted": 9, "clamped": 9})) == []
 
 
 def test_a_step_of_the_clock_is_no_silence() -> None:
-    """A clock that is set forward by a day has not been silent for a day."""
+    """Setting the clock forward by a day is not a day of silence."""
     assert told(heard({"accepted": 1}, {}, every_ms=DAY_MS)) == []
     assert told(heard({"accepted": 1}, *[{}] * 61, every_ms=MINUTE_MS)) == ["no_readings"]
 
 
 def test_time_without_a_connection_is_no_silence() -> None:
-    """Whoever was cut off for a day has not been without readings for a day."""
+    """A day without a connection is not a day without readings."""
     listening = heard({"accepted": 1})
     for minute in range(2, 1500):
         listening.update(START_MS + minute * MINUTE_MS, connected=False)
@@ -258,12 +258,12 @@ def test_time_without_a_connection_is_no_silence() -> None:
 
 
 def test_a_cause_is_told_instead_of_the_silence() -> None:
-    """Whoever reads that the profile is wrong need not read that nothing was accepted."""
+    """If the profile is wrong, it need not be said that no reading was accepted."""
     assert told(heard(*[{"refused_json": 1}] * 90, every_ms=MINUTE_MS)) == ["wrong_profile"]
 
 
 def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
-    """An hour, three readings' distance or a slot; on change `window.forget`; never for a replay."""
+    """An hour, three times the usual distance or a slot; on change `window.forget`; never for a replay."""
 
     def limit(**keys: str) -> int | None:
         return silence_ms(config.parse(written(**keys)).stream[0])
@@ -281,7 +281,7 @@ def test_silence_waits_for_the_longest_of_what_is_usual() -> None:
 
 
 def test_what_is_told_holds_counts_and_nothing_else() -> None:
-    """Reasons are names of counters; nothing of a message, a meter or a time of arrival is told."""
+    """Reasons are names of counters; no message, meter or time of arrival is disclosed."""
     [actual] = heard(*[{"refused_json": 2, "refused_missing": 1}] * 7).problems("main")
     assert actual.cause == "none of 21 messages holds a reading: refused_json 14, refused_missing 7"
     assert set(intake_health._NO_READING) | set(intake_health._READ) <= set(COUNTERS)

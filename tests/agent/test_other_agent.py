@@ -28,7 +28,7 @@ class Loop:
         self.now_s = 100.0
 
     def __call__(self) -> float:
-        """Seconds."""
+        """Return seconds."""
         return self.now_s
 
 
@@ -49,40 +49,40 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def seconds(world: World, number: int) -> None:
-    """So many windows pass."""
+    """Let windows pass."""
     for _ in range(number):
         world.now_ms += STEP_MS
         await world.settle()
 
 
 async def asked(world: World, meter: str = "m") -> None:
-    """A meter is heard for the first time, and its topic is listened to."""
+    """Receive a meter's first reading, so that the agent listens on its topic."""
     world.sides["source"].send(100, meter, time_ms=world.now_ms)
     await world.until(lambda: f"private/{meter}/privacy" in world.sides["sink"].session.filters)
 
 
 def hear(world: World, meter: str = "m", **facts: object) -> None:
-    """A retained descriptor comes on the sink's connection."""
+    """Receive a retained descriptor on the sink's connection."""
     payload = json.dumps(ANNOUNCED | facts).encode()
     sink = world.sides["sink"]
     sink.session.send(sink, payload, f"private/{meter}/privacy", retain=True)
 
 
 async def codes(world: World) -> list[str]:
-    """The codes of what the agent says is wrong, but for records that wait: nobody confirms any."""
+    """Return the codes of the agent's problems, without that of waiting records: nobody confirms any."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
     return [item.code for item in metrics.from_json(answer).problems if item.code != "messages_wait"]
 
 
 def sent(world: World) -> list[Publication]:
-    """What has left so far."""
+    """Return what has left so far."""
     queue = world.sides["sink"].session.published
     return [queue.get_nowait() for _ in range(queue.qsize())]
 
 
 async def published(world: World) -> Publication:
-    """What leaves next."""
+    """Return what leaves next."""
     return await world.sides["sink"].session.next()
 
 
@@ -96,7 +96,7 @@ def refusing(error: LinkError) -> Callable[[str], Coroutine[Any, Any, None]]:
 
 
 async def test_a_new_meter_is_listened_to_before_its_first_window(world: World, clock: Loop) -> None:
-    """No window opens for ten seconds; if nothing came the first one opens at the next boundary."""
+    """No window opens for ten seconds; if nothing came, the first one opens at the next boundary."""
     async with world.running():
         await asked(world)
         await seconds(world, 3)
@@ -115,7 +115,7 @@ async def test_a_new_meter_is_listened_to_before_its_first_window(world: World, 
 
 
 async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> None:
-    """Where another store has announced a meter nothing of it opens, is charged or leaves; others go on."""
+    """A meter announced by another store opens nothing, is not charged and releases nothing; others go on."""
     async with world.running():
         await asked(world)
         await asked(world, "n")
@@ -133,7 +133,7 @@ async def test_another_stores_meter_is_held_back(world: World, clock: Loop) -> N
 
 
 async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, clock: Loop) -> None:
-    """A descriptor without a mark is not this store's: what this store announced it knows."""
+    """A descriptor without a mark is not this store's, because this store knows what it announced."""
     async with world.running():
         await asked(world)
         hear(world)
@@ -143,7 +143,7 @@ async def test_an_agent_of_an_earlier_version_counts_as_another(world: World, cl
 
 
 async def test_what_is_no_descriptor_holds_nothing_back(world: World, clock: Loop) -> None:
-    """Arbitrary bytes on the topic are not a claim, nor is a descriptor on another topic."""
+    """Arbitrary bytes on the topic are not a claim, and neither is a descriptor on another topic."""
     async with world.running():
         await asked(world)
         sink = world.sides["sink"]
@@ -164,7 +164,7 @@ async def test_what_is_no_descriptor_holds_nothing_back(world: World, clock: Loo
 
 
 async def test_a_store_knows_its_own_mark(world: World, clock: Loop) -> None:
-    """After a restart a meter that was announced is not asked about; its descriptor has the store's mark."""
+    """After a restart the agent does not listen for meters that it announced; descriptors have its mark."""
     async with world.running():
         await asked(world)
         clock.now_s += 11
@@ -184,7 +184,7 @@ def descriptor_key(world: World) -> bytes:
 
 
 async def test_its_own_descriptor_is_an_answer_at_once(world: World, clock: Loop) -> None:
-    """When what is retained has this store's mark nothing more is waited for."""
+    """If the retained descriptor has this store's mark, the wait is over."""
     async with world.running():
         await seconds(world, 1)
     key = descriptor_key(world)
@@ -211,7 +211,7 @@ async def test_a_store_takes_over_what_was_announced_before(world: World, clock:
 
 
 async def test_a_broker_that_lets_nobody_listen_is_a_warning(world: World, clock: Loop) -> None:
-    """Without the right to read, or an answer within ten seconds, the first window opens, and is counted."""
+    """Without read access, or an answer within ten seconds, the first window opens, and is counted."""
     async with world.running():
         session = world.sides["sink"].session
         session.subscribe = refusing(SubscriptionRefused("no"))  # type: ignore[method-assign,assignment]
@@ -230,7 +230,7 @@ async def test_a_broker_that_lets_nobody_listen_is_a_warning(world: World, clock
 
 
 async def test_what_was_not_answered_is_asked_again(world: World, clock: Loop) -> None:
-    """If the connection ends while the agent listens, it listens again on the next, as after a start."""
+    """If the connection ends while the agent listens, it listens again on the next one."""
     async with world.running():
         await asked(world)
     async with world.running():
@@ -239,7 +239,7 @@ async def test_what_was_not_answered_is_asked_again(world: World, clock: Loop) -
 
 
 async def test_a_replay_listens_to_nobody(world: World, clock: Loop) -> None:
-    """By the event clock windows open by the readings' own times, at once."""
+    """By the event clock, windows open at once, by the readings' own times."""
     text = STREAM.format("", "").replace('catch_up = "5s"', 'clock = "event"')
     async with world.running(text):
         for step in range(3):

@@ -1,4 +1,4 @@
-"""The page in the agent: what it is told, when, and that it costs nothing while nobody looks."""
+"""The page in the agent: what it gets and when, and that it costs nothing while nobody looks."""
 
 import json
 from collections import Counter
@@ -52,7 +52,7 @@ def with_page() -> str:
 
 
 async def feed(world: World, readings: int) -> None:
-    """So many readings arrive, one in each slot, and all of them count."""
+    """Send readings, one in each slot, all of which count."""
     source = world.sides["source"]
     before = world.agent.counts["accepted"]
     for done in range(1, readings + 1):
@@ -63,7 +63,7 @@ async def feed(world: World, readings: int) -> None:
 
 
 async def test_a_closed_page_costs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nobody looks, no reading and no record is passed on: all there is, is one question per batch."""
+    """While nobody looks, no reading or record is passed on; the only cost is one question per batch."""
     called: Counter[str] = Counter()
     for name in ("observer", "released", "enter"):
         monkeypatch.setattr(Viewers, name, lambda *_, name=name: called.update([name]))
@@ -92,7 +92,7 @@ async def test_without_the_table_there_is_no_server(world: World, monkeypatch: p
 
 
 async def test_who_looks_sees_what_counts(world: World) -> None:
-    """While somebody looks they get the readings that count, as they came, and what is committed."""
+    """Viewers get the readings that count, as they came, and what is committed."""
     async with world.running(with_page()):
         await feed(world, 1)
         viewers = world.agent._viewers
@@ -109,7 +109,7 @@ async def test_who_looks_sees_what_counts(world: World) -> None:
 
 
 async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `store.flush` readings are collected; while somebody looks they are taken in at once."""
+    """With `store.flush` readings are collected, but taken in at once while somebody looks."""
 
     def parse(text: str) -> config.Config:
         return config.parse(f'{text}\n[store]\npath = "{world.store}"\nflush = "30min"\n')
@@ -126,7 +126,7 @@ async def test_a_flush_does_not_keep_who_looks_waiting(world: World, monkeypatch
 
 
 def told(text: str, store: StoreThread | None = None, key: bytes | None = None) -> PageData:
-    """What the page is told of a configuration's first stream."""
+    """Return what the page gets of a configuration's first stream."""
     clock, none = SteadyClock(lambda: START_MS + STEP_MS, Counts()), None
     clock.now_ms()
     stream = config.parse(text).stream[0]
@@ -137,7 +137,7 @@ def told(text: str, store: StoreThread | None = None, key: bytes | None = None) 
 
 @pytest.mark.parametrize("source", ["", ENERGY, REGISTER])
 def test_every_preset_can_be_looked_at(source: str) -> None:
-    """Whatever a stream's kind is, what every other preset of means would promise is told, in its unit."""
+    """For a stream of any kind, the page gets what every other preset of means would promise, in its unit."""
     [stream] = told(written(source=source)).view.streams
     promises = stream.promises()
     assert set(promises.presets) == {"television", "street", "day", "bill", "typical-day"}
@@ -150,7 +150,7 @@ def test_every_preset_can_be_looked_at(source: str) -> None:
 
 
 def test_records_are_looked_for_where_they_leave() -> None:
-    """A meter's records are found under the name under which they leave, its pseudonym."""
+    """A meter's records are found under the name under which they leave: its pseudonym."""
     [stream] = told(written()).view.streams
     assert stream.topic("m") == "private/m/power"
     [stream] = told(written(), key=b"key").view.streams
@@ -247,7 +247,7 @@ SPENT = {"today": 2, "month": 3, "start": 4}
 
 
 def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
-    """The table `[page]` says where the page is served; its token is read, and refused where it is weak."""
+    """The table `[page]` states where the page is served; its token is read, and refused if it is weak."""
     path = tmp_path / "token"
     path.write_text("0123456789abcdef\n")
 

@@ -39,12 +39,12 @@ def app(**settings: object) -> ASGIApp:
 
 
 def away(**settings: object) -> ASGIApp:
-    """The same, reachable from other machines."""
+    """Return the application as it is reached from other machines."""
     return app(host="0.0.0.0", token=TOKEN, hosts=frozenset({"gateway.local"}), **settings)
 
 
 async def logged_in(at: ASGIApp) -> dict[str, str]:
-    """The cookie that the token gives."""
+    """Return the cookie that the token gives."""
     body = b"token=" + TOKEN
     answer = await ask(at, "/login", method="POST", host="gateway.local", headers=FORM, body=body)
     assert (answer.status, answer.headers["location"]) == (303, "/")
@@ -53,7 +53,7 @@ async def logged_in(at: ASGIApp) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_foreign_name_is_refused(path: str) -> None:
-    """A name that is not this host's gets nothing on any path, though it resolves to it (DNS rebinding)."""
+    """A name that is not this host's gets nothing on any path, even if it resolves to it (DNS rebinding)."""
     for host in ("evil.example", "evil.example:8321", "localhost.evil.example", "", "127.0.0.1.evil.example"):
         answer = await ask(app(), path, host=host)
         assert answer.status == 421
@@ -62,12 +62,12 @@ async def test_a_foreign_name_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9000", "127.0.0.1:1", "[::1]:8321", "[::1]"])
 async def test_names_of_the_loopback_interface_are_known(host: str) -> None:
-    """This machine is known under every name of its loopback interface, on any port."""
+    """This machine answers to every name of its loopback interface, on any port."""
     assert (await ask(app(), "/", host=host)).status == 200
 
 
 async def test_names_of_the_configuration_are_known() -> None:
-    """The address that is listened on and `page.hosts` are known as well."""
+    """The address in `page.listen` and the names in `page.hosts` are accepted as well."""
     at = app(host="::1", hosts=frozenset({"gateway.local"}))
     assert (await ask(at, "/", host="gateway.local:8321")).status == 200
     assert (await ask(app(host="127.0.0.9"), "/", host="127.0.0.9:8321")).status == 200
@@ -87,12 +87,12 @@ async def test_names_of_the_configuration_are_known() -> None:
     ],
 )
 async def test_pages_of_other_origins_get_nothing(path: str, headers: Mapping[str, str]) -> None:
-    """No page of another origin gets an answer on any path, whatever way its browser asks."""
+    """No page of another origin gets an answer on any path, however its browser asks."""
     assert (await ask(app(), path, headers=headers)).status == 403
 
 
 async def test_a_link_may_open_the_page() -> None:
-    """A link from elsewhere may open the front page as a whole, or the login before it, and nothing else."""
+    """A link from elsewhere may open the whole front page, or the login before it, and nothing else."""
     headers = {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
     assert (await ask(app(), "/", headers=headers)).status == 200
     assert (await ask(app(), "/login", headers=headers)).status == 200
@@ -101,7 +101,7 @@ async def test_a_link_may_open_the_page() -> None:
 
 
 async def test_its_own_scripts_may_ask() -> None:
-    """What the page's own scripts ask is answered."""
+    """Requests of the page's own scripts are answered."""
     headers = {"origin": "http://127.0.0.1:8321", "sec-fetch-site": "same-origin"}
     assert (await ask(app(), "/facts.json", headers=headers)).status == 200
 
@@ -109,7 +109,7 @@ async def test_its_own_scripts_may_ask() -> None:
 @pytest.mark.parametrize("path", [*PATHS, "/nothing", "/static/../app.py", "/static/%2e%2e/app.py"])
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
 async def test_every_answer_is_locked_down(path: str, host: str) -> None:
-    """Every answer, a refusal too, allows scripts and styles of this origin only, no frame, no cache."""
+    """Every answer, even a refusal, allows only scripts and styles of this origin, no frame, no cache."""
     answer = await ask(app(), path, host=host)
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
     assert policy == {
@@ -129,7 +129,7 @@ async def test_every_answer_is_locked_down(path: str, host: str) -> None:
 
 
 def test_beyond_this_machine_it_takes_a_token() -> None:
-    """Settings that others could reach without a token, or with one that can be tried out, are refused."""
+    """A page that others could reach is refused without a token, or with one that can be guessed."""
     for host in ("0.0.0.0", "::", "192.168.1.5", "gateway.local"):
         with pytest.raises(ConfigError, match=r"page\.token_file"):
             page.Settings(host=host)
@@ -150,7 +150,7 @@ async def test_without_a_login_there_is_nothing(path: str) -> None:
 
 
 async def test_the_token_opens_the_page() -> None:
-    """A login gives a cookie that no script can read and no other site sends, and that is not the token."""
+    """A login gives a cookie, not the token, that scripts cannot read and other sites do not send."""
     at = away()
     body = b"token=" + TOKEN
     answer = await ask(at, "/login", method="POST", host="gateway.local", headers=FORM, body=body)
@@ -166,7 +166,7 @@ async def test_the_token_opens_the_page() -> None:
     "body", [b"", b"token=", b"token=0123456789abcdeg", b"token=" + TOKEN * 2, b"token=%ff", b"x" * 5000]
 )
 async def test_another_token_opens_nothing(body: bytes) -> None:
-    """A wrong token, none, or a body of any size gets the form again and no cookie."""
+    """A wrong token, no token, or a body of any size gets the form again and no cookie."""
     answer = await ask(away(), "/login", method="POST", host="gateway.local", headers=FORM, body=body)
     assert answer.status == 403
     assert "That is not the token." in answer.text
@@ -174,21 +174,21 @@ async def test_another_token_opens_nothing(body: bytes) -> None:
 
 
 async def test_a_body_is_read_so_far_only() -> None:
-    """A login that is longer than it can be is refused, though it begins with the token."""
+    """A login that is longer than any token is refused, even if it begins with the token."""
     body = b"token=" + TOKEN + b"&more=" + b"x" * BODY_LIMIT
     answer = await ask(away(), "/login", method="POST", host="gateway.local", headers=FORM, body=body)
     assert answer.status == 403
 
 
 async def test_a_login_ends_with_the_run() -> None:
-    """A cookie of another run, or one that was made up, opens nothing."""
+    """A cookie of another run, or a forged one, opens nothing."""
     cookie = await logged_in(away())
     for headers in (cookie, {"cookie": f"{COOKIE}=0"}, {"cookie": f"{COOKIE}=é"}, {"cookie": COOKIE}):
         assert (await ask(away(), "/facts.json", host="gateway.local", headers=headers)).status == 401
 
 
 async def test_metrics_are_for_this_machine() -> None:
-    """Routes of this machine's tools are not answered to another machine, even with the token."""
+    """Routes for tools on this machine do not answer another machine, even with the token."""
     near = await ask(app(), "/metrics", host="localhost")
     assert (near.status, near.body) == (200, b"meteragent_healthy 1\n")
     assert near.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -203,7 +203,7 @@ BEARER = {"authorization": f"Bearer {TOKEN.decode()}"}
 
 @pytest.mark.parametrize("host", ["localhost", "gateway.local"])
 async def test_where_there_is_a_token_metrics_take_it(host: str) -> None:
-    """Also from this machine, where a proxy asks for others: a cookie, another token or scheme is not it."""
+    """A token is required from this machine, too, where a proxy asks for others; a cookie is not enough."""
     at = away()
     wrong: list[dict[str, str]] = [
         {},
@@ -223,7 +223,7 @@ async def test_where_there_is_a_token_metrics_take_it(host: str) -> None:
 
 
 async def test_without_the_token_health_is_a_status() -> None:
-    """Whether all is well is told to this machine's tools without the token; what is wrong with it only."""
+    """Without the token, this machine's tools learn only whether all is well; with it, also what is wrong."""
 
     async def wrong() -> tuple[int, str, bytes]:
         return 503, "text/plain", b"no connection\n"
@@ -238,7 +238,7 @@ async def test_without_the_token_health_is_a_status() -> None:
 
 
 async def test_what_goes_wrong_says_no_more_than_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    """An exception in an answer is logged by its type: its text may hold a reading."""
+    """An exception in an answer is logged by its type, because its text may hold a reading."""
 
     async def wrong() -> tuple[int, str, bytes]:
         raise ValueError("4711 W")
@@ -252,7 +252,7 @@ async def test_what_goes_wrong_says_no_more_than_its_name(caplog: pytest.LogCapt
 
 
 async def test_the_form_says_that_it_is_not_encrypted() -> None:
-    """The login says what a cookie over plain HTTP cannot keep."""
+    """The login form warns of what a cookie over plain HTTP cannot protect."""
     answer: Answer = await ask(away(), "/login", host="gateway.local")
     assert "not encrypted" in answer.text
     assert 'type="password"' in answer.text

@@ -1,4 +1,4 @@
-"""What left of a meter, on the local page: days, bands and costs, from released records alone."""
+"""A meter's history on the local page: days, bands and costs, from released records alone."""
 
 import json
 from fractions import Fraction
@@ -43,7 +43,7 @@ def world() -> PageWorld:
 
 
 def history(world: PageWorld, **changes: Any) -> page.History:
-    """The history that follows from a world's records and descriptors."""
+    """Return the history that follows from a world's records and descriptors."""
     released: dict[str, Any] = {
         "records": world.history,
         "descriptors": [],
@@ -54,7 +54,7 @@ def history(world: PageWorld, **changes: Any) -> page.History:
 
 
 def test_complete_days_of_the_last_30_are_shown(world: PageWorld) -> None:
-    """Each complete day that ends within 30 days has the energy and interval that a receiver works out."""
+    """Each complete day of the last 30 has the energy and interval that a receiver computes."""
     past = history(world)
     days = [period.start_ms for period in past.periods]
     assert days == [*range(TODAY_MS - 30 * DAY_MS, TODAY_MS, DAY_MS)]
@@ -66,7 +66,7 @@ def test_complete_days_of_the_last_30_are_shown(world: PageWorld) -> None:
 
 
 def test_a_day_with_a_missing_record_is_left_out(world: PageWorld) -> None:
-    """A day of which one record is missing has no energy; the days beside it have theirs."""
+    """A day that lacks a record has no energy; the days around it do."""
     del world.history[-24 - 3 * PER_DAY]
     days = [period.start_ms for period in history(world).periods]
     assert days == [
@@ -112,7 +112,7 @@ def test_bands_are_those_that_a_receiver_works_out() -> None:
 
 
 def test_the_cheapest_tariff_is_as_sure_as_a_receiver_finds() -> None:
-    """Costs, the cheapest tariff and its sureness are those of `consume`; one tariff has a cost only."""
+    """Costs, cheapest tariff and sureness are those of `consume`; a single tariff has only a cost."""
     world = tariff_world()
     [series] = collect([*world.window_descriptors, *world.history]).values()
     for window in history(world, tariffs=world.tariffs).windows:
@@ -127,14 +127,14 @@ def test_the_cheapest_tariff_is_as_sure_as_a_receiver_finds() -> None:
 
 
 def test_a_tariff_without_a_price_compares_nothing() -> None:
-    """Windows of bands that a tariff does not price have energies, but no costs."""
+    """Windows of bands that a tariff does not price have energies but no costs."""
     world = tariff_world()
     tariffs = [*world.tariffs, Tariff("other", {"peak": 0.3})]
     assert [window.costs for window in history(world, tariffs=tariffs).windows] == [None, None]
 
 
 async def test_the_server_tells_what_left() -> None:
-    """`/history.json` has periods, windows and costs of a meter; an unknown meter has none."""
+    """`/history.json` has the periods, windows and costs of a meter, and none of an unknown meter."""
     world = tariff_world()
     at: ASGIApp = app.application(page.Settings(), world.view, world.viewers, ())
     answer = json.loads((await ask(at, "/history.json")).body)
@@ -177,7 +177,7 @@ async def test_history_comes_from_the_outbox(world: PageWorld, tmp_path: Path) -
 
 
 async def test_a_glance_has_what_remains_of_the_budget(tmp_path: Path) -> None:
-    """The allowance is that of the present period; without a budget there is none."""
+    """The remaining budget is that of the present period; without a budget there is none."""
     look, thread = page_data(written(privacy=BUDGET % (1000, "10d")), tmp_path / "db")
     epsilon = config.terms(config.parse(written()).stream[0]).epsilon_per_w
     glance = await look.view.glance("main", "house")

@@ -1,4 +1,4 @@
-"""What was used in each slot, as the page is told it (meteragent.agent.page.means)."""
+"""What was used in each slot, as the page gets it (meteragent.agent.page.means)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -49,7 +49,7 @@ def read(timeline: Timeline, *readings: tuple[float, float]) -> None:
 
 
 def complete(means: SlotMeans) -> list[float]:
-    """The means of slots that were seen from start to end."""
+    """Return the means of slots that were seen from start to end."""
     return [mean.power for mean in means.take() if mean.part == 1]
 
 
@@ -61,14 +61,14 @@ def test_a_power_stands_for_its_hold_and_is_clamped() -> None:
 
 
 def test_a_register_that_rolls_over_goes_on() -> None:
-    """From 99.9 to 0.4 kWh of 100 half a kilowatt-hour was used: 1 kW over half an hour."""
+    """From 99.9 to 0.4 kWh, of 100, is half a kilowatt-hour: 1 kW over half an hour."""
     means = SlotMeans(config.schedule(stream(REGISTER)))
     read(watched(stream(REGISTER), means), (0, 99.9), (30, 0.4), (31, 0.4))
     assert complete(means) == [pytest.approx(1)]
 
 
 def test_intervals_that_overlap_count_once() -> None:
-    """Of an interval that begins before the last one ended, the rest counts."""
+    """Of an interval that begins before the last one ended, only the rest counts."""
     means = SlotMeans(config.schedule(stream(INTERVALS)))
     read(watched(stream(INTERVALS), means), (15, 100), (25, 60), (30, 60), (45, 0))
     used_wh = 100 + 60 * 10 / 15 + 60 * 5 / 15
@@ -89,7 +89,7 @@ def test_a_slot_that_began_before_is_partial() -> None:
 
 
 def test_time_that_the_core_gives_up_is_not_seen() -> None:
-    """Where the next stretch begins later than the last one ended, the slot is partial."""
+    """If there is time between two stretches, the slot is partial."""
     means = SlotMeans(config.schedule(stream()))
     means.add(START_MS, START_MS + 5 * MINUTE_MS, 100 * MICRO)
     means.add(START_MS + 10 * MINUTE_MS, START_MS + STEP_MS, 200 * MICRO)

@@ -21,21 +21,21 @@ from tests.support.page_world import START_MS, TOKEN, PageWorld
 
 
 class Noted(Viewers):
-    """Viewers that say when somebody has left."""
+    """Viewers that report when one of them has left."""
 
     def __init__(self) -> None:
         super().__init__()
         self.left = asyncio.Event()
 
     def leave(self, viewer: Viewer) -> None:
-        """As always, and say so."""
+        """Leave as usual, and report it."""
         super().leave(viewer)
         self.left.set()
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Events come at once, and a glance every 10 ms."""
+    """Let events come at once, and a glance every 10 ms."""
     monkeypatch.setattr(app, "GATHER_S", 0.0)
     monkeypatch.setattr(app, "GLANCE_S", 0.01)
     return iter([None])
@@ -57,7 +57,7 @@ async def world() -> PageWorld:
 
 @pytest.fixture
 async def open_page(world: PageWorld, port: int) -> AsyncIterator[Line]:
-    """A page that has been told its history."""
+    """A page that has received its history."""
     async with world.serving(port=port), line(port) as opened:
         assert await opened.ask("/events") == 200
         await opened.event("start")
@@ -65,7 +65,7 @@ async def open_page(world: PageWorld, port: int) -> AsyncIterator[Line]:
 
 
 async def test_an_open_page_is_told_what_happens(world: PageWorld, open_page: Line) -> None:
-    """Readings and records come as they happen, of the meter that is looked at and of no other."""
+    """Readings and records of the meter on the page come as they happen, and those of no other meter."""
     world.read(100.5, START_MS)
     world.read(999, START_MS, meter="other")
     assert (await open_page.event("news"))["readings"] == [[START_MS, 100.5]]
@@ -79,7 +79,7 @@ async def test_an_open_page_is_told_what_happens(world: PageWorld, open_page: Li
 
 
 async def test_it_is_told_what_left_before(world: PageWorld, port: int) -> None:
-    """First comes which meter it is, where its records go, and the latest of them, verbatim."""
+    """First come the meter, where its records go, and the latest of them, verbatim."""
     world.history = [world.record(START_MS, 7), world.record(START_MS + 1, 8)]
     async with world.serving(port=port), line(port) as opened:
         assert await opened.ask("/events?stream=main&meter=house") == 200
@@ -92,7 +92,7 @@ async def test_it_is_told_what_left_before(world: PageWorld, port: int) -> None:
 
 
 async def test_no_reading_from_before_it_was_opened(world: PageWorld, port: int) -> None:
-    """A reading that came before a page was opened, or after it was closed, is nowhere."""
+    """A reading from before a page was opened, or after it was closed, is nowhere."""
     async with world.serving(port=port):
         world.read(100, START_MS)
         for time_ms in (START_MS + 1, START_MS + 2):
@@ -116,7 +116,7 @@ async def gone(world: PageWorld) -> None:
 
 
 async def test_a_glance_says_how_things_stand(world: PageWorld, open_page: Line) -> None:
-    """What was spent comes as level at the radius and exactly, with the last message, health and counters."""
+    """The privacy spent comes as a level and exactly, with the last message, health and counters."""
     world.counts.add("accepted", 3)
     payload = world.record(START_MS, 512)
     world.last = page.Message("private/house/power", payload, START_MS + 9)
@@ -132,7 +132,7 @@ async def test_a_glance_says_how_things_stand(world: PageWorld, open_page: Line)
 
 
 async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) -> None:
-    """What is wrong comes with the facts, also while no meter is known, and with every glance."""
+    """Problems come with the facts, even while no meter is known, and with every glance."""
     told = {"code": "sink_down", "text": "stream main: no connection to the broker of the sink"}
     told["cure"] = PROBLEMS["sink_down"].cure
     at = app.application(page.Settings(), world.view, world.viewers, [])
@@ -145,7 +145,7 @@ async def test_problems_are_told_with_what_to_do(world: PageWorld, port: int) ->
 
 
 async def test_new_meters_are_told(world: PageWorld, open_page: Line) -> None:
-    """The meters to choose from come with the first glance and whenever there are others."""
+    """The meters to choose from come with the first glance and whenever they change."""
     assert (await open_page.event("glance"))["meters"] == ["house"]
     assert "meters" not in await open_page.event("glance")
     world.meters.append("barn")
@@ -158,7 +158,7 @@ async def test_new_meters_are_told(world: PageWorld, open_page: Line) -> None:
 async def test_who_vanishes_leaves_nothing(
     world: PageWorld, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A page that vanishes without a word leaves no viewer, no task and no line in a log."""
+    """A page whose connection breaks leaves no viewer, no task and no line in a log."""
     async with world.serving(port=port):
         tasks = asyncio.all_tasks()
         with caplog.at_level(logging.DEBUG):
@@ -181,7 +181,7 @@ async def test_who_vanishes_leaves_nothing(
 async def test_who_does_not_read_is_dropped(
     world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page that takes nothing off its connection is dropped in time, however much there is to tell it."""
+    """A page that reads nothing is dropped in time, however much there is to send."""
     monkeypatch.setattr(server, "PATIENCE_S", 0.2)
     async with world.serving(port=port):
         stuck = socket.create_connection(("127.0.0.1", port))
@@ -202,7 +202,7 @@ async def test_who_does_not_read_is_dropped(
 async def test_a_login_that_breaks_off_is_nothing(
     world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A login that takes too long is as wrong as any; one that breaks off is forgotten; neither is logged."""
+    """A login that takes too long is refused; one that breaks off is forgotten; neither is logged."""
     monkeypatch.setattr(app, "BODY_S", 0.01)
     head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
     async with world.serving(port=port, token=TOKEN):
@@ -219,7 +219,7 @@ async def test_a_login_that_breaks_off_is_nothing(
 
 
 async def test_pages_open_at_once_are_bounded(world: PageWorld, port: int) -> None:
-    """One page more than may be open is told so."""
+    """A page beyond the limit is refused with the reason."""
     async with world.serving(port=port), AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(line(port)) for _ in range(VIEWERS + 1)]
         for item in opened[:-1]:
@@ -230,7 +230,7 @@ async def test_pages_open_at_once_are_bounded(world: PageWorld, port: int) -> No
 
 
 async def test_what_is_not_there_is_not_found(world: PageWorld, port: int) -> None:
-    """A stream or a meter that is not known, or a file that is none, is not found."""
+    """An unknown stream, meter or file is not found."""
     async with world.serving(port=port):
         for path in ("/events?stream=no", "/events?meter=no", "/static/no.js", "/static/../view.py", "/no"):
             async with line(port) as asking:
@@ -241,7 +241,7 @@ async def test_what_is_not_there_is_not_found(world: PageWorld, port: int) -> No
 
 
 async def test_a_stop_ends_open_pages(world: PageWorld, port: int) -> None:
-    """A stop ends open pages at once, and is passed on as a stop."""
+    """A stop ends open pages at once, and continues as a stop."""
     async with world.serving(port=port) as task, line(port) as opened:
         await opened.ask("/events")
         await opened.event("start")
@@ -290,7 +290,7 @@ async def test_connections_are_bounded(world: PageWorld, port: int, monkeypatch:
 async def test_a_silent_connection_is_closed(
     world: PageWorld, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that asks for nothing is closed in time."""
+    """A connection without a request is closed in time."""
     monkeypatch.setattr(server, "PATIENCE_S", 0.01)
     async with world.serving(port=port), line(port) as silent, asyncio.timeout(LIMIT_S):
         silent.writer.write(b"GET / HTTP/1.1\r\n")
@@ -311,7 +311,7 @@ async def test_a_page_without_viewers_does_nothing(world: PageWorld, port: int) 
 
 
 async def test_without_the_extra_it_says_so(world: PageWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Starlette or uvicorn is not installed, `[page]` is refused with what to install."""
+    """If Starlette or uvicorn is missing, `[page]` is refused with the command that installs it."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "meteragent.agent.page.server", raising=False)
     with pytest.raises(ConfigError, match=r"pip install '\.\[page\]'"):

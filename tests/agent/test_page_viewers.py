@@ -1,4 +1,4 @@
-"""Who looks at the page, and what waits for them: meteragent.agent.page.viewers."""
+"""The page's viewers, and what waits for them: meteragent.agent.page.viewers."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def outgoing(topic: str, payload: bytes, *, retain: bool = False) -> Outgoing:
 
 
 def test_a_closed_page_takes_nothing() -> None:
-    """While nobody looks there is nobody to pass anything on to."""
+    """While nobody looks, there is nobody to pass anything on to."""
     viewers = Viewers()
     assert not viewers
     assert viewers.observer("main") is None
@@ -28,7 +28,7 @@ def test_a_closed_page_takes_nothing() -> None:
 
 
 def test_a_viewer_gets_its_own_meter() -> None:
-    """Readings and records of the meter that is looked at come; nothing of others, and no report does."""
+    """A viewer gets the readings and records of its meter, and nothing of others, and no report."""
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
     assert viewers.observer("two") is None
@@ -47,7 +47,7 @@ def test_a_viewer_gets_its_own_meter() -> None:
 
 
 def test_two_viewers_do_not_share() -> None:
-    """What one has taken is still there for the other."""
+    """What one viewer has taken is still there for the other."""
     viewers = Viewers()
     both = [viewers.enter("main", "m", "private/m") for _ in range(2)]
     observer = viewers.observer("main")
@@ -57,7 +57,7 @@ def test_two_viewers_do_not_share() -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """Of more than may wait the oldest go, and the viewer is told how many."""
+    """Beyond the limit, the oldest are dropped, and the viewer learns how many."""
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
     observer = viewers.observer("main")
@@ -73,7 +73,7 @@ def test_what_waits_is_bounded() -> None:
 
 
 def test_viewers_are_bounded() -> None:
-    """One page more than may be open is refused, until one is closed."""
+    """A page beyond the limit is refused until one is closed."""
     viewers = Viewers()
     first, *_ = [viewers.enter("main", "m", "private/m") for _ in range(VIEWERS)]
     with pytest.raises(TooManyViewers):
@@ -83,7 +83,7 @@ def test_viewers_are_bounded() -> None:
 
 
 async def test_a_viewer_waits_for_news() -> None:
-    """A viewer is woken by a reading, a record or the end, and by nothing else within the time it gives."""
+    """A viewer is woken by a reading, a record or the end, and otherwise only after its time limit."""
     viewers = Viewers()
     viewer = viewers.enter("main", "m", "private/m")
     await viewer.wait(0.001)

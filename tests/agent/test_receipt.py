@@ -29,7 +29,7 @@ def test_it_says_what_was_sent_and_on_which_terms() -> None:
 
 
 def test_it_says_so_if_nothing_was_sent() -> None:
-    """A receiver that got nothing has a receipt, too, with the end that it had."""
+    """A receiver that got nothing has a receipt as well, with its end."""
     grant = GRANT._replace(until_ms=NOON_MS)
     text = receipt.text(Receipt(grant, NOON_MS, "ended", 0, ()), [])
     assert "agreed until: 2026-11-20T12:00:00Z\n" in text

@@ -54,7 +54,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
 def test_a_link_that_this_version_does_not_write_is_a_clear_error(text: str) -> None:
-    """It names the receiver, and repeats nothing of the link, which may be of an operator's making."""
+    """It names the receiver, and quotes nothing of the link, which an operator may have written."""
     with pytest.raises(StoreError) as caught:
         receivers.endpoint(text, "receiver app")
     assert str(caught.value) == "receiver app: its broker's settings in the store cannot be read"
@@ -62,7 +62,7 @@ def test_a_link_that_this_version_does_not_write_is_a_clear_error(text: str) -> 
 
 
 def test_a_password_that_is_gone_is_the_operators_to_restore() -> None:
-    """The link is readable, but the file that it names is not there."""
+    """The link can be read, but the file that it names is missing."""
     with pytest.raises(ConfigError, match=r"receiver app\.password_file"):
         receivers.endpoint(link(password_file="/nowhere/secret"), "receiver app")
 
@@ -71,7 +71,7 @@ def test_a_password_that_is_gone_is_the_operators_to_restore() -> None:
 async def test_a_withdrawal_that_is_not_possible_ends_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    """The agent goes on: it must not end because of a receiver that it no longer has."""
+    """The agent must not end because of a receiver that it no longer has."""
     counts = Counts()
     store = open_store(tmp_path / "db")
     grants.settle(store, [Wanted("main-day", "app", "app/{meter}", link(), 0, None)], {}, 0)

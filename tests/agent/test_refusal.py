@@ -1,4 +1,4 @@
-"""Topics that the sink's broker refuses: they wait, in order, and nobody else does."""
+"""Topics that the sink's broker refuses: their messages wait, in order, and no others do."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 
 class Broker:
-    """A broker that refuses some topics; it keeps what it took."""
+    """A broker that refuses some topics; it keeps what it accepted."""
 
     def __init__(self, line: Line, session: FakeSession) -> None:
         self.line = line
@@ -39,12 +39,12 @@ class Broker:
         self.refused: list[bytes] = []
 
     async def answer(self, number: int) -> None:
-        """Answer so many publications."""
+        """Answer this number of publications."""
         for _ in range(number):
             self.one(await self.session.next())
 
     def one(self, one: Publication) -> None:
-        """Take or refuse a publication."""
+        """Accept or refuse a publication."""
         packet_id = self.session.answered(one)
         if any(one.topic.startswith(topic) for topic in self.refuses):
             self.refused.append(one.payload)
@@ -55,18 +55,18 @@ class Broker:
 
 
 async def idle(line: Line) -> None:
-    """The sink has nothing more to do."""
+    """Wait until the sink has nothing more to do."""
     async with asyncio.timeout(LIMIT_S):
         await line.sink.idle.wait()
 
 
 def payloads(letter: str, *numbers: int) -> list[bytes]:
-    """Payloads of a meter."""
+    """Return the payloads of a meter."""
     return [f"{letter}{number}".encode() for number in numbers]
 
 
 async def test_a_refused_topic_holds_back_its_own_meter_only(line: Line) -> None:
-    """Other meters' records go on, also later ones; the refused are neither delivered nor sent on and on."""
+    """Other meters' records keep leaving; the refused ones are neither delivered nor sent repeatedly."""
     line.commit(*payloads("b", 1, 2), topic=BAD)
     line.commit(*payloads("g", 1, 2), topic=GOOD)
     async with line.connected() as session:
@@ -95,7 +95,7 @@ def _waiting_bytes(line: Line) -> int:
 async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One message is the trial; once it is taken, all that waited follow in order, byte for byte, once."""
+    """One message is the trial; once it is accepted, all that waited follow in order, byte for byte, once."""
     clock_s = [1000.0]
     monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2, 3), topic=BAD)
@@ -124,7 +124,7 @@ async def test_a_refused_topic_is_tried_hourly_and_then_leaves_in_order(
 
 
 async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins with one message of the topic, and with no descriptor of it before that is taken."""
+    """It begins with one message of the topic, and sends its descriptor only after that is accepted."""
     clock_s = [1000.0]
     monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.describe(BAD, "d1")
@@ -144,7 +144,7 @@ async def test_a_new_connection_tries_what_was_refused(line: Line, monkeypatch: 
 async def test_what_overtook_a_refused_record_leaves_again(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that is taken after an earlier one of its meter was refused comes again after that one."""
+    """A record accepted after an earlier one of its meter was refused is sent again after that one."""
     clock_s = [1000.0]
     monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
@@ -185,7 +185,7 @@ async def test_more_refused_records_than_are_read_at_once_starve_nobody(
 
 
 def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() -> None:
-    """No charge, the mark passes over it for ever, and another meter's windows open (laws 1 and 2)."""
+    """No charge; the mark passes over the window for ever; windows of other meters open (laws 1 and 2)."""
     pipeline = core()
     for meter in ("m1", "m2"):
         feed(pipeline, message(1, 1, meter=meter))
@@ -205,7 +205,7 @@ def test_a_refused_topic_that_has_had_its_part_of_the_store_opens_no_window() ->
 
 
 async def _closing(line: Line, refuses: set[str]) -> list[bytes]:
-    """Connect to a broker that answers in order and closes at a topic that it refuses; what it took."""
+    """Connect to a broker that answers in order and closes at a refused topic; return what it accepted."""
     took: list[bytes] = []
     async with line.connected() as session:
         while True:
@@ -222,7 +222,7 @@ async def _closing(line: Line, refuses: set[str]) -> list[bytes]:
 
 
 async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> None:
-    """After a few connections only the topic that ends them waits, and all others have left."""
+    """After a few connections, only the topic that ends them waits, and all others have left."""
     line.commit(b"g1", topic=GOOD)
     line.commit(*payloads("b", 1, 2), topic=BAD)
     line.commit(*payloads("o", 1, 2), topic="private/other/power")
@@ -240,7 +240,7 @@ async def test_a_broker_that_closes_the_connection_is_found_out(line: Line) -> N
 
 
 async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour later one message leaves with nothing else on its way; if it ends that, others lose nothing."""
+    """An hour later one message leaves by itself; if it ends the connection, others lose nothing."""
     clock_s = [1000.0]
     monkeypatch.setattr(sink, "_now_s", lambda: clock_s[0])
     line.commit(*payloads("b", 1, 2), topic=BAD)
@@ -256,7 +256,7 @@ async def test_a_suspect_is_tried_alone(line: Line, monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_broker_that_refuses_and_closes_is_not_asked_again_at_once(line: Line) -> None:
-    """Its word ends each connection: the topic is tried hourly only, and the others leave at the next one."""
+    """Each refusal ends the connection: the topic is tried hourly, and the others leave on the next one."""
     line.commit(*payloads("b", 1, 2), topic=BAD)
     line.commit(b"g1", topic=GOOD)
     async with line.connected(inflight=1) as session:
@@ -272,7 +272,7 @@ async def test_a_broker_that_refuses_and_closes_is_not_asked_again_at_once(line:
 
 
 def test_a_link_that_is_lost_now_and_then_accuses_nobody() -> None:
-    """What ends late, or after all was confirmed, or with several topics on their way, holds nothing."""
+    """A loss that is late, after all was confirmed, or with several topics unanswered, accuses none."""
     refusals = Refusals(3)
     for at in range(100):
         refusals.on_connected(100.0 * at)
@@ -291,7 +291,7 @@ events = st.lists(
 
 @given(events)
 def test_of_a_held_topic_at_most_one_message_is_on_its_way_for_a_trial(plan: list[tuple[str, int]]) -> None:
-    """Whatever happens: until its trial is answered no other leaves, and no other confirmation frees it."""
+    """Until a topic's trial is answered, none of its other messages leaves, whatever else is answered."""
     refusals, now_s, row = Refusals(1), 0.0, 0
     trials: dict[str, int] = {}
     for what, number in plan:

@@ -1,4 +1,4 @@
-"""One stream at work: meteragent.agent.runner, over a real store, with time and messages from a test."""
+"""One stream at work: meteragent.agent.runner, over a real store; the test provides time and messages."""
 
 import asyncio
 import threading
@@ -22,12 +22,12 @@ from tests.support.stores import TERMS, open_store, opened, opening, persist, se
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is looked at every 2 ms: it is a test's, and shows nothing by itself."""
+    """Check the clock every 2 ms: it is a test's, and shows nothing by itself."""
     monkeypatch.setattr(module, "POLL_S", 0.002)
 
 
 async def test_readings_become_records_on_schedule(tmp_path: Path) -> None:
-    """Every slot of a meter is released when the clock passes its end, readings or not, from the first."""
+    """Every slot of a meter is released when the clock passes its end, with or without readings."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.running():
@@ -45,7 +45,7 @@ async def test_readings_become_records_on_schedule(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path) -> None:
-    """A reading that is accounted for is acknowledged when the transaction has returned (law 7)."""
+    """A reading that is accounted for is acknowledged once the transaction has returned (law 7)."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.running():
@@ -61,7 +61,7 @@ async def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path) -> N
 
 
 async def test_a_commit_that_fails_ends_it_and_acknowledges_nothing(tmp_path: Path) -> None:
-    """When the store cannot be written the runner raises: its memory is ahead of the disk."""
+    """If the store cannot be written, the runner raises, because its memory is ahead of the disk."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         store._failed = True  # as after an error of the device
@@ -75,7 +75,7 @@ async def test_a_commit_that_fails_ends_it_and_acknowledges_nothing(tmp_path: Pa
 
 
 async def test_without_a_clock_everything_stands(tmp_path: Path) -> None:
-    """A clock set back stops all: nothing is taken, opened, closed or acknowledged; then it goes on."""
+    """While the clock is set back, nothing is taken, opened, closed or acknowledged; then it goes on."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.running():
@@ -96,7 +96,7 @@ async def test_without_a_clock_everything_stands(tmp_path: Path) -> None:
 
 
 async def test_when_the_store_is_full_everything_stands(tmp_path: Path) -> None:
-    """Full of undelivered records, nothing opens, closes or is acknowledged; it is counted once."""
+    """If undelivered records fill the store, nothing opens, closes or is acknowledged; counted once."""
     with open_store(tmp_path / "db") as store:
         line = Line(store, max_bytes=1)
         async with line.running():
@@ -111,7 +111,7 @@ async def test_when_the_store_is_full_everything_stands(tmp_path: Path) -> None:
 
 
 async def test_what_waits_for_refused_topics_may_take_a_tenth_of_the_store(tmp_path: Path) -> None:
-    """Of all streams together; beyond it their meters open no window, and the rest goes on."""
+    """For all streams together; beyond it their meters open no windows, and the others go on."""
     with open_store(tmp_path / "db") as store:
         line, topic = Line(store, max_bytes=100_000), "private/m"
         async with line.running():
@@ -132,7 +132,7 @@ async def test_what_waits_for_refused_topics_may_take_a_tenth_of_the_store(tmp_p
 
 
 async def test_when_there_is_room_again_what_waited_counts(tmp_path: Path) -> None:
-    """After a full store nothing closes before another catch_up: readings that waited are not late."""
+    """After a full store, nothing closes before another catch_up, so readings that waited are not late."""
     with open_store(tmp_path / "db") as store:
         line = Line(store, wait_ms=1500, max_bytes=1)
         async with line.running():
@@ -152,7 +152,7 @@ async def test_when_there_is_room_again_what_waited_counts(tmp_path: Path) -> No
 
 
 async def test_a_full_store_is_emptied_by_what_is_delivered(tmp_path: Path) -> None:
-    """Deliveries are marked while everything stands, which is what ends it."""
+    """Deliveries are still marked while processing is paused, which is what ends the pause."""
     with open_store(tmp_path / "db") as store:
         line = Line(store, max_bytes=1)
         async with line.running():
@@ -165,7 +165,7 @@ async def test_a_full_store_is_emptied_by_what_is_delivered(tmp_path: Path) -> N
 
 
 async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Path) -> None:
-    """A commit that a stop cancels while the store is busy marks nothing: what ends the stop does."""
+    """If a stop cancels a commit while the store is busy, the stop's own commit marks the delivery."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         commit = Commit("main", START_MS, outgoing=[Outgoing("t", b"x", START_MS, False)])
@@ -188,7 +188,7 @@ async def test_a_delivery_is_marked_though_its_commit_was_cancelled(tmp_path: Pa
 
 
 async def test_a_catch_up_ends_though_readings_keep_coming(tmp_path: Path) -> None:
-    """What waits when catch_up ends counts; what comes during those commits does not hold up the rest."""
+    """What waits when catch_up ends counts; what comes during those commits does not delay the rest."""
     with open_store(tmp_path / "db") as store:
         first = Line(store)
         async with first.running():
@@ -213,7 +213,7 @@ async def test_a_catch_up_ends_though_readings_keep_coming(tmp_path: Path) -> No
 
 
 async def test_a_jump_of_the_clock_passes_window_by_window(tmp_path: Path) -> None:
-    """Windows that a jump skips are opened, charged and released, no transaction holding many."""
+    """Windows that a jump skips are opened, charged and released, without one large transaction."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.running():
@@ -228,7 +228,7 @@ async def test_a_jump_of_the_clock_passes_window_by_window(tmp_path: Path) -> No
 async def test_the_pause_is_until_the_next_deadline_from_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long a batch took, the runner wakes at the next boundary, or at the end of its catch_up."""
+    """However long a batch took, the runner wakes at the next boundary or at the end of its catch_up."""
     with open_store(tmp_path / "db") as store:
         line = Line(store)
         async with line.running():
@@ -244,7 +244,7 @@ async def test_the_pause_is_until_the_next_deadline_from_now(
 
 
 async def test_what_was_delivered_is_marked_though_nothing_else_happens(tmp_path: Path) -> None:
-    """A delivery alone is written down with the next look at the clock; where there is none, nothing is."""
+    """A delivery alone is written at the next check of the clock; without one, nothing is."""
     with open_store(tmp_path / "db") as store:
         persist(store, sending(START_MS))
         line = Line(store)
@@ -257,7 +257,7 @@ async def test_what_was_delivered_is_marked_though_nothing_else_happens(tmp_path
 
 
 async def test_a_commit_is_one_transaction(tmp_path: Path) -> None:
-    """When the budget refuses a charge nothing of the commit is written: no mark, state, row or delivery."""
+    """If the budget refuses a charge, nothing of the commit is written: no mark, state, row or delivery."""
     with open_store(tmp_path / "db") as store:
         persist(store, sending(5))
         thread = StoreThread(store, 86_400_000, 2**20, {"main"}, Counts())
@@ -289,7 +289,7 @@ async def test_delivered_records_are_kept_for_their_time(tmp_path: Path) -> None
 
 
 async def test_the_next_generation_file_is_prepared_after_each_commit_with_records(tmp_path: Path) -> None:
-    """When a commit with records has returned the next such commit's file is written, and for no other."""
+    """After a commit with records, the file for the next such commit is written, and after no other."""
     with open_store(tmp_path / "db") as store:
         thread, new = StoreThread(store, 1000, 2**20, {"main"}, Counts()), tmp_path / "db.gen.new"
         await thread.persist(opening(0, "m"), [], None)

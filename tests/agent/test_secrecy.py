@@ -44,7 +44,7 @@ with bind_socket(Path("db.health")) as listening:
 def test_a_machine_without_proc_is_told_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The socket is bound through /proc, so the refusal names it and the socket."""
+    """The socket is bound through /proc, so the refusal names both."""
     monkeypatch.setattr(watch, "_DESCRIPTORS", tmp_path / "proc")
     with pytest.raises(StoreError, match=r"db\.health: .* /proc is not mounted"):
         watch.bind_socket(tmp_path / "db.health")
@@ -57,7 +57,7 @@ def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_no_dump_is_made(tmp_path: Path) -> None:
-    """The kernel is told that the process is not dumpable: that holds where cores are piped to a program."""
+    """The process is marked as not dumpable in the kernel, even where cores are piped to a program."""
     assert python(DUMPABLE, tmp_path).stdout == "1\n"
     result = python(FORBID + DUMPABLE, tmp_path)
     assert (result.stdout, result.stderr) == ("0\n", "")

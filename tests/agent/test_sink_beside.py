@@ -1,4 +1,4 @@
-"""What leaves beside records: meteragent.agent.sink's status, and devices for Home Assistant."""
+"""What leaves besides records: meteragent.agent.sink's status, and devices for Home Assistant."""
 
 import asyncio
 import json
@@ -31,32 +31,32 @@ def beside(delay_s: float = 0.0) -> Presence:
 
 
 def descriptor(label: str) -> bytes:
-    """As the core writes it."""
+    """Return a descriptor as the core writes it."""
     return describe(settled()).message(label, NOW_MS)
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[MakeLine]:
-    """Makes a sink whose outbox is empty."""
+    """Return a maker of sinks whose outbox is empty."""
     with ExitStack() as stack:
         yield lambda beside: Line(stack.enter_context(open_store(tmp_path / "db")), beside)
 
 
 def running(line: Line, *labels: str) -> None:
-    """Meters that have been announced, and whose windows open."""
+    """Announce meters, so that their windows open."""
     for label in labels:
         line.describe(f"private/{label}", "id", descriptor(label))
         line.running.add(f"private/{label}")
 
 
 def devices(publications: list[Publication]) -> list[str]:
-    """The names of the devices that were announced."""
+    """Return the names of the devices that were announced."""
     actual = [json.loads(p.payload) for p in publications if p.topic.startswith("homeassistant/device/")]
     return [document["device"]["name"] for document in actual]
 
 
 async def pause(session: FakeSession) -> list[Publication]:
-    """What was published by now, when the sink has nothing left to do."""
+    """Wait until the sink has nothing left to do, and return what was published."""
     await turns(20)
     return [session.published.get_nowait() for _ in range(session.published.qsize())]
 
@@ -68,7 +68,7 @@ async def pause(session: FakeSession) -> list[Publication]:
 async def test_the_newest_record_is_retained_where_the_configuration_says_so(
     make: MakeLine, retain: bool
 ) -> None:
-    """Records are retained only then; descriptors always are, and the bytes are the same."""
+    """Records are retained only if configured; descriptors always are, and the bytes are the same."""
     line = make(Presence(retain=retain))
     line.commit(b"terms", topic="private/m/privacy", retain=True)
     line.commit(b"first", b"second")
@@ -99,7 +99,7 @@ async def test_the_status_is_the_first_thing_on_a_connection(make: MakeLine) -> 
 async def test_the_status_comes_on_its_schedule_whatever_is_sent(
     make: MakeLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every PERIOD_S from the connection on: a busy sink sends no other and no more than an idle one."""
+    """Every PERIOD_S from the connection on: a busy sink sends no more of them than an idle one."""
     line = make(Presence(STATUS))
     clock = FakeClock(monkeypatch)
     async with line.connected() as session:
@@ -116,7 +116,7 @@ async def test_the_status_comes_on_its_schedule_whatever_is_sent(
 async def test_what_is_due_leaves_though_nothing_is_announced(
     make: MakeLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sink wakes by itself for the status and for the answer to Home Assistant: commits do not matter."""
+    """The sink wakes by itself for the status and for the answer to Home Assistant, without a commit."""
     monkeypatch.setattr(sink, "POLL_S", 60.0)
     line = make(beside(delay_s=0.01))
     running(line, "a")
@@ -139,7 +139,7 @@ class FakeClock:
 
 
 async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:
-    """An agent that cannot tell the time releases nothing: the broker's word, offline, stands."""
+    """An agent that cannot tell the time releases nothing, so the broker's message `offline` stays."""
     line = make(Presence(STATUS))
     line.now_ms = None
     async with line.connected() as session:
@@ -150,7 +150,7 @@ async def test_without_a_clock_there_is_no_status(make: MakeLine) -> None:
 
 
 def test_the_will_is_that_the_agent_is_gone() -> None:
-    """The broker says offline on the status topic when the connection has ended; without one, nothing."""
+    """When the connection has ended, the broker publishes offline on the status topic, if there is one."""
     will = beside().will
     assert will == (STATUS, b'{"v":1,"status":"offline"}')
     assert Presence().will is None
@@ -174,7 +174,7 @@ async def test_every_connection_announces_the_devices(make: MakeLine) -> None:
 
 
 async def test_a_device_is_announced_before_the_first_record(make: MakeLine) -> None:
-    """When a meter's first descriptor leaves its device has left, and its record has not."""
+    """When a meter's first descriptor leaves, its device has left and its record has not."""
     line = make(beside())
     async with line.connected() as session:
         await pause(session)
@@ -186,7 +186,7 @@ async def test_a_device_is_announced_before_the_first_record(make: MakeLine) -> 
 
 
 async def test_a_meter_that_has_left_is_not_brought_back(make: MakeLine) -> None:
-    """A device of a retired meter, or of an old label, is left alone: one that was deleted stays so."""
+    """A device of a retired meter or of an old label is not announced, so a deleted one stays deleted."""
     line = make(beside())
     running(line, "old", "new")
     line.running.remove("private/old")
@@ -199,7 +199,7 @@ async def test_a_meter_that_has_left_is_not_brought_back(make: MakeLine) -> None
 
 
 async def test_when_home_assistant_starts_it_is_told_again(make: MakeLine) -> None:
-    """Its birth message, which is subscribed to, has all devices sent again; nothing else does."""
+    """Its birth message, to which the agent subscribes, has all devices sent again; nothing else does."""
     line = make(beside())
     running(line, "a")
     async with line.connected() as session:
@@ -219,7 +219,7 @@ async def test_when_home_assistant_starts_it_is_told_again(make: MakeLine) -> No
 async def test_the_answer_to_home_assistant_has_its_own_time(
     make: MakeLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes `delay_s` after the first of any number of starts, once."""
+    """It comes once, `delay_s` after the first of any number of starts."""
     line = make(beside(delay_s=3.0))
     running(line, "a")
     clock = FakeClock(monkeypatch)
@@ -233,7 +233,7 @@ async def test_the_answer_to_home_assistant_has_its_own_time(
 
 
 async def test_what_arrives_is_acknowledged(make: MakeLine) -> None:
-    """Whatever it is: the broker would keep it, and at last stop sending."""
+    """Whatever arrives is acknowledged: otherwise the broker would keep it and finally stop sending."""
     line = make(Presence())
     async with line.connected() as session:
         await turns(3)
@@ -245,7 +245,7 @@ async def test_what_arrives_is_acknowledged(make: MakeLine) -> None:
 async def test_a_broker_that_lets_nobody_subscribe_gets_its_records(
     make: MakeLine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A refused subscription is a warning: the devices are retained and found without it."""
+    """A refused subscription is a warning: the retained devices are found without it."""
 
     class Shut(FakeSession):
         async def subscribe(self, topic_filter: str) -> None:

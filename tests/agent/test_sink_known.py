@@ -1,4 +1,4 @@
-"""What the sink knows without reading: the outbox's own answer, whatever is committed meanwhile."""
+"""What the sink knows without reading: the outbox's own answer, whatever is committed in the meantime."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ EVER = float("inf")
 
 
 def row(id_: int, due_ms: int) -> WaitingRow:
-    """A row that waits."""
+    """Return a row that waits."""
     return WaitingRow(id_, due_ms, "t", b"%d" % id_, False)
 
 
@@ -35,7 +35,7 @@ steps = st.lists(
 @example([("commit", 3), ("read", 0), ("commit", 1), ("pass", 9), ("leave", 0)], 1)
 @example([("read", 0), ("commit", 9), ("leave", 0), ("pass", 9), ("leave", 0)], 1)
 def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, int]], page: int) -> None:
-    """Rows leave in the order (due, id) of all that wait; none twice, none early, and in the end all."""
+    """Rows leave in the order (due, id) of all that wait: none twice, none early, and in the end all."""
     known, waiting, left, now_ms, last = SendQueue(), list[WaitingRow](), list[WaitingRow](), 0, 0
 
     def read() -> None:
@@ -78,7 +78,7 @@ def test_what_leaves_is_what_the_outbox_would_have_said(plan: list[tuple[str, in
 async def test_what_a_commit_hands_over_leaves_without_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of commits leave in their order while nobody reads the outbox, and are those that it holds."""
+    """Rows of commits leave in order without reading the outbox, and are those that it holds."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
     with open_store(tmp_path / "db") as store:
         line = Line(store)
@@ -103,7 +103,7 @@ async def test_what_a_commit_hands_over_leaves_without_a_look(
 async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the answer has it or not."""
+    """Whether or not the answer already has it."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
     with open_store(tmp_path / "db") as store:
         line = Line(store)
@@ -131,7 +131,7 @@ async def test_a_row_committed_while_the_outbox_is_read_is_neither_lost_nor_sent
 async def test_rows_given_back_to_the_outbox_while_it_is_read_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that a commit hands over during a read, too many to keep and earlier than what is read, leave."""
+    """Rows handed over during a read, too many to keep and earlier than what is read, leave."""
     monkeypatch.setattr(sink, "POLL_S", 3600.0)
     monkeypatch.setattr(sink, "FETCH", 2)
     with open_store(tmp_path / "db") as store:

@@ -14,14 +14,14 @@ from tests.support.mqtt_peer import turns
 
 
 async def test_every_connection_is_subscribed_on() -> None:
-    """The filter is subscribed to on each connection, for the broker may have lost the session."""
+    """The filter is subscribed to on each connection, because the broker may have lost the session."""
     line = Line()
     assert (await line.connect()).filters == ["in/+"]
     assert (await line.connect()).filters == ["in/+"]
 
 
 async def test_the_subscription_counts_when_it_is_answered() -> None:
-    """`subscribed` is set by the broker's answer, which also wakes whoever waits for messages."""
+    """The broker's answer sets `subscribed`, which also wakes whoever waits for messages."""
     line = Line()
     line.session.granted.clear()
     serving = asyncio.create_task(line.source.serve(line.session))
@@ -52,7 +52,7 @@ async def test_messages_come_in_order_with_their_time_of_arrival() -> None:
 
 
 async def test_what_arrived_without_a_clock_came_when_it_is_taken() -> None:
-    """Without a clock a message has no time of arrival; it gets the first valid time."""
+    """A message that arrives without a clock has no time of arrival; it gets the first valid time."""
     line = Line(now_ms=lambda: None)
     await line.connect()
     line.send(b"a")
@@ -60,7 +60,7 @@ async def test_what_arrived_without_a_clock_came_when_it_is_taken() -> None:
 
 
 async def test_what_arrived_without_a_clock_did_not_come_after_what_followed_it() -> None:
-    """A later message that has a time bounds it: the older of two readings never counts as the newer."""
+    """A later message with a time bounds it: the older of two readings never counts as the newer."""
     clock = iter([None, NOW_MS, None, NOW_MS + 5, None])
     line = Line(now_ms=lambda: next(clock))
     await line.connect()
@@ -72,7 +72,7 @@ async def test_what_arrived_without_a_clock_did_not_come_after_what_followed_it(
 
 
 async def test_nothing_is_acknowledged_before_the_core_is_done() -> None:
-    """Neither arrival nor being taken acknowledges a message, only `acknowledge` does (law 7)."""
+    """Neither arrival nor being taken acknowledges a message; only `acknowledge` does (law 7)."""
     line = Line()
     await line.connect()
     line.send(b"a", b"b")
@@ -86,7 +86,7 @@ async def test_nothing_is_acknowledged_before_the_core_is_done() -> None:
 
 
 async def test_beyond_inflight_the_oldest_are_acknowledged_early_and_counted() -> None:
-    """What is held is bounded: the oldest that the core has go first, and each is counted."""
+    """The number held is bounded: the oldest that the core has go first, and each is counted."""
     line = Line(inflight=4)
     await line.connect()
     line.send(*(b"%d" % n for n in range(6)))
@@ -100,7 +100,7 @@ async def test_beyond_inflight_the_oldest_are_acknowledged_early_and_counted() -
 
 
 async def test_what_still_waits_is_never_acknowledged_early() -> None:
-    """Only messages that the core has are acknowledged early: the others would be lost in a crash."""
+    """Only messages that the core has are acknowledged early; a crash would lose the others."""
     line = Line(inflight=1)
     await line.connect()
     line.send(b"0", b"1")
@@ -142,7 +142,7 @@ async def test_a_packet_id_used_again_names_another_message() -> None:
 
 
 async def test_nothing_of_an_old_connection_is_acknowledged_on_a_new_one() -> None:
-    """A message of a lost connection comes again with a token of its own; the old one is worthless."""
+    """A message of a lost connection returns with a new token; the old one is worthless."""
     line = Line()
     await line.connect()
     line.send(b"taken", b"waiting")
@@ -184,7 +184,7 @@ async def test_what_an_old_connection_held_does_not_count_on_a_new_one() -> None
 
 
 async def test_qos_0_messages_beyond_the_bound_are_shed_and_counted() -> None:
-    """QoS 0 waits up to twice inflight; what is beyond is dropped and counted, the connection stays."""
+    """QoS 0 waits up to twice inflight; beyond that it is dropped and counted, and the connection stays."""
     line = Line(inflight=4)
     await line.connect()
     line.send(*(b"%d" % n for n in range(11)), qos=0)
@@ -195,7 +195,7 @@ async def test_qos_0_messages_beyond_the_bound_are_shed_and_counted() -> None:
 
 
 async def test_qos_1_messages_are_never_shed() -> None:
-    """QoS 1 is taken in also when QoS 0 has filled the queue, and more than inflight of it."""
+    """QoS 1 is accepted even when QoS 0 has filled the queue, and more of it than inflight."""
     line = Line(inflight=2)
     await line.connect()
     line.send(*[b"0"] * 5, qos=0)
@@ -258,7 +258,7 @@ def test_the_broker_may_send_more_than_is_held(inflight: int, asked: int) -> Non
 
 
 async def test_waiting_ends_with_a_message_or_after_its_time() -> None:
-    """`wait` returns at once when messages wait, when one arrives, and when its time is over."""
+    """`wait` returns at once if messages wait, when one arrives, and when its time is over."""
     line = Line()
     await line.connect()
     async with asyncio.timeout(10):

@@ -1,4 +1,4 @@
-"""Brokers that stop at fewer unacknowledged messages than we would take are found out."""
+"""Brokers that stop at fewer unacknowledged messages than the agent would accept are detected."""
 
 import pytest
 
@@ -19,7 +19,7 @@ class Capped:
         self._every_s = every_s
 
     def run(self, messages: int) -> None:
-        """So many messages; each stands until the next of its meter, as readings do."""
+        """Send messages; each reading stands until the next of its meter."""
         held: dict[int, None] = {}
         waiting: list[tuple[float, int]] = []
         sent = 0
@@ -48,7 +48,7 @@ class Capped:
 
 @pytest.mark.parametrize("limit", [4, 5, 10, 20, 32])
 def test_a_broker_that_waits_is_found_out(limit: int) -> None:
-    """Where more readings stand than the broker lets out, half of its limit is held, and all comes soon."""
+    """If more readings stand than the broker sends, half of its limit is held, and all arrive soon."""
     broker = Capped(limit, meters=50, every_s=0.5)
     broker.run(400)
     assert broker.probe.limit == limit // 2
@@ -60,7 +60,7 @@ def test_a_broker_that_waits_is_found_out(limit: int) -> None:
     [(3, 60.0), (10, 0.5), (10, 10.3), (10, 11.3), (10, 20.0), (20, 15.0), (60, 1.0), (5, 240.0)],
 )
 def test_a_broker_that_does_not_wait_is_believed(meters: int, every_s: float) -> None:
-    """Where everything comes nothing is bounded, and a handful is acknowledged early; of 3 meters none."""
+    """If everything arrives, nothing is limited, and a handful is acknowledged early; of 3 meters none."""
     broker = Capped(1000, meters, every_s)
     broker.run(20 * meters)
     assert broker.probe.limit is None
@@ -81,7 +81,7 @@ async def test_a_broker_that_has_let_out_twice_as_many_is_not_tested(monkeypatch
 
 
 async def test_what_a_silent_broker_waits_for_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a silence one held message is acknowledged early and counted; the oldest, and only one."""
+    """After a silence, only the oldest held message is acknowledged early, and is counted."""
     monkeypatch.setattr(source, "SILENCES_S", (0.0,) * 3)
     line = Line(inflight=100)
     await line.connect()

@@ -1,4 +1,4 @@
-"""How the agent is, told in words, as JSON and for Prometheus."""
+"""The state of the agent in words, as JSON and for Prometheus."""
 
 import json
 import re
@@ -30,7 +30,7 @@ STATES = {
 
 
 def families(vitals: Vitals) -> dict[str, dict[tuple[str, ...], float]]:
-    """Every family of the metrics: its samples' values by their labels, as Prometheus reads them."""
+    """Return every family of the metrics: its samples' values by their labels, as Prometheus reads them."""
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
         for family in text_string_to_metric_families(as_metrics(vitals))
@@ -38,7 +38,7 @@ def families(vitals: Vitals) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def test_each_problem_is_named_and_alone() -> None:
-    """Whatever is wrong is one sentence, in words and in JSON; where nothing is, nothing is said."""
+    """Each problem is one sentence, in words and in JSON; without a problem there is none."""
     assert WELL.problems == ()
     assert "All is well." in as_text(WELL)
     for sentence, vitals in STATES.items():
@@ -64,7 +64,7 @@ def test_each_problem_has_its_code_wherever_it_is_told() -> None:
 
 
 def test_refused_topics_are_told_by_their_number() -> None:
-    """How many there are is a problem of the stream and a figure; which ones is not told."""
+    """Their number is a problem of the stream and a metric; their names are not disclosed."""
     [stream] = WELL.streams
     vitals = replace(WELL, streams=(replace(stream, refused_topics=2),))
     [actual] = vitals.problems
@@ -91,7 +91,7 @@ def test_a_stream_of_a_group_names_it_and_missing_keys() -> None:
 
 
 def test_a_full_store_has_a_code_of_its_own() -> None:
-    """What stands for want of room is not told as what stands for want of a clock."""
+    """A pause for want of room differs from a pause for want of a clock."""
     full = replace(WELL, stands="no room in the store")
     assert [(item.code, item.text) for item in full.problems] == [
         ("store_full", "processing paused: no room in the store")
@@ -99,7 +99,7 @@ def test_a_full_store_has_a_code_of_its_own() -> None:
 
 
 def test_what_parts_of_the_agent_raise_is_told_until_they_clear_it() -> None:
-    """A problem that was raised stands beside those that follow from figures, once, with its newest cause."""
+    """A raised problem is shown with those that follow from figures, once, with its newest cause."""
     alarms = Alarms()
     alarms.raise_("messages_wait", "main", waiting=2, since_ms=120_000)
     alarms.raise_("messages_wait", "main", waiting=3, since_ms=180_000)
@@ -125,12 +125,12 @@ def test_every_problem_says_what_to_do() -> None:
 
 
 def test_a_minute_of_lag_is_no_problem() -> None:
-    """Only what has been due for more than a minute is."""
+    """Only what has been due for more than a minute is a problem."""
     assert replace(WELL, streams=(replace(MAIN, lag_s=60.0),)).problems == ()
 
 
 def test_words_name_the_counters_that_counted() -> None:
-    """A counter is shown with its meaning where it is not zero, in the order of the list."""
+    """Counters above zero are shown with their meaning, in the order of the list."""
     lines = as_text(WELL).splitlines()
     shown = [line for line in lines if line.startswith("  ")]
     assert [line.split()[0] for line in shown] == ["received", "late"]
@@ -154,7 +154,7 @@ def test_prometheus_reads_every_figure() -> None:
 
 @given(st.text(min_size=1, max_size=20))
 def test_any_name_can_be_a_label(name: str) -> None:
-    """A meter's name may hold whatever a topic may: it comes back as it was."""
+    """A meter's name may hold whatever a topic may, and is read back unchanged."""
     actual = families(replace(WELL, streams=(replace(MAIN, spent_per_w={name: Fraction(1)}),)))
     assert actual["meteragent_spent_per_watt"] == {("main", name): 1}
 

@@ -1,4 +1,4 @@
-"""Watching over the agent: who asks is answered, and systemd hears that it is alive while it is."""
+"""Watching over the agent: it answers questions about its state, and tells systemd that it is alive."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def systemd(tmp_path: Path) -> Iterator[socket.socket]:
-    """Where systemd would listen."""
+    """A socket on which systemd would listen."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.setblocking(False)
@@ -40,19 +40,19 @@ def systemd(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 async def asked(world: World) -> Vitals:
-    """What the agent says of itself to a process beside it."""
+    """Return what the agent tells another process about itself."""
     answer = await asyncio.to_thread(watch.ask, world.store)
     assert answer is not None
     return metrics.from_json(answer)
 
 
 def texts(found: Vitals) -> list[str]:
-    """The problems as a person reads them."""
+    """Return the problems as a person reads them."""
     return [item.text for item in found.problems]
 
 
 def codes(found: Vitals) -> list[str]:
-    """Their codes."""
+    """Return the codes of the problems."""
     return [item.code for item in found.problems]
 
 
@@ -64,7 +64,7 @@ async def until_told(world: World, wanted: list[str]) -> None:
 
 
 async def heard(systemd: socket.socket, wanted: str) -> list[str]:
-    """What systemd hears until it hears this line."""
+    """Return what systemd hears until it hears this line."""
     lines: list[str] = []
     async with asyncio.timeout(LIMIT_S):
         while wanted not in lines:
@@ -74,7 +74,7 @@ async def heard(systemd: socket.socket, wanted: str) -> list[str]:
 
 
 async def test_who_asks_is_told_how_the_agent_is(world: World) -> None:
-    """Connections, meters, what waits, for how long, and what was spent today; no value, no raw name."""
+    """Connections, meters, what waits and for how long, and what was spent today; no value, no raw name."""
     async with world.running(STREAM.format("", "") + f'pseudonym_key_file = "{key(world)}"\n'):
         world.sides["source"].send(4321, "canary")
         await world.until(lambda: world.agent.counts["opened"] == 1)
@@ -101,7 +101,7 @@ def key(world: World) -> Path:
 
 
 async def test_what_is_delivered_does_not_wait(world: World) -> None:
-    """A confirmed record that is not yet marked in the store does not count as backlog."""
+    """A confirmed record that is not yet marked in the store is not part of the backlog."""
     async with world.running():
         world.sides["source"].send(1)
         await world.until(lambda: world.agent.counts["opened"] == 1)
@@ -133,7 +133,7 @@ async def test_what_a_part_raises_is_told(world: World) -> None:
 
 
 async def test_a_log_that_is_not_erased_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that keeps the log is a problem, then everything stands; when it ends everything goes on."""
+    """A reader that keeps the log is a problem, then pauses processing until the reader ends."""
     monkeypatch.setattr(metrics, "UNERASED_S", 0.0)
     async with world.running():
         world.sides["source"].send(1)
@@ -154,7 +154,7 @@ async def test_a_log_that_is_not_erased_is_told(world: World, monkeypatch: pytes
 
 
 async def test_a_lost_connection_is_a_problem_until_it_is_back(world: World) -> None:
-    """Each side's connection is told, from the moment it is lost until it is made again."""
+    """A lost connection, on either side, is a problem until it is restored."""
     async with world.running():
         await world.turn()
         world.sides["sink"].lose()
@@ -163,7 +163,7 @@ async def test_a_lost_connection_is_a_problem_until_it_is_back(world: World) -> 
 
 
 async def test_only_the_owner_may_ask(world: World) -> None:
-    """The socket is for whoever may read the store, and is gone when the agent is."""
+    """Only who may read the store can use the socket, which is removed with the agent."""
     path = watch.socket_path(world.store)
     async with world.running():
         await world.turn()
@@ -172,7 +172,7 @@ async def test_only_the_owner_may_ask(world: World) -> None:
 
 
 async def test_a_socket_that_was_left_behind_is_replaced(world: World) -> None:
-    """After a crash its socket is still there; the next start answers all the same."""
+    """A crash leaves its socket behind; the next start answers all the same."""
     path = watch.socket_path(world.store)
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(str(path))
@@ -192,7 +192,7 @@ async def test_a_path_of_any_length_will_do(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_the_command_tells_and_judges(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """`health` prints how the agent is; it ends with 1 for a problem, and where no agent runs."""
+    """`health` prints the agent's state; it exits with 1 for a problem, and if no agent runs."""
     config = world.store.with_name("c.toml")
     config.write_text(f'{STREAM.format("", "")}\n[store]\npath = "{world.store}"\n')
     async with world.running():
@@ -210,7 +210,7 @@ async def test_the_command_tells_and_judges(world: World, capsys: pytest.Capture
 def test_a_relative_store_is_named_with_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`health` in another folder than the agent's asks for another store, and says which."""
+    """In another folder than the agent's, `health` looks for another store, and says which."""
     monkeypatch.chdir(tmp_path)
     Path("c.toml").write_text(f'{STREAM.format("", "")}\n[store]\npath = "m.db"\n')
     assert cli.main(["health", "c.toml"]) == 1
@@ -218,7 +218,7 @@ def test_a_relative_store_is_named_with_its_folder(
 
 
 async def test_systemd_hears_that_the_agent_is_ready_and_alive(world: World, systemd: socket.socket) -> None:
-    """First that it is ready, then again and again how it is and that it is alive."""
+    """First that it is ready, then repeatedly its state and that it is alive."""
     async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.04)):
         assert (await heard(systemd, "READY=1"))[0] == "READY=1"
         for _ in range(3):
@@ -228,7 +228,7 @@ async def test_systemd_hears_that_the_agent_is_ready_and_alive(world: World, sys
 async def test_a_store_that_hangs_is_not_alive(
     world: World, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When a commit does not come back the event loop still turns, and the watchdog is not fed."""
+    """If a commit does not return, the event loop still runs, and the watchdog is not fed."""
     hangs = Event()
     monkeypatch.setattr(transaction, "commit", lambda *_: hangs.wait(LIMIT_S))
     async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.08)):
@@ -249,7 +249,7 @@ async def _until_silent(systemd: socket.socket) -> None:
 async def test_a_runner_that_does_not_go_round_is_not_alive(
     world: World, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How the agent is goes on being told, but the watchdog is fed only while every runner goes round."""
+    """The state is still sent, but the watchdog is fed only while every runner completes its loop."""
     monkeypatch.setattr(StreamWatch, "heartbeat", lambda _: None)
     async with world.running(notify=Notify(systemd.getsockname(), watchdog_s=0.4)):
         told = [line for _ in range(160) for line in await heard(systemd, "STATUS=all is well")]
@@ -258,7 +258,7 @@ async def test_a_runner_that_does_not_go_round_is_not_alive(
 
 
 def test_what_systemd_says_in_the_environment() -> None:
-    """The address, and the watchdog if it is for this process; without systemd nothing is sent."""
+    """The address, and the watchdog if it is meant for this process; without systemd, nothing is sent."""
     said = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "7"}
     assert Notify.of(said, 7) == Notify("/run/x", 3.0)
     assert Notify.of(said, 8) == Notify("/run/x", None)
@@ -279,5 +279,5 @@ def test_an_abstract_address_is_one(tmp_path: Path) -> None:
 
 
 def test_every_counter_is_explained() -> None:
-    """What is shown to people has a sentence each."""
+    """Each counter that people see has a sentence."""
     assert all(text and not text.endswith(".") for text in COUNTERS.values())

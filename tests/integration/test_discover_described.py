@@ -161,7 +161,7 @@ def test_what_is_not_understood_is_listed_without_values(runs: Scenarios) -> Non
     """A topic without a unit is listed beside the proposals, with what is missing and without its value."""
     report, _, _ = runs["pasted"]
     assert "cellar/sml" in report
-    assert "SML.Power_curr: its name speaks of power, but not of the unit: W or kW?" in " ".join(
+    assert "SML.Power_curr: its name refers to power, but not to the unit: W or kW?" in " ".join(
         report.split()
     )
     assert "73155" not in report

@@ -1,4 +1,4 @@
-"""`meteragent discover`: what is recognised, what is guessed, what is said to be unsure, what is proposed."""
+"""`meteragent discover`: what is recognised, what is guessed, what is called uncertain, what is proposed."""
 
 import json
 import re
@@ -28,7 +28,7 @@ Sent = tuple[str, bytes]
 
 
 def listened(*sent: Sent, times: int = 3, every_ms: int = 10_000, retain: bool = False) -> Listener:
-    """What was heard when all this is sent so many times."""
+    """Return a listener that has heard all of this a number of times."""
     clock_ms = 0
     listener = Listener(lambda: clock_ms)
     for _ in range(times):
@@ -56,23 +56,23 @@ OPEN = frozenset(
 
 
 def candidates(listener: Listener) -> list[Candidate]:
-    """The proposals of a listener."""
+    """Return the proposals of a listener."""
     return search(listener).candidates
 
 
 def said(*sent: Sent, times: int = 3, every_ms: int = 10_000, retain: bool = False) -> str:
-    """The report on it, in one line."""
+    """Return the report on it, in one line."""
     text = report(listened(*sent, times=times, every_ms=every_ms, retain=retain), ACCESS, 60)
     return re.sub(r"\s+", " ", text)
 
 
 def document(**fields: object) -> bytes:
-    """A JSON payload."""
+    """Return a JSON payload."""
     return json.dumps(fields).encode()
 
 
 def of_family(name: str) -> list[Case]:
-    """The messages of a family."""
+    """Return the messages of a family."""
     return [case for case in CASES if case.profile == name]
 
 
@@ -81,7 +81,7 @@ def of_family(name: str) -> list[Case]:
 
 @pytest.mark.parametrize("name", sorted({*FAMILIES} - OPEN))
 def test_a_family_is_recognised_and_proposed(name: str) -> None:
-    """From a family's messages its profile is proposed; the configuration is accepted and reads some."""
+    """A family's messages lead to its profile; the configuration is accepted and reads some of them."""
     sent = [(case.topic, case.payload) for case in of_family(name)]
     found = candidates(listened(*sent))
     mine = [one for one in found if one.profile == name]
@@ -96,7 +96,7 @@ def test_a_family_is_recognised_and_proposed(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPEN))
 def test_a_family_without_a_unit_is_named_and_not_proposed(name: str) -> None:
-    """Where a family's messages state no unit, nothing is proposed; the keys that are missing are listed."""
+    """If a family's messages state no unit, nothing is proposed, and the missing keys are listed."""
     outcome = search(listened(*[(case.topic, case.payload) for case in of_family(name)]))
     entries = [entry for entry in outcome.unplaced if entry.source.get("profile") == name]
     assert not outcome.candidates
@@ -105,7 +105,7 @@ def test_a_family_without_a_unit_is_named_and_not_proposed(name: str) -> None:
 
 
 def reads(decode: Decoder, payload: bytes) -> bool:
-    """Whether there is a reading in a payload."""
+    """Return whether a payload has a reading."""
     try:
         return bool(decode(payload))
     except PayloadError:
@@ -114,7 +114,7 @@ def reads(decode: Decoder, payload: bytes) -> bool:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_no_value_is_shown(name: str) -> None:
-    """A report holds no number of a payload but what is an id or part of a topic."""
+    """A report holds no number of a payload except an id or a part of a topic."""
     cases = of_family(name)
     text = report(listened(*[(case.topic, case.payload) for case in cases]), ACCESS, 60)
     for case in cases:
@@ -125,7 +125,7 @@ def test_no_value_is_shown(name: str) -> None:
 
 
 def test_power_comes_before_registers_and_families_before_guesses() -> None:
-    """A known family is first, then what is known by its payload, then what is guessed."""
+    """Known families come first, then what is known by its payload, then what is guessed."""
     telegram = document(media="electricity", id="70314159", current_power_consumption_kw=0.431, timestamp=1)
     found = candidates(
         listened(
@@ -139,7 +139,7 @@ def test_power_comes_before_registers_and_families_before_guesses() -> None:
 
 
 def test_proposals_do_not_name_two_meters_alike() -> None:
-    """The first meter is called home, others by their number."""
+    """The first meter is called home, the others by number."""
     text = said(("x/power_w", b"5"), ("y/y/total_energy_wh", b"5"))
     assert re.findall(r'meter = "([^"]+)"', text) == ["home", "meter-2"]
 
@@ -156,7 +156,7 @@ def test_phases_are_summed() -> None:
 
 
 def test_what_is_fed_in_is_not_added_to_what_is_drawn() -> None:
-    """Of single topics for both directions only those of what is drawn are summed."""
+    """Of single topics for both directions, only those of energy drawn are summed."""
     names = [f"electricity_{way}_{tariff}" for way in ("delivered", "returned") for tariff in (1, 2)]
     sent = [(f"dsmr/reading/{name}", b"1500.5") for name in [*names, "extra_device_delivered"][:4]]
     (one,) = [one for one in candidates(listened(*sent)) if one.profile == "dsmr-reader-topics"]
@@ -164,7 +164,7 @@ def test_what_is_fed_in_is_not_added_to_what_is_drawn() -> None:
 
 
 def test_a_bare_number_without_a_unit_is_listed() -> None:
-    """Where nothing states a unit, the topic is listed with what is known and what is missing."""
+    """A topic whose unit is not stated is listed with what is known and what is missing."""
     (entry,) = search(listened(("homeassistant/sensor/haus_energy/state", b"5.5"))).unplaced
     assert entry.missing == ("unit",)
     assert entry.source["kind"] == "register"
@@ -172,7 +172,7 @@ def test_a_bare_number_without_a_unit_is_listed() -> None:
 
 
 def test_several_devices_get_pseudonyms() -> None:
-    """Topics of several devices stay one template, and need a key; how to make one is told."""
+    """Topics of several devices stay one template and need a key; the proposal says how to make one."""
     sent = [(f"tele/plug{i}/SENSOR", document(ENERGY={"Power": 5})) for i in range(3)]
     (one,) = candidates(listened(*sent))
     text = toml(one, ACCESS)
@@ -210,7 +210,7 @@ def test_several_devices_get_pseudonyms() -> None:
 def test_names_are_guessed(
     topic: str, payload: bytes, kind: str, unit: str, value: str | None, time: str | None
 ) -> None:
-    """A number whose name speaks of power or energy is proposed, with its unit and its time where named."""
+    """A number whose name refers to power or energy is proposed, with its unit and time if they are named."""
     (one,) = candidates(listened((topic, payload)))
     source = config.parse(toml(one, ACCESS)).stream[0].source
     assert (source.kind, source.unit, source.value, source.time) == (kind, unit, value, time)
@@ -232,7 +232,7 @@ def test_names_are_guessed(
     ],
 )
 def test_other_things_are_not_proposed(sent: Sent) -> None:
-    """What is no meter, no number, or part of another register is left; then topics are told."""
+    """What is no meter, no number or a part of another register is left out; then topics are listed."""
     assert not candidates(listened(sent))
     assert re.search("No topic looks like a meter|Nothing can be proposed", said(sent))
     assert sent[0] in said(sent)
@@ -246,7 +246,7 @@ def test_alike_topics_are_one_proposal() -> None:
 
 @pytest.mark.parametrize("form", ["json", "senml"])
 def test_private_streams_are_left_out(form: Form) -> None:
-    """Records and descriptors of meteragent, and what is below them, are no meters."""
+    """Records and descriptors of meteragent, and topics below them, are not meters."""
     records = RecordFormat.of(describe(settled()), form)
     sent = [
         ("private/m1/power", records.record("m1", 1_795_176_000_000, 0, 5)),
@@ -260,7 +260,7 @@ def test_private_streams_are_left_out(form: Form) -> None:
 
 @pytest.mark.parametrize(("times", "text"), [(1, "1 message on 1 topic in"), (2, "2 messages on 1 topic in")])
 def test_one_is_singular(times: int, text: str) -> None:
-    """One topic is not called topics, and one message is not called messages."""
+    """One topic is not called topics, nor one message messages."""
     assert text in said(PLUG, times=times)
 
 
@@ -277,7 +277,7 @@ PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "To
         ("each topic had one message", [PLUG], {"times": 1}),
         ("values below zero", [("x/power_w", b"-500")], {}),
         ("values above 100 kW", [("x/power_kw", b"500")], {}),
-        ("speaks of power, but not of the unit: W or kW?", [("x/power", b"500")], {}),
+        ("refers to power, but not to the unit: W or kW?", [("x/power", b"500")], {}),
         ("nothing states the kind and the unit", [("vzlogger/chn1/raw", b"5")], {}),
         ("its numbers fell", [("x/total_kwh", b"50"), ("x/total_kwh", b"40")], {}),
         ("a register that only grows or an interval's energy", [("x/energy_kwh", b"5")], {}),
@@ -299,44 +299,44 @@ PLUG = ("tele/tasmota_4D7731/SENSOR", document(Time="x", ENERGY={"Power": 5, "To
     ],
 )
 def test_doubts_are_said(text: str, sent: list[Sent], options: dict[str, Any]) -> None:
-    """Each thing that is not sure is said in words, and only where it is so."""
+    """Each uncertainty is stated, and only where it exists."""
     assert text in said(*sent, **options)
     assert text not in said(SURE, times=2, every_ms=7000)
 
 
 def test_retained_messages_have_no_cadence() -> None:
-    """When the broker hands out what it kept says nothing about how often it is sent."""
+    """When the broker delivers retained messages says nothing about how often they are sent."""
     assert "about one every" not in said(PLUG, retain=True)
 
 
 def test_a_radio_s_neighbours() -> None:
-    """Where messages name meters and count pulses, id and unit are the operator's to state."""
+    """If messages name meters and count pulses, the operator must state id and unit."""
     sent = [(case.topic, case.payload) for case in of_family("rtlamr")]
     (entry,) = {one.missing for one in search(listened(*sent)).unplaced}
     assert entry == ("unit", "scale", "id")
 
 
 def test_what_is_proposed_runs() -> None:
-    """A plug that tells its power every five minutes hides no kettle: a month is proposed."""
+    """A plug that reports its power every five minutes hides no kettle, so a month is proposed."""
     (one,) = candidates(listened(PLUG))
     proposed = config.parse(toml(one, ACCESS))
     assert (proposed.stream[0].privacy.preset, config.refusals(proposed)) == ("bill", [])
 
 
 def test_slow_meters_get_longer_slots() -> None:
-    """Where half an hour has less than two readings a day is proposed; an interval is as they came."""
+    """With fewer than two readings in half an hour, a day is proposed; an interval is as it arrived."""
     (one,) = candidates(listened(SURE, every_ms=3_600_000))
     assert config.parse(toml(one, ACCESS)).stream[0].privacy.preset == "day"
 
 
 def test_feed_in_reaches_below_zero() -> None:
-    """Where values below zero came, the range that is proposed holds them."""
+    """If values below zero arrived, the proposed range contains them."""
     (one,) = candidates(listened(("x/power_w", b"-500")))
     assert config.parse(toml(one, ACCESS)).stream[0].window.range[0] < 0
 
 
 def test_the_broker_is_proposed_as_it_was_reached() -> None:
-    """Address, user and files are those that were given; the password is not read out."""
+    """Address, user and files are as given; the password is not shown."""
     (one,) = candidates(listened(PLUG))
     keys = (("username", "u"), ("password_file", 'p"w'), ("ca_file", "ca.pem"))
     source = config.parse(toml(one, Access("mqtts://broker.example", keys))).stream[0].source
@@ -348,7 +348,7 @@ def test_the_broker_is_proposed_as_it_was_reached() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics, payloads of a topic, the size of one and of all are bounded; what is beyond is counted."""
+    """The numbers of topics and payloads, and their sizes, are bounded; the excess is counted."""
     monkeypatch.setattr(bounds, "TOPICS_MAX", 3)
     listener = listened(*[(f"t/{i}", b"1") for i in range(5)], times=100)
     assert (len(listener.topics), listener.shed, listener.messages) == (3, 200, 500)
@@ -364,6 +364,6 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("payloads", [[b"\xff", b"", b"[" * 3000, b'{"a":' * 2000, b"1" * 9000]])
 def test_nothing_that_comes_can_stop_it(payloads: Iterable[bytes]) -> None:
-    """Any bytes on any topic are looked at and no more."""
+    """Any bytes on any topic are examined, and do no harm."""
     topics = ["tele/x/SENSOR", "dsmr/raw", "x/power", "rtl_433/x/events", "", "/", "x" * 60_000]
     assert said(*[(topic, payload) for payload in payloads for topic in topics])

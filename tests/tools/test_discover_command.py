@@ -26,14 +26,14 @@ from tests.support.broker import free_port
     ],
 )
 def test_why_it_cannot_listen(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A broker that is not there, an address that is none, a file that cannot be read: said, and 1."""
+    """A missing broker, an invalid address or an unreadable file is reported, with exit code 1."""
     assert main(["discover", "--seconds", "5", *arguments]) == 1
     assert why in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "1e3", "99999999999"])
 def test_how_long_is_a_number(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """How long to listen is a whole number of seconds, of a day at most."""
+    """The time to listen is a whole number of seconds, at most a day."""
     with pytest.raises(SystemExit):
         main(["discover", "--url", "mqtt://127.0.0.1", "--seconds", seconds])
     assert "a whole number from 1 to 86400" in capsys.readouterr().err
@@ -42,7 +42,7 @@ def test_how_long_is_a_number(seconds: str, capsys: pytest.CaptureFixture[str]) 
 def test_a_crash_tells_no_payload(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever goes wrong while payloads are looked at, type and place are told, not what was raised."""
+    """A crash while payloads are examined shows type and place, not the error's text."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("canary-7391155")
@@ -65,7 +65,7 @@ def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 async def test_progress_is_written_for_a_person(
     is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """While it listens, a line every few seconds says what was heard so far, on a terminal only."""
+    """While it listens, on a terminal only, a line every few seconds says what was heard so far."""
 
     async def watch(_: object, __: str, ___: object, on_message: Callable[..., None], **____: Any) -> None:
         on_message("a/b", b"5", False)

@@ -30,7 +30,7 @@ SCENES = [
             of electricity_delivered_1, electricity_delivered_2
           also: dsmr/reading/{phase} dsmr-reader-topics = register kWh fed in
             of electricity_returned_1, electricity_returned_2
-        not dsmr/reading/phase_power_current_l1: its name speaks of power, but not of the unit: W o [unit]
+        not dsmr/reading/phase_power_current_l1: its name refers to power, but not to the unit: W o [unit]
         not dsmr/reading/extra_device_delivered: 'extra' names a medium other than electricity
     """,
     ),

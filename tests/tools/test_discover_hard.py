@@ -181,10 +181,10 @@ SCENES = [
             )
         ],
         """
-        not sensors/power/p1meter/actual_consumption: its name speaks of energy, but not of th [kind,unit]
-        not sensors/power/p1meter/consumption_high_tarif: its name speaks of energy, but not o [kind,unit]
-        not sensors/power/p1meter/consumption_low_tarif: its name speaks of energy, but not of [kind,unit]
-        not sensors/power/p1meter/l1_instant_power_usage: its name speaks of power, but not of the [unit]
+        not sensors/power/p1meter/actual_consumption: its name refers to energy, but not to th [kind,unit]
+        not sensors/power/p1meter/consumption_high_tarif: its name refers to energy, but not t [kind,unit]
+        not sensors/power/p1meter/consumption_low_tarif: its name refers to energy, but not to [kind,unit]
+        not sensors/power/p1meter/l1_instant_power_usage: its name refers to power, but not to the [unit]
         not sensors/power/p1meter/gas_meter_m3: m3 is a volume of gas or water
     """,
     ),
@@ -193,12 +193,12 @@ SCENES = [
         "esphome.io: DSMR",
         [(f"p1/sensor/{name}/state", "1.245") for name in (*_DSMR, "gas_consumed")],
         """
-        not p1/sensor/energy_consumed_tariff_1/state: its name speaks of energy, but not of th [kind,unit]
-        not p1/sensor/energy_consumed_tariff_2/state: its name speaks of energy, but not of th [kind,unit]
-        not p1/sensor/energy_produced_tariff_1/state: its name speaks of energy, but not of th [kind,unit]
-        not p1/sensor/energy_produced_tariff_2/state: its name speaks of energy, but not of th [kind,unit]
-        not p1/sensor/power_consumed/state: its name speaks of power, but not of the unit: W or kW? [unit]
-        not p1/sensor/power_produced/state: its name speaks of power, but not of the unit: W or kW? [unit]
+        not p1/sensor/energy_consumed_tariff_1/state: its name refers to energy, but not to th [kind,unit]
+        not p1/sensor/energy_consumed_tariff_2/state: its name refers to energy, but not to th [kind,unit]
+        not p1/sensor/energy_produced_tariff_1/state: its name refers to energy, but not to th [kind,unit]
+        not p1/sensor/energy_produced_tariff_2/state: its name refers to energy, but not to th [kind,unit]
+        not p1/sensor/power_consumed/state: its name refers to power, but not to the unit: W or kW? [unit]
+        not p1/sensor/power_produced/state: its name refers to power, but not to the unit: W or kW? [unit]
         not p1/sensor/gas_consumed/state: 'gas' names a medium other than electricity
     """,
     ),
@@ -245,8 +245,8 @@ SCENES = [
         main meter: evcc/site/grid/power evcc = power W drawn minus fed in
           also: evcc/site/grid/energy evcc = register kWh drawn
           also: evcc/site/homePower evcc home = power W drawn
-        not evcc/loadpoints/1/chargePower: its name speaks of power, but not of the unit: W or kW? [unit]
-        not evcc/site/pv/power: its name speaks of power, but not of the unit: W or kW? [unit]
+        not evcc/loadpoints/1/chargePower: its name refers to power, but not to the unit: W or kW? [unit]
+        not evcc/site/pv/power: its name refers to power, but not to the unit: W or kW? [unit]
         not evcc/site/battery/power: a battery's charge or discharge is not what a home draws
     """,
     ),

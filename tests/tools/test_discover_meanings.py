@@ -201,7 +201,7 @@ SCENES = [
         "esphome.io; tasmota docs",
         [("tele/tic/SENSOR", {"ENERGY": {"Power": 512, "Total": 12.5}})],
         """
-        not tele/tic/SENSOR: ENERGY.Total: its name speaks of energy, but not of the unit: Wh or kW [unit]
+        not tele/tic/SENSOR: ENERGY.Total: its name refers to energy, but not to the unit: Wh or kW [unit]
         not tele/tic/SENSOR: Power: apparent power in VA is not power in W (Home Assistant's discovery mes
     """,
         [

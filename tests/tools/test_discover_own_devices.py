@@ -9,7 +9,7 @@ from tests.support.configurations import settled
 
 
 def test_the_agent_s_own_devices_are_no_meters() -> None:
-    """Neither their private numbers nor their diagnostic entities are described, whatever their names."""
+    """Neither private numbers nor diagnostic entities are described, whatever their names."""
     discovery = Discovery("homeassistant", "agent/status", total=True)
     topic, payload = discovery.message("private/m/power", describe(settled()).message("m", 0))
     document = json.loads(payload)

@@ -32,7 +32,7 @@ direction = "import"
 
 
 def heard() -> Listener:
-    """Return a listener that has heard the device, whose field names and topics say nothing."""
+    """Return a listener that has heard the device, whose field names and topics reveal nothing."""
     listener = Listener(lambda: 0)
     for number in (0.412, 0.733):
         message = f'{{"medium":"electricity","x1":{number}}}'

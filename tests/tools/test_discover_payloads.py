@@ -23,7 +23,7 @@ UNITLESS = frozenset(
 
 
 def heard(*entries: tuple[str, bytes]) -> Findings:
-    """What is found when all this is sent three times."""
+    """Return what is found when all of this is sent three times."""
     clock_ms = 0
     listener = Listener(lambda: clock_ms)
     for _ in range(3):
@@ -34,7 +34,7 @@ def heard(*entries: tuple[str, bytes]) -> Findings:
 
 
 def is_stated(offer: Offer, payload: Payload) -> bool:
-    """Return whether the manifest states what an offer reads, or does not speak of the quantity."""
+    """Return whether the manifest states what an offer reads, or does not mention the quantity."""
     source = config.parse(offer.toml(ACCESS)).stream[0].source
     device = profile(source)
     if device is not None and device.name == payload.profile:
@@ -49,7 +49,7 @@ def is_stated(offer: Offer, payload: Payload) -> bool:
 
 @pytest.mark.parametrize("payload", ENTRIES, ids=str)
 def test_no_offer_contradicts_the_manifest(payload: Payload) -> None:
-    """Heard alone, a payload is offered as what it holds, or not at all: never as what is refused in it."""
+    """By itself, a payload is offered as what it holds or not at all: never as what is refused in it."""
     offers = [one for proposal in heard((payload.topic, payload.bytes)).proposals for one in proposal.offers]
     assert [dict(offer.source) for offer in offers if not is_stated(offer, payload)] == []
 
@@ -60,7 +60,7 @@ def test_no_offer_contradicts_the_manifest(payload: Payload) -> None:
     ids=str,
 )
 def test_what_can_be_read_is_proposed_or_named(payload: Payload) -> None:
-    """A payload with a number is proposed, or listed with the reason; it is never only quiet."""
+    """A payload with a number is proposed, or listed with the reason; it is never only called quiet."""
     found = heard((payload.topic, payload.bytes))
     assert found.proposals or found.unplaced
     if payload.profile not in UNITLESS and not payload.profile.endswith("-topics"):
@@ -82,7 +82,7 @@ def test_another_medium_is_not_proposed(payload: Payload) -> None:
     [(b"1-0:16.7.0*255", "power"), (b"1-0:1.8.0", "register"), (b"1-0:2.8.0*255", "register")],
 )
 def test_a_channel_of_vzlogger_is_of_the_kind_of_its_code(code: bytes, kind: str) -> None:
-    """With the OBIS code on ../id the kind is known, and only the unit is asked for."""
+    """With the OBIS code on ../id the kind is known, and only the unit is missing."""
     channel = "vzlogger/data/chn0"
     found = heard((f"{channel}/raw", b"244.300000"), (f"{channel}/id", code))
     [entry] = [entry for entry in found.unplaced if entry.topic == f"{channel}/raw"]

@@ -17,7 +17,7 @@ from tests.tools.test_discover import ACCESS, PLUG, Sent, candidates, document, 
     ],
 )
 def test_only_presets_that_would_be_accepted_are_named(sent: Sent, others: str) -> None:
-    """A device that reports only large changes cannot keep the finest promise, so it is not offered."""
+    """A device that reports only large changes cannot keep the finest promise, which is not offered."""
     (one,) = candidates(listened(sent))
     text = toml(one, ACCESS)
     assert f"; others: {others}\n" in text

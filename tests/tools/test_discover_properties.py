@@ -1,4 +1,4 @@
-"""`discover`: what holds for any messages."""
+"""`discover`: what holds for all messages."""
 
 import json
 from collections.abc import Sequence
@@ -115,7 +115,7 @@ def test_no_topic_is_lost(scene: Scene) -> None:
 
 @pytest.mark.parametrize("case", SCENES, ids=str)
 def test_an_unrelated_topic_removes_nothing(case: Scene) -> None:
-    """What is proposed stays when topics of other things are heard too."""
+    """Proposals stay when topics of other things are heard as well."""
     others: list[Message] = [
         ("unrelated/temperature", "21.5"),
         ("unrelated/door", "open"),

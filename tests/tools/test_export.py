@@ -1,4 +1,4 @@
-"""What already left, again: as CSV, digit for digit, and nothing that has not left."""
+"""Exports of what has left: as CSV, digit for digit, and nothing else."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ LATER_MS = NOON_MS + DAY_MS
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A configuration whose store is `db` beside it."""
+    """A configuration whose store is `db` in the same folder."""
     found = tmp_path / "meteragent.toml"
     found.write_text(written(store=f"path = '{tmp_path / 'db'}'"))
     return found
@@ -44,7 +44,7 @@ def leave(
     *,
     waiting: Sequence[bytes] = (),
 ) -> None:
-    """Messages are written to the store and delivered; others wait in it."""
+    """Write messages to the store, some delivered and some waiting."""
     rows = [Outgoing("private/m", payload, 0, retain=False) for payload in (*messages, *waiting)]
     with open_store(path.with_name("db")) as store:
         persist(store, Commit(stream, 0, outgoing=rows, terms={terms.id: terms}))
@@ -57,7 +57,7 @@ Exported = Callable[..., list[list[str]]]
 
 @pytest.fixture
 def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
-    """What `export` prints: its rows."""
+    """Return the rows that `export` prints."""
 
     def rows(*options: str) -> list[list[str]]:
         assert main(["export", str(path), "--csv", *options]) == 0
@@ -67,7 +67,7 @@ def exported(path: Path, capsys: pytest.CaptureFixture[str]) -> Exported:
 
 
 def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -> None:
-    """A record's fields as they were written, its stream, and when the broker had it."""
+    """A record's fields as they were written, its stream, and when the broker confirmed it."""
     leave(path, recorded(KILO, [-1_234_567, 10**20 + 1], 'Müller, "2"'), KILO)
     end = ("kW", "0.3111", describe(KILO).id, "2026-11-21T12:00:00Z")
     assert exported() == [
@@ -78,7 +78,7 @@ def test_what_left_is_exported_digit_for_digit(path: Path, exported: Exported) -
 
 
 def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> None:
-    """What left as SenML has the same rows as what leaves as JSON, digit for digit."""
+    """What left as SenML has the same rows as what left as JSON, digit for digit."""
     for form in ("json", "senml"):
         record = RecordFormat.of(describe(KILO), form).record("Müller", NOON_MS, 0, 10**20 + 1)
         leave(path, [record], KILO, form)
@@ -88,14 +88,14 @@ def test_packs_are_exported_as_records_are(path: Path, exported: Exported) -> No
 
 
 def test_what_waits_and_what_is_no_record_is_not_exported(path: Path, exported: Exported) -> None:
-    """Undelivered rows are not in it, nor descriptors, whatever they look like."""
+    """Undelivered rows and descriptors are left out, whatever they look like."""
     descriptor = describe(TERMS).message("m1", NOON_MS)
     leave(path, [descriptor, *recorded(TERMS, [1])], waiting=recorded(TERMS, [2, 3], first=1))
     assert [row[5] for row in exported()] == ["value", "1"]
 
 
 def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
-    """A mean day's record names its band; each row names its stream; order is that of the records."""
+    """A record of a mean day names its band; each row names its stream, in the order of the records."""
     known = schedule(PROFILE, BANDS)
     bands = sent(known, JUNE, [[10, 20, 40, 30]])
     leave(path, recorded(TERMS, [7], "m2"), stream="other")
@@ -109,7 +109,7 @@ def test_bands_and_streams_are_told(path: Path, exported: Exported) -> None:
 
 
 def test_an_export_works_while_the_agent_runs(path: Path, exported: Exported) -> None:
-    """It reads the store of an agent that has it open, its latest commit included, and changes nothing."""
+    """It reads the store of a running agent, including its latest commit, and changes nothing."""
     leave(path, recorded(TERMS, [1]))
     before = path.with_name("db").read_bytes()
     with open_store(path.with_name("db")) as store:
@@ -121,13 +121,13 @@ def test_an_export_works_while_the_agent_runs(path: Path, exported: Exported) ->
 
 
 def test_an_empty_store_exports_the_header(path: Path, exported: Exported) -> None:
-    """Nothing has left yet: the header alone."""
+    """If nothing has left, only the header is printed."""
     leave(path, [])
     assert exported() == [list(COLUMNS)]
 
 
 def test_without_a_store_there_is_nothing_to_export(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where no store is: 1, said why, nothing on standard output, and none is made."""
+    """Without a store: 1, the reason, nothing on standard output, and no store is made."""
     assert main(["export", str(path), "--csv"]) == 1
     out, told = capsys.readouterr()
     assert "there is no store" in told
@@ -153,7 +153,7 @@ def test_a_bad_configuration_is_refused(path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
-    """`export .. | head` ends with 0 and says nothing."""
+    """`export .. | head` ends with 0 and without a message."""
     leave(path, recorded(TERMS, list(range(2000))))
     command = [sys.executable, "-m", "meteragent", "export", str(path), "--csv"]
     with subprocess.Popen(
@@ -173,7 +173,7 @@ def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
 def test_the_view_is_one_more_column(
     path: Path, exported: Exported, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Values stay as they were; the view beside them is `consume.nonnegative`'s and keeps each day's sum."""
+    """Values stay as they were; the additional column is `consume.nonnegative`'s and keeps each day's sum."""
     messages = [*recorded(TERMS, [10, -4, 8], "m1"), *recorded(TERMS, [5, -7], "m2")]
     leave(path, [*messages, *recorded(TERMS, [3], "m1", first=48)])
     found = exported("--nonnegative")

@@ -21,17 +21,17 @@ DRAWS = 4
 
 
 def seeded(seed: int) -> Callable[[int], bytes]:
-    """Randomness that can be had again."""
+    """Randomness that can be repeated."""
     return random.Random(seed).randbytes
 
 
 def redacted(text: str, seed: int = 1) -> str:
-    """A text after a redactor of its own."""
+    """Return a text after a separate redactor."""
     return Redactor(seeded(seed)).text(text)
 
 
 def survivors(text: str, found: Callable[[str], set[str]]) -> set[str]:
-    """What of a text is in it after each of several independent draws."""
+    """Return what of a text survives each of several independent draws."""
     outputs = [redacted(text, seed) for seed in range(DRAWS)]
     return {one for one in found(text) if all(one in output for output in outputs)}
 
@@ -49,7 +49,7 @@ DOCUMENTS = st.recursive(
 
 
 def texts(document: object) -> set[str]:
-    """Every key and text of a document that has four letters or digits and is not made of known words."""
+    """Return every key and text of a document with four letters or digits that is not made of known words."""
     inside: list[object] = [document]
     found = set()
     while inside:
@@ -64,7 +64,7 @@ def texts(document: object) -> set[str]:
 
 
 def named(text: str) -> bool:
-    """Whether all parts of a text are known words or small numbers."""
+    """Return whether all parts of a text are known words or small numbers."""
     return all(is_known(part) or len(part) <= 2 for part in re.split(r"[:/*@#&?\\]", text))
 
 
@@ -77,7 +77,7 @@ def test_no_text_survives(document: object, ascii_only: bool) -> None:
 
 
 def long_numbers(text: str) -> set[str]:
-    """Runs of three digits and more in a text that are no zeros."""
+    """Return runs of three and more digits in a text, other than zeros."""
     return {one for one in re.findall(r"\d{3,}", text) if one.strip("0")}
 
 
@@ -132,7 +132,7 @@ def test_what_identifies_is_replaced(text: str) -> None:
 
 @given(st.text())
 def test_a_text_is_as_long_as_it_was(text: str) -> None:
-    """Nothing moves: punctuation and white space of ASCII stay where they are."""
+    """Nothing shifts: ASCII punctuation and white space stay where they are."""
     after = redacted(text)
     assert len(after) == len(text)
     mine = set('{}[]",:;()<>|= \t\r\n')
@@ -150,7 +150,7 @@ def test_structure_stays(document: object) -> None:
 
 
 def shape(document: object) -> object:
-    """A document without what it says; objects whose keys fall together count as one."""
+    """Return a document's structure without its content; objects whose keys coincide count as one."""
     if isinstance(document, dict):
         return "{}"
     if isinstance(document, list):
@@ -185,7 +185,7 @@ def shape(document: object) -> object:
     ],
 )
 def test_numbers_keep_their_shape(text: str, pattern: str) -> None:
-    """Sign, leading zeros, point, exponent, unit and count of digits stay; what is no measurement stays."""
+    """Sign, leading zeros, point, exponent, unit and number of digits stay; so does what is not measured."""
     assert re.fullmatch(pattern, redacted(text))
 
 
@@ -207,19 +207,19 @@ def test_numbers_keep_their_shape(text: str, pattern: str) -> None:
     ],
 )
 def test_times_are_moved_by_whole_days(text: str, pattern: str) -> None:
-    """The first time is of 15 January 2020, others of its week are as far as before; the form stays."""
+    """The first time becomes 15 January 2020; others of its week keep their distance; the form stays."""
     assert re.fullmatch(pattern, redacted(text))
 
 
 def test_the_fraction_of_a_second_is_drawn() -> None:
-    """What stands behind the point of a time would tell two messages apart for ever: it is replaced."""
+    """The decimals of a time would identify messages for ever, so they are replaced."""
     assert not survivors(
         '2026-11-20T12:34:56.123456Z {"ts": 1795176034.987654}', lambda _: {"123456", "987654"}
     )
 
 
 def test_a_serial_number_is_no_time() -> None:
-    """Ten digits are a time only under a key that says so: who moves back days must not find an id."""
+    """Ten digits are a time only under a key that says so: undoing the shift must not reveal an id."""
     before, after = '{"ts": 1795176034, "id": 1795170000}', ""
     after = redacted(before)
     assert json.loads(after)["ts"] == 1579089634
@@ -227,7 +227,7 @@ def test_a_serial_number_is_no_time() -> None:
 
 
 def test_the_same_gets_the_same() -> None:
-    """What comes again is seen to come again: as key and value, over several messages; other text differs."""
+    """Repetitions stay visible: as key and value, over several messages; other text differs."""
     after = redacted('{"src": "haus-huber", "haus-huber": 431.5, "b": "haus-meier"}\n{"v": 431.5}').split(
         "\n"
     )
@@ -257,13 +257,13 @@ def test_addresses_are_replaced_as_a_whole() -> None:
 
 
 def test_a_replacement_is_no_known_word() -> None:
-    """A text that would become a known word is drawn again: it must mean nothing."""
+    """A replacement that is a known word is drawn again, because it must mean nothing."""
     spelt = iter([ord(letter) - ord("a") for letter in "sumxyz"])
     assert Redactor(lambda size: next(spelt).to_bytes(size)).text('"abc"') == '"xyz"'
 
 
 def test_what_stays_is_not_counted() -> None:
-    """Counts are of what was replaced: zeros and known words are not."""
+    """Only replacements are counted, not zeros and known words."""
     redactor = Redactor(seeded(1))
     redactor.text('{"power": 0, "unit": "W", "x": null}')
     assert not redactor.replaced
@@ -278,7 +278,7 @@ def test_replacements_do_not_follow_from_what_was_there() -> None:
 
 
 def test_what_is_no_text_stays_none() -> None:
-    """Bytes that are not UTF-8 are replaced by one that is never any."""
+    """Bytes that are not UTF-8 are replaced by one that never is."""
     after = Redactor(seeded(1)).payload(b'{"name": "M\xfcller", "power": 5}')
     with pytest.raises(UnicodeDecodeError):
         after.decode()
@@ -287,7 +287,7 @@ def test_what_is_no_text_stays_none() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_profiles_read_it_as_before(case: Case) -> None:
-    """A device's message gives as many readings as before, or is refused under the same name."""
+    """A device's message gives as many readings as before, or is refused for the same reason."""
     for seed in range(3):
         after = Redactor(seeded(seed)).payload(case.payload)
         for name in case.readings:
@@ -297,7 +297,7 @@ def test_profiles_read_it_as_before(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_identifies_in_a_device_s_message_is_gone(case: Case) -> None:
-    """No name, serial number or address of a fixture is in it afterwards."""
+    """No name, serial number or address of a fixture is left."""
     outputs = [Redactor(seeded(seed)).payload(case.payload).decode(errors="replace") for seed in range(DRAWS)]
     assert not [one for one in case.identifies if all(one in output for output in outputs)]
 
@@ -312,7 +312,7 @@ TELEGRAM = (
 
 @pytest.mark.parametrize("line_end", ["\r\n", "\n"])
 def test_a_check_sum_is_as_right_as_it_was(line_end: str) -> None:
-    """The CRC of a telegram that was right is that of the redacted one; a wrong one stays wrong."""
+    """A correct CRC of a telegram is correct after redaction; a wrong one stays wrong."""
     body = TELEGRAM.replace("\r\n", line_end)
     right = f"{body}{checksum(TELEGRAM.encode()):04X}{line_end}"
     for telegram, is_right in ((right, True), (f"{body}0000{line_end}", False)):

@@ -14,7 +14,7 @@ from tests.tools.test_redact import TELEGRAM
 
 
 def test_the_command(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Output goes to standard output; what was replaced, and whether a profile reads the same, beside it."""
+    """The result goes to standard output, and the report on it to standard error."""
     path = tmp_path / "payload"
     path.write_bytes(b'{"id":0,"total_act_power":431.7,"Huber":"Anna"}')
     assert main(["redact", str(path), "--profile", "shelly-gen2-em", "--keep", "Huber"]) == 0
@@ -34,7 +34,7 @@ def test_the_command(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) 
 def test_the_command_reads_standard_input(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """`-` is standard input; keys that were replaced are told of."""
+    """`-` is standard input; replaced keys are reported."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"Huber": 4}')))
     assert main(["redact", "-"]) == 0
     out, said = capfdbinary.readouterr()
@@ -55,12 +55,12 @@ def test_the_command_reads_standard_input(
     ],
 )
 def test_a_recording_may_hold_several_payloads(recorded: bytes, found: list[bytes]) -> None:
-    """Lines of JSON are payloads, as are lines that begin with their topic; else all of it is one."""
+    """Lines of JSON are payloads, and so are lines that begin with a topic; otherwise the whole is one."""
     assert payloads(recorded) == found
 
 
 def test_several_payloads_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a profile makes of several payloads is told as counts."""
+    """What a profile reads from several payloads is reported as counts."""
     path = tmp_path / "recording"
     path.write_text('tele/x/SENSOR {"ENERGY":{"Power":431}}\ntele/x/STATE {"Wifi":1}\n')
     assert main(["redact", str(path), "--profile", "tasmota"]) == 0
@@ -68,7 +68,7 @@ def test_several_payloads_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that is not there or too large ends it with 1, a profile that there is none of with 2."""
+    """A missing or too large file ends it with 1, an unknown profile with 2."""
     assert main(["redact", str(tmp_path / "none")]) == 1
     assert "no such file" in capsys.readouterr().err
     large = tmp_path / "large"

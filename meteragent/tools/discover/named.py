@@ -202,7 +202,7 @@ def _judged(point: Point, has_kind: bool) -> Outcome:
         return [], [
             _left(
                 point,
-                f"its name speaks of {_kind_word(point.kind)}, but not of the unit: {units}?",
+                f"its name refers to {_kind_word(point.kind)}, but not to the unit: {units}?",
                 missing,
             )
         ]

@@ -85,7 +85,7 @@ def passes(log: LongRun) -> bool:
     totals = {}
     for kind in KINDS:
         parts = _parts(log, kind)
-        names = ("rounds", "slots", "totals", "reports", *BROKEN)
+        names = ("rounds", "slots", "totals", "reports", "unopened", *BROKEN)
         totals[kind] = {name: sum(line[name] for line in parts if name in line) for name in names}
         failures = sum("failed" in line for line in parts)
         print(f"kill -9 of {kind}: {totals[kind]}; failures: {failures}")

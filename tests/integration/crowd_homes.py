@@ -7,7 +7,8 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from itertools import chain, takewhile
 from pathlib import Path
@@ -18,11 +19,13 @@ from meteragent.crowd.machine import Machine
 from meteragent.crowd.message import Report, batch_digest, reports_digest
 from meteragent.crowd.seal import PAD, SHARE, info
 from meteragent.domain.grid import parse_time
+from meteragent.store.file import open_file
+from meteragent.store.schema import decode_state
 from simulators.replay import connect
 from tests.integration.hurried import FastClock, make_clock
 from tests.integration.plan import HOLD_MS, Curve, Reading
 from tests.integration.service import count_in_log, service, stream, subscribed, until
-from tests.integration.wire import Publication, feed, publication
+from tests.integration.wire import feed, publication
 from tests.support.broker import Broker
 from tests.support.crowd import Street, fixed_entropy, group_text, make_group
 
@@ -73,13 +76,20 @@ async def publish(url: str, clock: FastClock, hours: int) -> None:
         await asyncio.sleep(0.05)
 
 
-def configuration(url: str, folder: Path) -> str:
+def configuration(
+    url: str,
+    folder: Path,
+    *,
+    changes: Mapping[str, str] = CHANGES,
+    lateness: str = "1h",
+    sink_url: str | None = None,
+) -> str:
     """Return the agent's stream, in the group whose file is in its folder."""
-    (folder / "group.toml").write_text(group_text(**CHANGES))
-    window = 'lateness = "1h"\ncatch_up = "1h"'
-    text = stream(url, source=f'hold = "{HOLD_MS}ms"', window=f"length\n{window}", privacy="")
+    (folder / "group.toml").write_text(group_text(**changes))
+    window = f'lateness = "{lateness}"\ncatch_up = "{lateness}"'
+    text = stream(url, sink_url, source=f'hold = "{HOLD_MS}ms"', window=f"length\n{window}", privacy="")
     text = text.replace("[stream.window]\nlength\n", "[stream.window]\n")
-    sink = f'[stream.sink.crowd]\ngroup = "{folder / "group.toml"}"\nid = "{make_group(**CHANGES).id.hex()}"'
+    sink = f'[stream.sink.crowd]\ngroup = "{folder / "group.toml"}"\nid = "{make_group(**changes).id.hex()}"'
     return text.replace('topic = "private/main/{meter}"', sink)
 
 
@@ -93,19 +103,23 @@ async def note(url: str, clock: FastClock, arrivals: list[Arrival], ready: async
             arrivals.append(Arrival(label, bytes(message.payload), clock() // 1000))
 
 
-async def live(broker: Broker, folder: Path, world: Street, kills: int, seed: int) -> list[Arrival]:
-    """Run homes that are killed again and again, half of the times when a report has just left."""
+async def publish_lists(url: str, world: Street) -> None:
+    """Publish both operators' lists of keys, retained."""
+    async with connect(url) as client:
+        for machine in (world.leader, world.helper):
+            payload = machine.prepare(BEGIN_MS // 1000, fixed_entropy(machine.role)).messages[0].payload
+            await client.publish(f"crowd/elm-street/keys/{machine.role}", payload, qos=1, retain=True)
+
+
+async def live(
+    broker: Broker, folder: Path, world: Street, kills: int, seed: int
+) -> tuple[list[Arrival], int]:
+    """Run homes that are killed again and again, half of the times when a report has just left.
+
+    Return what arrived, and how many windows were charged, without those that were still open.
+    """
     arrivals, ready, rng = list[Arrival](), asyncio.Event(), random.Random(seed)
-    lists = [
-        Publication(
-            f"crowd/elm-street/keys/{machine.role}",
-            machine.prepare(now_s, fixed_entropy(machine.role)).messages[0].payload,
-        )
-        for machine, now_s in ((world.leader, BEGIN_MS // 1000), (world.helper, BEGIN_MS // 1000))
-    ]
-    async with connect(broker.url) as client:
-        for topic, payload in lists:
-            await client.publish(topic, payload, qos=1, retain=True)
+    await publish_lists(broker.url, world)
     with service(folder, "", program=("tests.integration.hurried",)) as agent:
         agent.path.write_text(agent.path.read_text() + configuration(broker.url, folder))
         clock = make_clock(folder, BEGIN_MS, stands=True)
@@ -134,9 +148,24 @@ async def live(broker: Broker, folder: Path, world: Street, kills: int, seed: in
             )
         )
         await agent.stop()
+        spent = json.loads(agent.command("ledger", "--json").stdout)["spent"]
+        charged = sum(row["windows"] for row in spent) - unfinished(agent.store)
+        with suppress(TimeoutError):
+            await until(lambda: len({arrival.payload for arrival in arrivals}) >= charged)
         noting.cancel()
         await asyncio.wait({noting})
-    return arrivals
+    return arrivals, charged
+
+
+def unfinished(store: Path) -> int:
+    """Return how many windows of a store are open, and how many of its reports have not left."""
+    connection = open_file(store, "ro")
+    try:
+        states = [bytes(state) for (state,) in connection.execute("SELECT state FROM state")]
+        [(reports,)] = connection.execute("SELECT count(*) FROM outbox")
+    finally:
+        connection.close()
+    return sum(len(decode_state(state).windows) for state in states if state.strip(b"\0")) + int(reports)
 
 
 def opened(machine: Machine, purpose: int, report: Report) -> int:
@@ -180,18 +209,23 @@ def accumulators(share: int) -> bytes:
 async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> dict[str, int]:
     """Kill the agent of all homes `rounds` times; return counts of what its reports add up to.
 
+    missing   charged slots without a report, or reports without a charge
+    unopened  slots that were not charged, because the agent was away for too long
+
     Raises AssertionError if a report was refused or a secret of a report is in a file.
     """
     world = Street(make_group(**CHANGES))
     forms: dict[tuple[int, str], set[bytes]] = defaultdict(set)
-    for arrival in await live(broker, folder, world, rounds, seed):
+    arrivals, charged = await live(broker, folder, world, rounds, seed)
+    for arrival in arrivals:
         report = Report.decode(world.group.id, arrival.payload)
         assert report.label == arrival.label
         forms[report.slot_s, report.label].add(arrival.payload)
         refusals = world.leader.take_report(arrival.label, arrival.payload, arrival.at_s).refusals
         assert refusals in ([], ["repeated"], ["second_report"])
     hours = rounds + 2
-    reports = [[forms[(FIRST_MS + hour * HOUR_MS) // 1000, home] for home in HOMES] for hour in range(hours)]
+    starts_s = [(FIRST_MS + hour * HOUR_MS) // 1000 for hour in range(hours)]
+    reports = [[forms.get((start_s, home), set()) for home in HOMES] for start_s in starts_s]
     curves = [Curve(reading for name, reading in readings(hours) if name == home) for home in HOMES]
     hours_complete = [hour for hour, slot in enumerate(reports) if all(slot)]
     errors = [
@@ -200,7 +234,8 @@ async def kill(folder: Path, broker: Broker, *, rounds: int, seed: int = 0) -> d
     assert_not_stored(world, forms, folder)
     return {
         "reports": sum(map(bool, chain.from_iterable(reports))),
-        "missing": sum(not form for form in chain.from_iterable(reports)),
+        "unopened": sum(not form for form in chain.from_iterable(reports)),
+        "missing": abs(charged - len(forms)),
         "doubled": sum(len(form) > 1 for form in chain.from_iterable(reports)),
         # A dither moves a home by less than a quantum.
         "wrong": sum(abs(error) >= len(HOMES) for error in errors),

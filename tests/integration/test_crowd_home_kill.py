@@ -17,4 +17,10 @@ async def test_each_report_survives_every_kill(mosquitto: MakeBroker, tmp_path: 
     """Totals without the operators' draws are exact, each report has one form, and no share is in a file."""
     with mosquitto(settings=TELL_ALL) as broker:
         counts = await kill(tmp_path, broker, rounds=KILLS)
-    assert counts == {"reports": (KILLS + 2) * len(HOMES), "missing": 0, "doubled": 0, "wrong": 0}
+    assert counts == {
+        "reports": (KILLS + 2) * len(HOMES),
+        "unopened": 0,
+        "missing": 0,
+        "doubled": 0,
+        "wrong": 0,
+    }

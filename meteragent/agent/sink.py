@@ -23,8 +23,7 @@ Rules
    refuses is never discarded: its meter waits and `health` reports it, while the other meters, the other
    streams and the source continue (`refused_topics`).
 4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   Home Assistant's starts, never on a meter's behaviour (law 4). Among the messages that arrive on this
-   connection, only Home Assistant's start message has an effect.
+   Home Assistant's starts, never on a meter's behaviour (law 4). Of what arrives here, only starts count.
 """
 
 import asyncio
@@ -33,7 +32,6 @@ import logging
 import math
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import filterfalse
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -51,8 +49,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox; the wall clock may be set in between. A read includes the
-rows that fall due within twice this time."""
+"""The longest time between two reads of the outbox, as the clock may be set; a read looks twice as far."""
 
 _log = logging.getLogger("meteragent")
 
@@ -264,12 +261,17 @@ class Sink:
                     self.refusals.on_idle()
                     self.idle.set()
                 await self._wait(self._queue.next_ms)
-            for row in filterfalse(self._is_too_late, rows):
-                topic = self.refusals.topic_of(row.topic)
-                if self.refusals.may_send(topic, row.id, row.size_bytes):
-                    await self._introduce_new(session, row)
-                    retain = row.retain or self.presence.retain
-                    await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
+            for row in rows:
+                await self._publish_row(session, row)
+
+    async def _publish_row(self, session: Session, row: WaitingRow) -> None:
+        """Publish a row, unless its topic is held, or it becomes too late while the broker is busy."""
+        topic, retain = self.refusals.topic_of(row.topic), row.retain or self.presence.retain
+        if not self._is_too_late(row) and self.refusals.may_send(topic, row.id, row.size_bytes):
+            await self._introduce_new(session, row)
+            await self._wait_for_room(session)
+            if not self._is_too_late(row):
+                await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
 
     def _is_too_late(self, row: WaitingRow) -> bool:
         """Return whether a report to a crowd must not be sent any more; the next commit deletes its row."""

@@ -299,9 +299,10 @@ def _matches(topic_filter: str, topic: str) -> bool:
 
 
 class SinkBroker(Broker):
-    """The sink's broker, or another broker of receivers; `retained` has its retained messages by topic.
+    """The sink's broker, or another broker of receivers.
 
-    Topics begin with the broker's name or, at the sink's broker, with `private`.
+    `retained` has the agent's retained messages by topic, and `keys` the operators' lists of keys. Topics
+    begin with the broker's name or, at the sink's broker, with `private` or `crowd`.
     """
 
     def __init__(
@@ -309,7 +310,9 @@ class SinkBroker(Broker):
     ) -> None:
         super().__init__(loop, observer, Random(f"{name} {plan.seed}"), plan.network)
         self.retained: dict[str, bytes] = {}
-        self._owners = (name, "private") if name == "sink" else (name,)
+        self.keys: dict[str, bytes] = {}
+        self._owners = (name, "private", "crowd") if name == "sink" else (name,)
+        self._listeners: dict[str, list[Connection]] = {}
         self.stalls = False
         self.refuses = False
         self._unanswered: dict[Connection, dict[int, Publication]] = {}
@@ -331,8 +334,11 @@ class SinkBroker(Broker):
         self._unanswered.pop(connection, None)
 
     def _take(self, connection: Connection, packet: mqtt.Packet) -> None:
+        if isinstance(packet, mqtt.Subscribe):
+            self._subscribe(connection, packet)
+            return
         if not isinstance(packet, mqtt.Publish):
-            raise InvariantViolation("the agent subscribes at the sink's broker", type(packet).__name__)
+            raise InvariantViolation("the agent acknowledges at the sink's broker", type(packet).__name__)
         if connection not in self._unanswered:
             return
         waiting = self._unanswered[connection]
@@ -345,6 +351,22 @@ class SinkBroker(Broker):
         self._retain(packet)
         late_s = self.random.random() * self.network.late_ms / 1000
         self.loop.call_later(late_s, self._answer, connection, packet.packet_id)
+
+    def _subscribe(self, connection: Connection, packet: mqtt.Subscribe) -> None:
+        """Confirm a subscription to an operator's keys, and send the list that is retained."""
+        topic = packet.topic_filter
+        check(topic.startswith("crowd/"), "the agent subscribes at the sink's broker", topic)
+        self._listeners.setdefault(topic, []).append(connection)
+        connection.send(mqtt.suback(connection.level, packet.packet_id))
+        if (payload := self.keys.get(topic)) is not None:
+            connection.send(mqtt.publish(connection.level, 0, topic, payload, 1))
+
+    def publish_keys(self, topic: str, payload: bytes) -> None:
+        """Retain an operator's list of keys, and send it to whoever has subscribed."""
+        self.keys[topic] = payload
+        for connection in self._listeners.get(topic, ()):
+            if connection in self.connections:
+                connection.send(mqtt.publish(connection.level, 0, topic, payload, 0))
 
     def _retain(self, packet: mqtt.Publish) -> None:
         """Retain a message, or clear what is retained if its payload is empty."""

@@ -32,9 +32,8 @@ def check_retained(checker: InvariantChecker, topics: Iterable[str]) -> None:
     expected = checker.expected
     admitted = tuple(grant.topic.removesuffix(identity.PLACEHOLDER) for grant in expected.active())
     waiting = {row.outgoing.topic for row in expected.rows.values() if not row.delivered}
-    left = [
-        topic for topic in topics if not topic.startswith(("private/", *admitted)) and topic not in waiting
-    ]
+    exempt = ("private/", "crowd/", *admitted)
+    left = [topic for topic in topics if not topic.startswith(exempt) and topic not in waiting]
     check(not left, "a descriptor stays after its receiver is revoked", left)
 
 
@@ -49,7 +48,7 @@ def _withdrawn(checker: InvariantChecker) -> set[MessageKey]:
 def _incomplete_windows(checker: InvariantChecker, closed_ms: dict[str, int]) -> list[Key]:
     """Return the windows with slots that must have closed by a time but have not been received."""
     incomplete = []
-    received = checker.confirmed | _withdrawn(checker)
+    received = checker.confirmed | checker.late | _withdrawn(checker)
     for key, window in checker.windows.items():
         if window.is_lost or key.stream not in closed_ms:
             continue

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from meteragent.domain.commit import Commit, Outgoing, TimelineState
 from meteragent.domain.units import DAY_MS
 from meteragent.store import Store, grants, ledger, outbox
+from meteragent.store.outbox import WaitingRow
+from simulators.simtest.crowd import CommittedList
 from simulators.simtest.prices import Row
 from simulators.simtest.receivers import Grant, Share
 
@@ -43,7 +45,8 @@ class ExpectedStore:
     `marks` and `states` are by stream and meter, `spending` by meter, start of the day and stream, `rows` by
     id, `prices` by stream. `every_price` also has the prices that the store no longer needs. `grants` has all
     grants by id. By queue, `announced` has a grant's descriptors, each with its topic, and `descriptors` the
-    latest by topic. `latest` has those of a stream, by the core's topic.
+    latest by topic. `latest` has those of a stream, by the core's topic. `key_lists` are the lists of a
+    crowd's operators, by group and role.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class ExpectedStore:
     announced: dict[str, frozenset[tuple[str, bytes]]] = field(default_factory=dict)
     descriptors: dict[str, dict[str, bytes]] = field(default_factory=dict)
     latest: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    key_lists: dict[tuple[str, str], CommittedList] = field(default_factory=dict)
     last_id: int = 0
     floor_ms: int = 0
 
@@ -65,6 +69,7 @@ class ExpectedStore:
         twin.marks, twin.states, twin.spending = dict(self.marks), dict(self.states), dict(self.spending)
         twin.prices, twin.every_price = dict(self.prices), dict(self.every_price)
         twin.grants, twin.announced = dict(self.grants), dict(self.announced)
+        twin.key_lists = dict(self.key_lists)
         twin.latest = dict(self.latest)
         twin.descriptors = {queue: dict(topics) for queue, topics in self.descriptors.items()}
         twin.rows = {id_: copy.copy(row) for id_, row in self.rows.items()}
@@ -116,8 +121,10 @@ class ExpectedStore:
         for queue in sorted(queues):
             pending = outbox.pending(store.connection, queue, _EVER_MS, -1)
             expected = {id_: row.outgoing for id_, row in waiting.items() if row.queue == queue}
-            if {w.id: Outgoing(w.topic, w.payload, w.due_ms, w.retain) for w in pending} != expected:
+            if {w.id: outgoing(w) for w in pending} != expected:
                 return f"outbox of {queue}"
+        if _count_reports(store) != sum(row.outgoing.until_ms is not None for row in waiting.values()):
+            return "a report stays after its delivery"
         spent = {
             (line.meter, line.start_ms, line.stream): Spending(line.windows, line.epsilon_per_w)
             for line in ledger.report(store.connection)
@@ -222,6 +229,16 @@ class ExpectedStore:
             if latest != self.descriptors.get(grant.queue, {}):
                 return f"descriptors of {grant.queue}"
         return None
+
+
+def outgoing(row: WaitingRow) -> Outgoing:
+    """Return a row of the store as the message that was committed."""
+    return Outgoing(row.topic, row.payload, row.due_ms, row.retain, until_ms=row.until_ms)
+
+
+def _count_reports(store: Store) -> int:
+    [(count,)] = store.connection.execute("SELECT count(*) FROM outbox WHERE until_ms IS NOT NULL")
+    return int(count)
 
 
 def _id_of(descriptor: bytes | None) -> object:

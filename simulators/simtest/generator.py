@@ -7,6 +7,8 @@ from random import Random
 from meteragent.domain.units import DAY_MS
 from meteragent.domain.weights import PRICE_MS
 from simulators.simtest import schedule as s
+from simulators.simtest.crowd import is_available
+from simulators.simtest.crowding import CROWDED, Crowding
 from simulators.simtest.schedule import Configuration, Event, Network, Schedule
 from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
 from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
@@ -72,8 +74,11 @@ def generate(seed: int) -> Schedule:
     is_priced = any(setting.bound for configuration in configurations for setting in configuration)
     if not is_priced and Random(f"sharing {seed}").random() < SHARED[pace]:
         configurations, more_events = Sharing(Random(f"sharing of {seed}"), end_ms).share(configurations)
-        drawn_pace, pace = pace, SHARED_PACE[pace]
-        events = [*(map(slowed, events) if pace != drawn_pace else events), *more_events]
+        pace, events = SHARED_PACE[pace], [*slowed(pace, events), *more_events]
+    elif not is_priced and Random(f"crowd {seed}").random() < CROWDED[pace] and is_available():
+        crowding = Crowding(Random(f"crowd of {seed}"), pace, end_ms)
+        configurations = crowding.join(configurations)
+        pace, events = SHARED_PACE[pace], [*slowed(pace, events), *crowding.draw_keys()]
     events.sort(key=lambda event: event.at_ms)
     network = _draw_network(Random(f"network {seed}"))
     return Schedule(seed, pace, tuple(configurations), tuple(events), end_ms, network)

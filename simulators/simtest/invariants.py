@@ -14,14 +14,15 @@ from fractions import Fraction
 from typing import Any
 
 from meteragent.domain import grid, identity
-from meteragent.domain.commit import Charge, Commit, Outgoing, ReleasedSlot, TimelineState
+from meteragent.domain.commit import Charge, Commit, OpenWindow, Outgoing, ReleasedSlot, TimelineState
 from meteragent.domain.shape import Space
 from meteragent.domain.terms import Clock
 from meteragent.domain.units import MICRO
 from meteragent.store import Store, outbox
 from meteragent.store.outbox import WaitingRow
 from simulators.invariant import check
-from simulators.simtest.expected_store import ExpectedStore, Message
+from simulators.simtest.crowd import ShareCheck, check_report, report_place
+from simulators.simtest.expected_store import ExpectedStore, Message, outgoing
 from simulators.simtest.model import Model
 from simulators.simtest.names import descriptor_id, public_name, time_and_band
 from simulators.simtest.open_windows import Closed
@@ -47,6 +48,8 @@ class InvariantChecker:
     rows: dict[MessageKey, int] = field(default_factory=dict)
     records: set[MessageKey] = field(default_factory=set)
     confirmed: set[MessageKey] = field(default_factory=set)
+    late: set[MessageKey] = field(default_factory=set)
+    newest_ms: int = 0
 
     # --- feeds and transactions ----------------------------------------------------------------
 
@@ -80,11 +83,14 @@ class InvariantChecker:
     ) -> None:
         """Check a transaction that is on disk, and apply it; an empty one only marks rows as delivered."""
         rows = self.expected.rows
-        confirmed = all(
-            MessageKey(rows[id_].outgoing.topic, rows[id_].outgoing.payload) in self.confirmed
-            for id_ in delivered
-        )
-        check(confirmed, "a row is marked delivered without confirmation")
+        for row in (rows[id_].outgoing for id_ in delivered):
+            message = MessageKey(row.topic, row.payload)
+            if message not in self.confirmed and (row.until_ms or self.newest_ms + 1) <= self.newest_ms:
+                self.late.add(message)
+            check(
+                message in self.confirmed or message in self.late,
+                "a row is marked delivered without confirmation",
+            )
         if model is None or not commit:
             self.expected.apply(commit, delivered)
             return
@@ -148,11 +154,25 @@ class InvariantChecker:
                 if terms.space is Space.PEAK:
                     self.windows[key].peak.check_state(model.meters[meter], window, key)
                     continue
+                if model.stream.has_keys is not None:
+                    self._check_share(model, window, key)
+                    continue
                 self.windows[key].check_draws(key, window, clock_ms)
                 for slot_index, accumulator in window.slots:
                     check(slot_index < window.draws, "an open slot has no noise", key)
                     energy = model.meters[meter].energy(window.start_ms, slot_index, terms)
                     self.windows[key].check_initial(key, slot_index, accumulator - energy)
+
+    def _check_share(self, model: Model, on_disk: OpenWindow, key: Key) -> None:
+        """Check that a slot of a crowd has one pad, drawn and sealed when it opened."""
+        window = self.windows[key]
+        energy = model.meters[key.meter].energy(key.start_ms, 0, window.terms)
+        share = ShareCheck.of(on_disk, window.terms, energy)
+        if window.share is None:
+            pads = {other.share.pad for other in self.windows.values() if other.share}
+            check(share.pad not in pads, "a pad is used twice", key)
+            window.share = share
+        share.check_state(window.share, key)
 
     def _check_meters(self, model: Model, commit: Commit) -> None:
         """Check that the meters' states on disk agree with the model's."""
@@ -189,16 +209,15 @@ class InvariantChecker:
             check(message not in self.records, "an interval leaves twice", row.payload)
             self.records.add(message)
             self.rows[message] = id_
-            self._check_described(rows[id_])
+            if row.until_ms is None:
+                self._check_described(rows[id_])
 
     def check_rows(self, stream: str, rows: Sequence[WaitingRow], last_id: int) -> None:
         """Check that the new rows of a commit, which the agent sends, are those after an id."""
         expected = self.expected.rows
         messages = [expected[id_] for id_ in range(last_id + 1, self.expected.last_id + 1)]
         predicted = [(message.queue, message.outgoing) for message in messages]
-        new = [
-            (row.queue or stream, Outgoing(row.topic, row.payload, row.due_ms, row.retain)) for row in rows
-        ]
+        new = [(row.queue or stream, outgoing(row)) for row in rows]
         check(new == predicted, "the rows of a commit are not those of its receivers", stream)
 
     def _check_described(self, message: Message) -> None:
@@ -216,6 +235,9 @@ class InvariantChecker:
             key = Key(commit.stream, slot.meter, slot.window_ms)
             check(key in self.windows, "a slot closes without an open window", key)
             closed[self.windows[key].public_id, *time_and_band(slot)] = slot
+        if model.stream.has_keys is not None:
+            self._check_reports(model, commit, closed)
+            return
         for row in commit.outgoing:
             if row.retain:
                 continue
@@ -230,6 +252,22 @@ class InvariantChecker:
                 expected = opened.peak.draws if closed_slot.terms.space is Space.PEAK else None
                 check(draws == expected, "a record states a wrong number of draws", row.payload)
         check(not closed, "a slot is due but does not leave", list(closed))
+
+    def _check_reports(self, model: Model, commit: Commit, closed: dict[Any, Closed]) -> None:
+        """Check that every closed slot of a crowd leaves in one report."""
+        slots = {(public_id, slot.window_ms): slot for (public_id, *_), slot in closed.items()}
+        for row in commit.outgoing:
+            place = report_place(row)
+            slot = slots.pop(place, None)
+            check(slot is not None, "a report leaves before its slot closes, or twice", place)
+            if slot is not None:
+                key = Key(commit.stream, slot.meter, slot.window_ms)
+                window = self.windows[key]
+                check_report(row, slot, window.public_id, window.share)
+                window.records[0] = frozenset({MessageKey(row.topic, row.payload)})
+                self._check_disjoint(key, slot)
+                self._check_due(model, commit, row, slot)
+        check(not slots, "a slot is due but does not leave", list(slots))
 
     def _check_record(
         self, model: Model, commit: Commit, row: Outgoing, record: dict[str, Any], slot: Closed
@@ -249,6 +287,10 @@ class InvariantChecker:
         window.check_rounding(key, slot, int(quanta))
         check(record["d"] == descriptor_id(terms), "a record names terms that are not its window's", key)
         self._check_disjoint(key, slot)
+        self._check_due(model, commit, row, slot)
+
+    def _check_due(self, model: Model, commit: Commit, row: Outgoing, slot: Closed) -> None:
+        key = Key(commit.stream, slot.meter, slot.window_ms)
         due_ms = commit.clock_ms
         if model.stream.terms.clock is Clock.WALL:
             delay_ms = identity.delay_ms(
@@ -304,6 +346,8 @@ class InvariantChecker:
         id_ = self.rows[message]
         row = self.expected.rows[id_]
         check(not row.delivered, "a row leaves although it is marked delivered", topic)
+        until_ms = row.outgoing.until_ms
+        check(until_ms is None or (now_ms or 0) < until_ms, "a report leaves after its deadline", topic)
         check(now_ms is not None, "a message leaves without a clock", topic)
         check(
             now_ms is not None and row.outgoing.due_ms <= now_ms, "a message leaves before it is due", topic

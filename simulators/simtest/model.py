@@ -177,6 +177,9 @@ class Model:
         meter.idle_windows += 1
         if not self.stream.is_wanted(start_ms, terms):
             return
+        if self.stream.has_keys is not None and not self.stream.has_keys(start_ms):
+            self.outcomes["no_keys"] += 1
+            return
         if self._exceeds(name, start_ms, terms.epsilon_per_w):
             self.outcomes["over_budget"] += 1
         else:

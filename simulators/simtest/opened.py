@@ -7,6 +7,7 @@ from meteragent.domain.commit import OpenWindow
 from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
 from simulators.invariant import check
+from simulators.simtest.crowd import ShareCheck
 from simulators.simtest.open_windows import Closed
 from simulators.simtest.peak_run import PeakRun
 
@@ -45,6 +46,7 @@ class Window:
     records: dict[int, frozenset[MessageKey]] = field(default_factory=dict)
     is_lost: bool = False
     peak: PeakRun = field(default_factory=PeakRun)
+    share: ShareCheck | None = None
 
     def check_draws(self, key: Key, on_disk: OpenWindow, clock_ms: int) -> None:
         """Check that the window has one noise bound, and that noise is drawn when its slot begins."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent.core.stream import Effects
+from meteragent.crowd.group import Group
 from meteragent.domain.commit import Commit, TimelineState
 from meteragent.domain.counters import REFUSALS, Counts
 from meteragent.domain.grid import floor
@@ -22,6 +23,7 @@ from meteragent.store import Store
 from meteragent.store.outbox import WaitingRow
 from simulators.invariant import InvariantViolation, check
 from simulators.simtest.brokers import TIME_REFUSALS
+from simulators.simtest.crowd import committed_list, has_days
 from simulators.simtest.expected_store import ExpectedStore
 from simulators.simtest.invariants import InvariantChecker
 from simulators.simtest.meter import Arrival, Meter
@@ -35,7 +37,7 @@ from simulators.simtest.stream_spec import StreamSpec
 CLOCK_KNOWN_S = 1.5
 """The time within which a started agent checks whether its clock is synchronised."""
 _REASONS = [
-    *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten"),
+    *(*REFUSALS, "retained", "accepted", "replaced", "over_budget", "forgotten", "no_keys"),
     *("prices", "price_conflict", "price_times", "price_clamped"),
 ]
 """The counters that the model predicts individually."""
@@ -116,6 +118,7 @@ class Oracle:
     prices: Counter[str] = field(default_factory=Counter)
     _alternatives: list[ExpectedStore] = field(default_factory=list)
     _is_settled: bool = True
+    _late_before: int = 0
     _unretired: dict[tuple[str, str], TimelineState] = field(default_factory=dict)
     _saved_meters: dict[str, dict[str, Meter]] = field(default_factory=dict)
     _charges: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -137,6 +140,7 @@ class Oracle:
             self.prices += Counter({name: model.outcomes[name] for name in _PRICES})
         self.process = ProcessRecord(started_ms, counts, counts_at_open=Counter(counts))
         self.is_copy = False
+        self._late_before = len(self.checker.late)
         self._charges = Counter()
         for (meter, day_ms, _), spending in expected.spending.items():
             self._charges[meter, day_ms] += spending.epsilon_per_w  # type: ignore[assignment]
@@ -228,6 +232,9 @@ class Oracle:
         book = PriceBook(expected.every_price.get(name, ()))
         if spec.grants is not None:
             spec = replace(spec, grants=tuple(expected.active(name)))
+        if (group := spec.schedule.usual.crowd) is not None:
+            lists = expected.key_lists
+            spec = replace(spec, has_keys=lambda start_ms: has_days(lists, group.group_id, start_ms))
         model = Model(spec, {}, marks, expected.floor_ms, self._exceeds(limit), book)
         for (stream, meter), state in expected.states.items():
             if stream == name:
@@ -308,7 +315,7 @@ class Oracle:
         )
         # The core may have dropped a price that comes again after its time has begun.
         check(counts["price_repeated"] <= outcomes["price_repeated"], "a counter is wrong", "price_repeated")
-        no_fates = ("over_budget", "forgotten", *_PRICES)
+        no_fates = ("over_budget", "forgotten", "no_keys", *_PRICES)
         fates = sum(n for name, n in outcomes.items() if name not in no_fates)
         fates -= outcomes["price_messages_refused"]
         check(counts["received"] == fates, "a message is not counted once")
@@ -328,6 +335,8 @@ class Oracle:
         last_id = self.checker.expected.last_id
         self._apply_commit(doubt)
         self.checker.check_rows(doubt.commit.stream, rows, last_id)
+        late_count = self.process.counts["report_late"] - self.process.counts_at_open["report_late"]
+        check(late_count >= len(self.checker.late) - self._late_before, "a late report is not counted")
         if doubt.commit:
             self.process.acknowledgeable.update(self.process.uncommitted.pop(doubt.commit.stream, []))
 
@@ -340,6 +349,14 @@ class Oracle:
                 meters.pop(name, None)
             elif model is not None:
                 meters[name] = model.meters[name].durable()
+
+    def commit_keys(self, group: Group, role: str, serial: int, payload: bytes) -> None:
+        """Note that a list of keys is on disk, which must be that operator's, and newer than the former."""
+        committed, key = committed_list(payload, group, role), (group.id.hex(), role)
+        former = self.checker.expected.key_lists.get(key)
+        is_newer = former is None or committed.serial > former.serial
+        check(is_newer and committed.serial == serial, "an older list of keys is committed", key)
+        self.checker.expected.key_lists[key] = committed
 
     # --- acknowledgements ----------------------------------------------------------------------
 

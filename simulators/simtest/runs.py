@@ -78,7 +78,9 @@ def _run_world(plan: Schedule, keys: Path, *, scramble: bool) -> World:
 
 def _without_values(world: World) -> Iterator[tuple[float, str, bytes, bool]]:
     for time_s, topic, payload, retain in world.log:
-        yield time_s, topic, re.sub(rb'"value":[^,]*', b"", payload), retain
+        is_sealed = topic.startswith("crowd/")  # anew in each run
+        public = b"%d" % len(payload) if is_sealed else re.sub(rb'"value":[^,]*', b"", payload)
+        yield time_s, topic, public, retain
 
 
 def has_twin(seed: int) -> bool:

@@ -66,6 +66,19 @@ class PriceJunk(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Keys(Event):
+    """A list of keys that an operator (`role`) of each group publishes: its serial, and its number of days.
+
+    A forged list is signed by the other operator.
+    """
+
+    role: str
+    serial: int
+    days: int
+    forged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Drop(Event):
     """An outage of a broker: of the source, the sink, or some receivers (`side`: source, sink, outside).
 
@@ -196,6 +209,7 @@ KINDS: dict[str, type[Any]] = {
         Junk,
         Price,
         PriceJunk,
+        Keys,
         Drop,
         Stall,
         Refuse,

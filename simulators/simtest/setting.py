@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from meteragent import config
+from meteragent.config.crowd import counted
+from meteragent.crowd.group import Group
 from meteragent.domain.grid import format_duration, iso_time, parse_time
 from meteragent.domain.units import MINUTE_MS
+from simulators.simtest.crowd import group_text, make_group
 from simulators.simtest.prices import PRICE_TOPIC
 from simulators.simtest.receivers import Receiver, Share
 
@@ -65,7 +68,8 @@ class Setting:
     at prices from a topic, which are at most that many hundredths, and `radius` is the energy that it hides.
     With `threshold`, in W, each window is the energy above it. With `stamped`, readings have no times of
     their own. `version` is the version of MQTT at the source. `receivers`, separated by commas, share the
-    stream (`receivers.Receiver`).
+    stream (`receivers.Receiver`). With `crowd`, it counts in a group whose deadline is that many ticks after
+    all that may delay a report.
     """
 
     name: str = "main"
@@ -91,6 +95,7 @@ class Setting:
     bound: int = 0
     threshold: int = 0
     receivers: str = ""
+    crowd: int = 0
 
     @property
     def sink_topic(self) -> str:
@@ -116,6 +121,12 @@ class Setting:
     def runs(self, pace: Pace, now_ms: int) -> bool:
         """Return whether the stream runs: it has its own sink, or somebody gets it, now or later."""
         return not self.receivers or any(not share.is_over(now_ms) for share in self.shares(pace))
+
+    def group(self, pace: Pace) -> Group:
+        """Return the group of a stream that counts in a crowd."""
+        length = int(self.grid.split("/")[0])
+        deadline = self.lateness + self.spread + self.catch_up + self.crowd
+        return make_group(length * pace.tick_ms // 1000, deadline * pace.tick_ms // 1000)
 
     @property
     def _receivers(self) -> list[Receiver]:
@@ -148,12 +159,16 @@ def parse(settings: tuple[Setting, ...], pace: Pace, keys: Path, store: Path) ->
     """Build the agent's configuration for these streams; `keys` is the folder that `write_keys` filled."""
     keep = format_duration(settings[0].keep * pace.tick_ms)
     streams = "".join(_format_stream(setting, pace, keys) for setting in settings)
+    for setting in settings:
+        if setting.crowd and not (path := _group_path(setting, pace, keys)).exists():
+            group = setting.group(pace)
+            path.write_text(group_text(group.slot_s, group.deadline_s))
     tables = "".join(setting.tables(pace) for setting in settings)
     document = _parse_toml(f'[store]\nkeep = "{keep}"\n{streams}{tables}')
     peers = {
         stream.name: [r for r in document.receiver if r.preset == stream.name] for stream in document.stream
     }
-    shared = tuple(stream.shared_by(peers[stream.name]) for stream in document.stream)
+    shared = tuple(counted(stream.shared_by(peers[stream.name])) for stream in document.stream)
     store_table = document.store.model_copy(update={"path": store})
     return document.model_copy(update={"store": store_table, "stream": shared, "receiver": ()})
 
@@ -215,7 +230,19 @@ topic = "{setting.first_sink[1]}"
 spread = "{ticks(setting.spread)}"
 inflight = 5
 {key}
+{_format_crowd(setting, pace, keys)}
 """
+
+
+def _group_path(setting: Setting, pace: Pace, keys: Path) -> Path:
+    return keys / f"{setting.group(pace).name}.toml"
+
+
+def _format_crowd(setting: Setting, pace: Pace, keys: Path) -> str:
+    if not setting.crowd:
+        return ""
+    group = setting.group(pace)
+    return f'crowd = {{ group = "{_group_path(setting, pace, keys)}", id = "{group.id.hex()}" }}\n'
 
 
 def _format_moment(key: str, time_ms: int | None) -> str:

@@ -1,5 +1,6 @@
 """The part of the generator that lets receivers share the streams of a schedule, and come and go."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -80,15 +81,17 @@ class Sharing:
         return s.Crash(at_ms, down_ms, number, self._random.choice(_PLACES), self._random.randrange(1000))
 
 
-def slowed(event: Event) -> Event:
-    """Return an event of a fast schedule, with the times of the wall clock at the pace of receivers."""
-    factor = PACES["minutes"].tick_ms // PACES["fast"].tick_ms
-    match event:
-        case s.Read(time_ms=time_ms):
-            return replace(event, time_ms=time_ms * factor)
-        case s.Clock(jump_ms=jump_ms):
-            return replace(event, jump_ms=jump_ms * factor)
-    return event
+def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events drawn at a pace, those of a fast schedule with the times of a wall clock of minutes."""
+    factor = PACES[SHARED_PACE[pace]].tick_ms // PACES[pace].tick_ms
+    for event in events:
+        match event:
+            case s.Read(time_ms=time_ms):
+                yield replace(event, time_ms=time_ms * factor)
+            case s.Clock(jump_ms=jump_ms):
+                yield replace(event, jump_ms=jump_ms * factor)
+            case _:
+                yield event
 
 
 def _with(configuration: Configuration, receivers: list[list[Receiver]]) -> Configuration:

@@ -1,5 +1,6 @@
 """The part of a stream that the model knows: its public settings, and the keys of its names and delays."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from meteragent.domain.schedule import Schedule
@@ -11,7 +12,8 @@ from simulators.simtest.receivers import Grant
 class StreamSpec:
     """The public settings of a stream, and the keys of its delays and names.
 
-    `grants` are those of the receivers who share it; None if it is not shared.
+    `grants` are those of the receivers who share it; None if it is not shared. `has_keys` returns
+    whether both operators' keys of a slot are known; None if the stream does not count in a crowd.
     """
 
     name: str
@@ -27,6 +29,7 @@ class StreamSpec:
     stamped: bool = False
     has_prices: bool = False
     grants: tuple[Grant, ...] | None = None
+    has_keys: Callable[[int], bool] | None = None
 
     @property
     def terms(self) -> Terms:

@@ -1,14 +1,21 @@
 """The traffic of a process, as the network and the brokers report it (`network.Observer`)."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NoReturn
 
+from meteragent.crowd.group import Group
+from meteragent.domain.units import DAY_MS
+from simulators.invariant import check
+from simulators.simtest.brokers import SinkBroker
+from simulators.simtest.crowd import key_list
 from simulators.simtest.loop import Guard, VirtualLoop
 from simulators.simtest.network import Publication
 from simulators.simtest.opened import MessageKey
 from simulators.simtest.oracle import Oracle
 from simulators.simtest.power import Files
-from simulators.simtest.schedule import Crash
+from simulators.simtest.schedule import Crash, Keys, Schedule
+from simulators.simtest.setting import PACES
 from simulators.simtest.surroundings import FaultInjector
 from simulators.simtest.traps import Traps
 
@@ -16,6 +23,7 @@ from simulators.simtest.traps import Traps
 class Traffic:
     """The part of a world that checks messages and acknowledgements; the process may die at each of them."""
 
+    plan: Schedule
     counts: Counter[str]
     log: list[tuple[float, str, bytes, bool]]
     guard: Guard
@@ -23,6 +31,7 @@ class Traffic:
     _loop: VirtualLoop
     _oracle: Oracle
     _faults: FaultInjector
+    _sinks: list[SinkBroker]
     _traps: Traps
 
     def _die(self, end: Crash, files: Files | None = None) -> NoReturn:
@@ -32,6 +41,39 @@ class Traffic:
         """End the process if a crash is armed for this place."""
         if (trap := self._traps.spring(place)) is not None:
             self._die(trap)
+
+    # --- crowds --------------------------------------------------------------------------------
+
+    def _groups(self) -> dict[str, Group]:
+        """Return the groups of all configurations, by id."""
+        settings = [setting for configuration in self.plan.configurations for setting in configuration]
+        groups = [setting.group(PACES[self.plan.pace]) for setting in settings if setting.crowd]
+        return {group.id.hex(): group for group in groups}
+
+    def _publish_keys(self, event: Keys) -> None:
+        """Let an operator of each group publish a list of keys at the sink's broker."""
+        first_day = PACES[self.plan.pace].begin_ms // DAY_MS
+        for group in self._groups().values():
+            payload = key_list(
+                group, event.role, event.serial, first_day, event.days, is_forged=bool(event.forged)
+            )
+            self._sinks[0].publish_keys(f"crowd/{group.name}/keys/{event.role}", payload)
+
+    def _note_keys(self, group_id: str, role: str, serial: int, payload: bytes) -> None:
+        """Note a list of keys that the agent has committed."""
+        self.counts["lists of keys"] += 1
+        with self.guard:
+            self._oracle.commit_keys(self._groups()[group_id], role, serial, payload)
+
+    def _check_pads(self, files: Iterable[bytes]) -> None:
+        """Check that no pad of a crowd is in any file, except sealed."""
+        shares = [window.share for window in self._oracle.checker.windows.values() if window.share]
+        for content in files if shares else ():
+            for share in shares:
+                is_clear = share.pad.to_bytes(8, "big") in content or b"%d" % share.pad in content
+                check(not is_clear, "a pad is in a file in clear")
+
+    # --- messages ------------------------------------------------------------------------------
 
     def on_subscribe(self, client_id: str) -> None:
         """Note that a stream has subscribed; its client id ends with its name, except for main."""

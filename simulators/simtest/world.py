@@ -26,7 +26,7 @@ from meteragent.domain.commit import Commit
 from meteragent.domain.counters import Counts
 from meteragent.domain.reading import Message
 from meteragent.domain.terms import Clock
-from meteragent.store import Store, restore_at
+from meteragent.store import Store, crowd_keys, restore_at
 from meteragent.store.outbox import WaitingRow
 from simulators.invariant import InvariantViolation
 from simulators.simtest import disk, power
@@ -182,6 +182,7 @@ class World(Traffic):
             self._die(trap, states[len(states) * trap.part // 1000])
         self._store = store
         with self.guard:
+            self._check_pads(disk.read_files(self._versions.folder).values())
             if (expected := self._versions.replaced_by(store)) is not None:
                 self._oracle.replace_store(expected)
             self._versions.name(store, hashlib.sha256(f"secret {self.plan.seed}".encode()).digest())
@@ -251,6 +252,7 @@ class World(Traffic):
 
     def begin_commit(self, commit: Commit, delivered: Sequence[int]) -> s.Crash | None:
         """Begin a transaction; return the crash with which the process dies during it, or None."""
+        self._oracle.checker.newest_ms = self._faults.newest_ms
         self._oracle.begin_commit(commit, delivered, commit.clock_ms)
         fail = self._traps.take_failure() if self._disk is not None else None
         if fail is not None and self._disk is not None:
@@ -290,6 +292,10 @@ class World(Traffic):
         """Run a function of the agent's store thread, such as closing the store."""
         if not self.alive:
             raise asyncio.CancelledError
+        if function == crowd_keys.put:
+            function(*arguments)
+            self._note_keys(*arguments[1:])
+            return None
         if self._store is None or function != self._store.close:
             return function(*arguments)
         self._store = None
@@ -319,6 +325,8 @@ class World(Traffic):
                     self._die(event)
             case s.End():
                 self._traps.arm(event)
+            case s.Keys():
+                self._publish_keys(event)
             case s.Resume():
                 self._faults.apply(event)
                 alive = self.alive and self._store is not None
@@ -379,6 +387,7 @@ class World(Traffic):
         for sink in self._sinks if not self._versions.damages else ():
             check_retained(oracle.checker, sink.retained)
         grants = oracle.checker.expected.grants.values()
+        self.counts["reports too late"] += len(oracle.checker.late)
         self.counts.update({"receivers": len(grants), "receivers revoked": sum(g.is_revoked for g in grants)})
         self.counts.update([*self._versions.damages, *oracle.prices.elements()])
         self.counts.update(windows=len(oracle.checker.windows), records=len(oracle.checker.records))

@@ -26,6 +26,7 @@ from meteragent.mqtt.protocol import LAST_ID, Connected, Event, Protocol
 from meteragent.mqtt.transport import Transport
 from meteragent.store import Store, generation, ledger, outbox, transaction
 from meteragent.store.outbox import WaitingRow
+from tests.simulators.crowd_mutants import CROWD_MUTANTS
 from tests.simulators.price_mutants import PRICE_MUTANTS
 from tests.simulators.receiver_mutants import RECEIVER_MUTANTS
 
@@ -358,5 +359,6 @@ MUTANTS = [
         (forgets_what_it_was_to_mark, "before an orderly stop is not marked", 340),
         *PRICE_MUTANTS,
         *RECEIVER_MUTANTS,
+        *CROWD_MUTANTS,
     )
 ]

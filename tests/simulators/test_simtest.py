@@ -11,7 +11,7 @@ import pytest
 from meteragent.agent.runner import StoreThread
 from meteragent.config.refuse import refuse
 from simulators.__main__ import main
-from simulators.simtest import runs
+from simulators.simtest import crowd, runs
 from simulators.simtest.disk import Disk
 from simulators.simtest.generator import generate
 from simulators.simtest.schedule import Clock, Crash, Drop, Junk, Read, Schedule, Slow, Stop, read, write
@@ -19,6 +19,7 @@ from simulators.simtest.setting import PACES, Setting, parse
 from simulators.simtest.shrink import invariant, shrink
 from simulators.simtest.world import World
 from tests.simulators.simtest_mutants import MUTANTS, Mutant, acknowledges_before_the_commit
+from tests.support.not_run import not_run
 
 SEEDS = 200
 """`make faults` runs a hundred thousand."""
@@ -97,6 +98,28 @@ def _has_receivers(plan: Schedule) -> bool:
     return any(setting.receivers for configuration in plan.configurations for setting in configuration)
 
 
+def test_share_and_pad_are_the_energy_of_each_slot() -> None:
+    """Streams that count in a crowd, whose operators' lists of keys come late, forged, too old and short.
+
+    Each slot has one pad, sealed before anything of it leaves, and one report, with the same bytes whenever
+    it is sent; what is delivered or too late is deleted, and its charge stays.
+    """
+    if not crowd.is_available():
+        not_run("crowd", "a simulated crowd: install the extra `crowd`")
+    seeds = [seed for seed in range(200, 600) if _has_crowd(generate(seed))]
+    outcomes = [runs.block([seed]) for seed in seeds]
+    assert [outcome.violation for outcome in outcomes] == [None] * len(seeds)
+    counts = sum((outcome.counts for outcome in outcomes), Counter[str]())
+    assert counts["schedules"] == len(seeds) > 10
+    for name in ("lists of keys", "reports too late"):
+        assert counts[name] > 10, name
+
+
+def _has_crowd(plan: Schedule) -> bool:
+    """Whether a stream of a schedule counts in a crowd."""
+    return any(setting.crowd for configuration in plan.configurations for setting in configuration)
+
+
 @pytest.mark.parametrize("seed", [100_473, 105_636, 300_033, 300_900, 301_193, 301_784])
 def test_the_judge_errs_on_nobody(seed: int) -> None:
     """Behaviour that looks wrong but is right is not reported.
@@ -108,14 +131,15 @@ def test_the_judge_errs_on_nobody(seed: int) -> None:
     assert runs.block([seed]).violation is None
 
 
-@pytest.mark.parametrize("seed", [61, 313_035, 506, 501_885])
+@pytest.mark.parametrize("seed", [61, 313_035, 506, 501_885, 805_994])
 def test_what_was_found_stays_mended(seed: int) -> None:
     """Schedules that broke an invariant.
 
     Prices of time before a meter's first window were dropped, though a new meter's window may be earlier. A
     window that was to open on a day of which the budget had not been read: the ledger refused it for ever. A
     receiver that came back before its descriptors were withdrawn, and kept them for ever. A receiver whose
-    end was moved after it had passed, and who got a record under terms that it had not been told.
+    end was moved after it had passed, and who got a record under terms that it had not been told. A report
+    to a crowd that became too late while it waited for a busy broker, and was sent.
     """
     assert runs.block([seed]).violation is None
 
@@ -137,14 +161,14 @@ def test_the_seeds_exercise_everything() -> None:
     settings = [one for plan in plans for configuration in plan.configurations for one in configuration]
     assert len(places) == 15
     assert kinds == {
-        *("Read", "Junk", "Price", "PriceJunk", "Drop", "Stall", "Refuse"),
+        *("Read", "Junk", "Price", "PriceJunk", "Keys", "Drop", "Stall", "Refuse"),
         *("Clock", "Resume", "Slow", "Full", "Stop", "Fail", "Crash"),
     }
     networks = [plan.network for plan in plans]
     assert {network.level for network in networks} == {4, 5}
     for name in ("pieces", "late_ms", "keepalive_s", "maximum", "refuses", "silent"):
         assert {bool(getattr(network, name)) for network in networks} == {False, True}
-    assert {bool(one.receivers) for one in settings} == {False, True}
+    assert {bool(one.receivers) for one in settings} == {bool(one.crowd) for one in settings} == {False, True}
     assert {one.kind for one in settings} == {"power", "interval_energy"}
     assert {one.clock for one in settings} == {"wall", "event"}
     assert {bool(one.threshold) for one in settings} == {bool(one.bound) for one in settings} == {False, True}

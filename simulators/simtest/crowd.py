@@ -1,0 +1,173 @@
+"""A crowd in the simulation: the operators' lists of keys, and the checks of pads, shares and reports.
+
+The world plays both operators of each group. Their days' keys follow from fixed secrets, so the checks can
+open what a home seals: with P the pad, u the dither, S the energy and L one quantum, the accumulator begins
+as u - P L modulo 2^64 L, and the share in the report plus P is floor((u + S) / L) modulo 2^64.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from meteragent.crowd import group as groups
+from meteragent.crowd.group import DAY_S, ROLES, Group
+from meteragent.crowd.message import KeyList, Report
+from meteragent.domain.commit import OpenWindow, Outgoing
+from meteragent.domain.terms import Terms
+from meteragent.domain.units import DAY_MS
+from simulators.invariant import check
+from simulators.simtest.open_windows import Closed
+
+MODULUS = 1 << 64
+
+
+def is_available() -> bool:
+    """Return whether the cryptography of crowds is installed (the extra `crowd`)."""
+    try:
+        from meteragent.crowd import seal  # noqa: F401, PLC0415 -- it needs the extra `crowd`
+    except ImportError:
+        return False
+    return True
+
+
+def group_text(slot_s: int, deadline_s: int) -> str:
+    """Return the file of the group with slots of a length and a deadline; no other group has its name."""
+    identities = {role: identity(role).public.hex() for role in ROLES}
+    operators = "".join(
+        f'[{role}]\nname = "The {role}"\nidentity = "{public}"\n' for role, public in identities.items()
+    )
+    return f"""version = 1
+name = "street-{slot_s}-{deadline_s}"
+slot_s = {slot_s}
+quantum_wh = "0.5"
+level = 1
+hide_wh = 110
+lowest_wh = -5000
+highest_wh = 900000
+smallest_crowd = 3
+deadline_s = {deadline_s}
+answer_s = 86400
+{operators}"""
+
+
+@lru_cache(maxsize=64)
+def make_group(slot_s: int, deadline_s: int) -> Group:
+    """Return the group with slots of a length and a deadline."""
+    return groups.parse(group_text(slot_s, deadline_s))
+
+
+@lru_cache(maxsize=8)
+def identity(role: str) -> Any:
+    """Return an operator's identity."""
+    from meteragent.crowd.seal import Identity  # noqa: PLC0415 -- it needs the extra `crowd`
+
+    return Identity(hashlib.sha256(role.encode()).digest())
+
+
+@lru_cache(maxsize=1024)
+def day_keys(role: str, group_id: bytes, day: int) -> Any:
+    """Return an operator's keys of a day."""
+    from meteragent.crowd.seal import DayKeys  # noqa: PLC0415 -- it needs the extra `crowd`
+
+    return DayKeys(hashlib.sha256(f"{role} {day}".encode()).digest(), role, group_id)
+
+
+def key_list(group: Group, role: str, serial: int, first_day: int, days: int, *, is_forged: bool) -> bytes:
+    """Return the signed list of an operator's keys; a forged one is signed by the other operator."""
+    keys = tuple((day, day_keys(role, group.id, day).public) for day in range(first_day, first_day + days))
+    signer = identity(ROLES[1 - ROLES.index(role)] if is_forged else role)
+    return KeyList(role, serial, keys).encode(group.id, signer.sign)
+
+
+class CommittedList(NamedTuple):
+    """A list of keys in the store: its serial, and the days that it has."""
+
+    serial: int
+    days: range
+
+
+class ShareCheck(NamedTuple):
+    """The pad of a window and the accumulator with which its slot began, as its first commit shows them."""
+
+    pad: int
+    initial: int
+
+    @classmethod
+    def of(cls, on_disk: OpenWindow, terms: Terms, energy: int) -> "ShareCheck":
+        """Open the pad of a stored window as the helper; its accumulator must be u - P L plus the energy."""
+        [slot], sealed = on_disk.slots, on_disk.sealed_pad
+        check(sealed is not None, "a slot of a crowd has no pad", on_disk.start_ms)
+        pad = _open("helper", terms, on_disk.public_id, on_disk.start_ms, sealed.pad)  # type: ignore[union-attr]
+        check(pad is not None, "the helper cannot open a pad", on_disk.start_ms)
+        lattice = terms.lattice(0)
+        initial = (slot.accumulator - energy) % (MODULUS * lattice)
+        dither = (initial + (pad or 0) * lattice) % (MODULUS * lattice)
+        check(dither < lattice, "a slot of a crowd did not begin with its pad", on_disk.start_ms)
+        check(0 <= slot.accumulator < MODULUS * lattice, "a share's accumulator is not reduced")
+        return cls(pad or 0, initial)
+
+    def check_state(self, other: "ShareCheck", key: object) -> None:
+        """Check that the window still has the same pad and dither."""
+        check(self == other, "a slot of a crowd has two pads, or energy that was not measured", key)
+
+
+def check_report(row: Outgoing, slot: Closed, public_id: str, share_check: ShareCheck | None) -> None:
+    """Check a report: the leader's share and the helper's pad add up to the slot's energy in quanta."""
+    terms = slot.terms
+    group_id = _group_id(terms)
+    report = Report.decode(group_id, row.payload)
+    place = (public_id, slot.window_ms)
+    check((report.label, report.slot_s * 1000) == place, "a report is not that of its slot", place)
+    pad = _open("helper", terms, public_id, slot.window_ms, report.pad)
+    share = _open("leader", terms, public_id, slot.window_ms, report.share)
+    check(pad is not None and share is not None, "an operator cannot open its part of a report", place)
+    end_ms, deadline_ms = slot.window_ms + terms.length_ms, terms.crowd.deadline_ms if terms.crowd else 0
+    check(row.until_ms == end_ms + deadline_ms, "a report leaves until another time than the deadline", place)
+    for number in (pad, share):
+        is_clear = (number or 0).to_bytes(8, "big") in row.payload
+        check(not is_clear, "a pad or a share leaves in clear", place)
+    if share_check is not None:  # it was on disk before
+        check(pad == share_check.pad, "a slot of a crowd has two pads", place)
+        quanta = (share_check.initial + (slot.energy or 0)) // terms.lattice(0)
+        expected = (quanta + share_check.pad) % MODULUS
+        check(((share or 0) + (pad or 0)) % MODULUS == expected, "share and pad are not the energy", place)
+
+
+def report_place(row: Outgoing) -> tuple[str, int]:
+    """Return the label and the start of the slot of a report, whatever its group."""
+    report = Report.decode(row.payload[2:34], row.payload)
+    return report.label, 1000 * report.slot_s
+
+
+def has_days(lists: dict[tuple[str, str], CommittedList], group_id: str, start_ms: int) -> bool:
+    """Return whether committed lists of both operators have a key for the day of a slot."""
+    day = start_ms // DAY_MS
+    return all((group_id, role) in lists and day in lists[group_id, role].days for role in ROLES)
+
+
+def committed_list(payload: bytes, group: Group, role: str) -> CommittedList:
+    """Return a list that the agent commits; that operator must have signed it."""
+    from meteragent.crowd.seal import is_signed  # noqa: PLC0415 -- it needs the extra `crowd`
+
+    signed = KeyList.decode(group.id, payload)
+    is_own = is_signed(identity(role).public, signed.body, signed.signature)
+    check(
+        is_own and signed.message.role == role, "a list of keys is committed that its operator did not sign"
+    )
+    days = [day for day, _ in signed.message.keys]
+    return CommittedList(signed.message.serial, range(min(days), max(days) + 1))
+
+
+def _group_id(terms: Terms) -> bytes:
+    return bytes.fromhex(terms.crowd.group_id if terms.crowd else "")
+
+
+def _open(role: str, terms: Terms, label: str, start_ms: int, sealed: bytes) -> int | None:
+    """Open a sealed number as an operator of the terms' group."""
+    from meteragent.crowd.seal import PAD, SHARE, info  # noqa: PLC0415 -- it needs the extra `crowd`
+
+    group_id, slot_s = _group_id(terms), start_ms // 1000
+    keys = day_keys(role, group_id, slot_s // DAY_S)
+    purpose = PAD if role == "helper" else SHARE
+    number: int | None = keys.open(sealed, info(purpose, group_id, slot_s, keys.id, label.encode()))
+    return number

@@ -34,22 +34,36 @@ class Device(NamedTuple):
 def ext4(folder: Path, *options: str, size_bytes: int = 64 * MIB) -> Iterator[Device]:
     """Make and mount an ext4 file system; `options` are those of mkfs.ext4."""
     device = Device(folder / "image", folder / "mount")
-    device.mount.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with device.image.open("wb") as image:
         image.truncate(size_bytes)
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    make, mount, unmount = (shutil.which(name, path=path) for name in ("mkfs.ext4", "mount", "umount"))
-    if make is None or mount is None or unmount is None:
-        not_run("ext4", "mkfs.ext4, mount or umount is not on the path, nor in /usr/sbin")
-    subprocess.run([make, "-q", "-F", *options, str(device.image)], check=True, capture_output=True)
-    command = [mount, "-o", "loop", str(device.image), str(device.mount)]
-    mounted = subprocess.run(command, check=False, capture_output=True, text=True)
-    if mounted.returncode:
-        not_run("ext4", f"a loop device cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+    command = [_program("mkfs.ext4"), "-q", "-F", *options, str(device.image)]
+    subprocess.run(command, check=True, capture_output=True)
+    with mounted(device.image, device.mount):
         yield device
+
+
+@contextmanager
+def mounted(image: Path, folder: Path) -> Iterator[Path]:
+    """Mount the file system in an image on a new folder."""
+    folder.mkdir(parents=True)
+    command = [_program("mount"), "-o", "loop", str(image), str(folder)]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    if result.returncode:
+        not_run("ext4", f"a loop device cannot be mounted here: {result.stderr.strip()}")
+    try:
+        yield folder
     finally:
-        subprocess.run([unmount, "-l", str(device.mount)], check=True, capture_output=True)
+        subprocess.run([_program("umount"), "-l", str(folder)], check=True, capture_output=True)
+
+
+def _program(name: str) -> str:
+    """Return the path of a program of the system."""
+    folders = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    path = shutil.which(name, path=folders)
+    if path is None:
+        not_run("ext4", f"{name} is not on the path, nor in /usr/sbin")
+    return path
 
 
 class State(NamedTuple):

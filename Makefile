@@ -105,10 +105,10 @@ deb: $(STAMP) ## the Debian package, built twice, installed and run on 64 and 32
 boot: $(STAMP) ## systems that boot: the unit, a fleet, the Debian package, a user's service and podman under systemd (as root; 4 minutes; PART="unit" for one)
 	nice -n 10 $(BIN)/python -m tests.commands.boot $(PART)
 
-image: $(STAMP) ## all container images, built twice and run, the chain of deploy/compose, and the operators of deploy/crowd (as root; 10 minutes)
+image: $(STAMP) ## all container images, built twice and run, the chain of deploy/compose, and the operators of deploy/crowd (as root; 12 minutes)
 	nice -n 10 $(BIN)/python -m tests.commands.image $(if $(BASE),--base $(BASE))
 
-release: $(STAMP) ## sdists, wheels, .deb, images, bills of materials and checksums of the last commit, each tried (as root; 12 minutes)
+release: $(STAMP) ## sdists, wheels, .deb, images, bills of materials and checksums of the last commit, each tried (as root; 15 minutes)
 	nice -n 10 $(BIN)/python -m tests.commands.release $(if $(BASE),--base $(BASE))
 
 homeassistant: $(STAMP) ## a real Home Assistant, the oldest supported version and a current one, with the agent's devices and statistics (8 minutes)

@@ -36,7 +36,7 @@ from tests.support.stores import TERMS
 
 
 def series(terms: Terms, quanta: Sequence[int], meter: str = "m1") -> Series:
-    """A meter's series."""
+    """Return a meter's series."""
     return collect([described(terms, meter), *recorded(terms, quanta, meter)])[meter]
 
 
@@ -44,7 +44,7 @@ def series(terms: Terms, quanta: Sequence[int], meter: str = "m1") -> Series:
 
 
 def test_a_series_is_sorted_and_complete() -> None:
-    """Records come in any order, more than once, before their descriptor, mixed with other meters'."""
+    """Records may come in any order, repeatedly, before their descriptor, and mixed with other meters'."""
     item, other = recorded(TERMS, [5, -3, 8, 0]), recorded(TERMS, [1, 2], "m2")
     messages = [*item, *other, described(TERMS), described(TERMS, "m2")]
     meters = collect(messages[::-1] + messages[:3])
@@ -101,13 +101,13 @@ def test_a_slot_has_one_value() -> None:
     ],
 )
 def test_a_record_fits_its_descriptor(change: dict[str, Any], reason: str) -> None:
-    """Unit, duration, lattice and sd of a record are those of the descriptor it names."""
+    """A record's unit, duration, lattice and sd are those of the descriptor that it names."""
     with pytest.raises(RecordError, match=reason):
         collect([described(TERMS), changed(recorded(TERMS, [5])[0], **change)])
 
 
 def test_slots_do_not_overlap() -> None:
-    """Records under other terms go on where the others end, not within them."""
+    """Records under other terms begin where the earlier ones end, not within them."""
     finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS)
     both = [described(TERMS), described(finer), *recorded(TERMS, [5])]
     home = collect([*both, *recorded(finer, [6, 7], first=3)])["m1"]
@@ -162,7 +162,7 @@ def test_energy_is_in_kwh_whatever_was_sent(terms: Terms, kwh: float) -> None:
 
 
 def test_slots_count_by_their_windows() -> None:
-    """Slots of one window share its radius, also where a total takes some of it; the rest do not."""
+    """Slots of one window share its radius, even if a total takes only some of them; others do not."""
     home, noise = series(HOURLY, range(18)), HOURLY.mechanism
     actual = home.energy(NOON_MS + 4 * TEN_MIN_MS, NOON_MS + 15 * TEN_MIN_MS, coverage=0.99)
     expected = half_width_of_total([Part(noise, 2), Part(noise, 6), Part(noise, 3)], 0.99) / 6000
@@ -171,7 +171,7 @@ def test_slots_count_by_their_windows() -> None:
 
 
 def test_a_total_goes_on_under_other_terms() -> None:
-    """A total over a change of terms takes each slot by its own duration and noise."""
+    """A total across a change of terms takes each slot with its own duration and noise."""
     finer = replace(TERMS, length_ms=TEN_MIN_MS, step_ms=TEN_MIN_MS, radius=Fraction(40))
     sent = [described(TERMS), described(finer), *recorded(TERMS, [60]), *recorded(finer, [6, 12], first=3)]
     actual = collect(sent)["m1"].energy(NOON_MS, NOON_MS + HALF_HOUR_MS + 2 * TEN_MIN_MS)
@@ -182,7 +182,7 @@ def test_a_total_goes_on_under_other_terms() -> None:
 
 
 def test_the_mean_of_meters() -> None:
-    """Meters count alike, whatever the noise of each; their errors are independent."""
+    """Meters have equal weights, whatever the noise of each; their errors are independent."""
     finer = replace(TERMS, radius=Fraction(40))
     homes = [series(TERMS, [100, 7], "m1"), series(finer, [40, 5], "m2"), series(TERMS, [-50, 3], "m3")]
     actual = mean_value(homes, NOON_MS)
@@ -205,7 +205,7 @@ def test_one_home_s_mean_is_its_own() -> None:
 
 
 def test_what_has_no_mean_is_refused() -> None:
-    """No meters, a meter without that slot, unlike meters, and a coverage of all are ValueErrors."""
+    """No meters, a meter without that slot, unlike meters, or a coverage of 1 raise ValueError."""
     home = series(TERMS, [100])
     for meters in ([], *([home, series(other, [1])] for other in (ENERGY, KILO, SPLIT))):
         with pytest.raises(ValueError, match="a mean value needs"):
@@ -227,7 +227,7 @@ scale 10% off the share of totals of three slots moves by 3.9% or more, which is
 
 
 def noisy(terms: Terms, slots: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Loads before rounding and what an agent would release of them, in quanta."""
+    """Return loads before rounding, and what an agent would release of them, in quanta."""
     noise, bits = terms.mechanism, SeededBits(seed)
     loads = np.random.default_rng(seed).uniform(0, 3000, slots)
     if noise.n == 1:
@@ -260,7 +260,7 @@ def test_energy_is_where_it_is_said_to_be(terms: Terms, slots: int) -> None:
 
 @pytest.mark.statistical
 def test_the_mean_of_homes_is_where_it_is_said_to_be() -> None:
-    """Of 10,000 means over three homes, 70% lie in their 70% interval, and they are right on average."""
+    """Of 10,000 means over three homes, 70% lie in their 70% interval, and they are unbiased."""
     drawn = [noisy(TERMS, COUNT, seed) for seed in range(3)]
     homes = [series(TERMS, released.tolist(), f"m{i}") for i, (_, released) in enumerate(drawn)]
     actual = [mean_value(homes, t, COVERAGE) for t in homes[0].time_ms.tolist()]

@@ -1,4 +1,4 @@
-"""The receiver of energies above a threshold: an estimate, and nothing that takes them for energies."""
+"""The receiver of energies above a threshold: an estimate, and nothing that mistakes them for energies."""
 
 import json
 from fractions import Fraction
@@ -78,7 +78,7 @@ def test_descriptors_that_contradict_themselves_are_refused(changed: dict[str, o
 
 
 def test_a_descriptor_without_its_threshold_is_refused() -> None:
-    """Nobody can tell what the energy is above of."""
+    """Nobody could tell above what the energy is."""
     facts = json.loads(messages()[0])
     del facts["threshold_w"]
     facts["id"] = facts_id({k: v for k, v in facts.items() if k not in ("id", "meter", "valid_from")})

@@ -76,7 +76,7 @@ def sorted_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=[case["name"] for case in ACCEPTED])
 def test_what_the_contract_accepts_is_read_as_it_means(case: dict[str, Any]) -> None:
-    """Meter, time, exact value, unit, energy, band and draws are those of the case, and no more is read."""
+    """Meter, time, exact value, unit, energy, band and draws are those of the case; nothing else is read."""
     assert sorted_rows(meanings(collect(case["messages"]))) == sorted_rows(case["accepted"])
 
 
@@ -89,7 +89,7 @@ def test_what_the_contract_refuses_is_refused_by_its_rule(case: dict[str, Any]) 
 
 
 def test_each_rule_has_a_case() -> None:
-    """No rule of the contract is without a case, no case without a rule, and no two have one name."""
+    """Each rule of the contract has a case and each case a rule, and no two cases share a name."""
     assert {case["refused"] for case in REFUSED} == contract.RULES.keys() == REASONS.keys()
     assert FILE["rules"] == contract.RULES
     assert len({case["name"] for case in CASES}) == len(CASES)

@@ -1,4 +1,4 @@
-"""The peak of a feeder: an interval that holds, and less bias than the largest of noisy means has."""
+"""The peak of a feeder: an interval that holds, and less bias than the largest of the noisy means."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -66,7 +66,7 @@ def test_a_peak_that_stands_out_keeps_its_value() -> None:
 
 
 def test_what_has_no_peak_is_refused() -> None:
-    """No meters, a gap, unlike meters and a coverage of all are ValueErrors."""
+    """No meters, a gap, unlike meters or a coverage of 1 raise ValueError."""
     home, short = series(TERMS, [1, 2, 3]), series(TERMS, [1, 2])
     end_ms = NOON_MS + 3 * HALF_HOUR_MS
     for meters in ([], [home, series(ENERGY, [1, 2, 3])], [home, series(KILO, [1, 2, 3])]):

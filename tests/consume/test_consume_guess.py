@@ -1,4 +1,4 @@
-"""A receiver's guess under its own prior: the least expected loss by the record's law, and but a guess."""
+"""A receiver's guess under its own prior: the least expected loss by the record's law, and only a guess."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ def home(terms: Terms, quanta: Sequence[int]) -> Series:
 
 
 def likelihood(terms: Terms, y: int, x: Fraction) -> float:
-    """P(y | x) of a window's first slot, from the window's law, summed over the other slots."""
+    """Return P(y | x) of a window's first slot, from the window's law, summed over the other slots."""
     others = np.array(list(itertools.product(range(-60, 61), repeat=terms.n - 1)), np.int64)
     outputs = np.column_stack([np.full(len(others), y), others])
     if terms.rounding == "dithered":
@@ -47,7 +47,7 @@ def likelihood(terms: Terms, y: int, x: Fraction) -> float:
 
 
 def expected_loss(posterior: dict[Fraction, float], guess: float, loss: str) -> float:
-    """The posterior's mean loss of a guess."""
+    """Return the posterior's mean loss of a guess."""
     power = 1 if loss == "absolute" else 2
     return sum(p * abs(float(x) - guess) ** power for x, p in posterior.items())
 
@@ -74,7 +74,7 @@ def test_no_other_guess_costs_less(terms: Terms, rounding: Rounding, loss: Loss)
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_it_is_the_optimal_remap_of_a_finite_channel(rounding: Rounding) -> None:
-    """As `optimality.optimal_remap` has it: prior, the record's law as a matrix, loss |x - guess|."""
+    """As in `optimality.optimal_remap`: prior, the record's law as a matrix, loss |x - guess|."""
     terms = replace(COARSE, rounding=rounding)
     values = [*PRIOR]
     outputs = range(-15, 26)
@@ -115,7 +115,7 @@ def test_on_average_over_the_prior_it_is_nearer_than_the_record(rounding: Roundi
 
 
 def test_values_beyond_a_known_range_are_clamped() -> None:
-    """A prior over loads is brought to what the agent had: weights beyond go to the ends of its range."""
+    """A prior over loads is clamped as by the agent: weights beyond the range go to its ends."""
     prior = {-5: 1.0, 0: 1.0, 4: 2.0, 70: 3.0, 100: 4.0}
     clamped = {0: 2.0, 4: 2.0, 10: 7.0}
     for y in (-3, 2, 5, 8, 30):
@@ -134,7 +134,7 @@ def test_values_beyond_a_known_range_are_clamped() -> None:
     st.integers(-9000, 9000),
 )
 def test_a_guess_lies_among_what_is_expected(prior: dict[int, float], y: int) -> None:
-    """However far the record is; the scale of the weights says nothing, and values of no weight neither."""
+    """However far away the record is; neither the scale of the weights nor values of weight 0 matter."""
     item = home(HOURLY, [y] * 6)
     for loss in LOSSES:
         actual = guess_under_prior(item, NOON_MS + TEN_MIN_MS, prior, loss).guess
@@ -154,7 +154,7 @@ def test_a_band_of_a_mean_day_is_guessed() -> None:
 
 
 def test_guesses_cannot_be_added_up() -> None:
-    """A guess is not a number and has neither interval nor deviation; its fields are fixed."""
+    """A guess is not a number and has no interval or deviation; its fields are fixed."""
     guess = guess_under_prior(home(COARSE, [3]), NOON_MS, {0: 1, 3: 1})
     with pytest.raises(TypeError):
         sum([guess, guess])  # type: ignore[list-item]
@@ -176,7 +176,7 @@ def test_guesses_cannot_be_added_up() -> None:
     ],
 )
 def test_a_table_that_is_no_prior_is_refused(prior: dict[float, float], text: str) -> None:
-    """It needs a weight above zero; weights and values are finite; and two losses are known."""
+    """It needs a weight above zero, finite weights and values, and one of the two known losses."""
     with pytest.raises(ValueError, match=text):
         guess_under_prior(home(COARSE, [3]), NOON_MS, prior)
     with pytest.raises(ValueError, match="'absolute' or 'squared'"):

@@ -1,4 +1,4 @@
-"""Totals and means over many meters: what they are, their intervals, and which are told."""
+"""Totals and means over many meters: what they are, their intervals, and which are published."""
 
 import math
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def shuffled(slots: Slots, seed: int) -> Slots:
 
 
 def released(homes: Sequence[Series]) -> tuple[pa.Table, list[Descriptor]]:
-    """The same homes, as an archive's releases hold them, a row a window; and their descriptors."""
+    """Return the same homes as releases of an archive, one row per window, and their descriptors."""
     terms = {item.id: item for home in homes for item in home.descriptors.values()}
     windows = [home.of_window(ms) for home in homes for ms in np.unique(home.window_ms).tolist()]
     values = [[record.value for record in window.records] for window in windows]
@@ -84,7 +84,7 @@ def released(homes: Sequence[Series]) -> tuple[pa.Table, list[Descriptor]]:
 
 
 def long(homes: Sequence[Series]) -> pa.Table:
-    """Likewise, a row a slot."""
+    """Return the same, one row per slot."""
     records = [record for home in homes for record in home.records]
     columns = {
         "meter": [record.meter for record in records],
@@ -101,7 +101,7 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def same(one: Cells, other: Cells) -> bool:
-    """Whether two are equal to the last bit."""
+    """Return whether two are equal to the last bit."""
     return one.unit == other.unit and all(
         column.tobytes() == other.columns()[name].tobytes() for name, column in one.columns().items()
     )
@@ -132,7 +132,7 @@ def test_a_cell_is_the_mean_of_its_homes(homes: list[list[int]], terms: Terms) -
 @given(homes=quanta, seed=st.integers(0, 99), terms=st.sampled_from([TERMS, SPLIT, KILO]))
 @settings(max_examples=30)
 def test_order_and_origin_mean_nothing(homes: list[list[int]], seed: int, terms: Terms) -> None:
-    """Rows in any order, from records or from Parquet, a row a window or a slot: the same bytes."""
+    """Rows in any order, from records or Parquet, per window or per slot: the same bytes."""
     meters = [series(terms, values, f"m{number}") for number, values in enumerate(homes)]
     slots = Slots.of(meters)
     feeders = {series.meter: f"f{number % 2}" for number, series in enumerate(meters)}
@@ -146,7 +146,7 @@ def test_order_and_origin_mean_nothing(homes: list[list[int]], seed: int, terms:
 
 
 def test_homes_under_several_terms_have_one_mean() -> None:
-    """Each counts with its own noise, and only where it has a record."""
+    """Each home counts with its own noise, and only where it has a record."""
     item, other, late = (
         series(TERMS, [100, 200], "a"),
         series(FINE, [1000, 2000], "b"),
@@ -181,7 +181,7 @@ def test_slots_of_other_lengths_are_other_cells() -> None:
 
 
 def test_feeders_are_told_apart() -> None:
-    """In order of their names, each with its own homes; columns are of one length."""
+    """Feeders are in the order of their names, each with its own homes; columns have equal lengths."""
     slots = matrix(np.array([[1, 2], [30, 40], [500, 600]]))
     actual = by_feeder(slots, {"m0": "west", "m1": "east", "m2": "west"})
     assert actual.feeder.tolist() == ["east", "east", "west", "west"]
@@ -193,7 +193,7 @@ def test_feeders_are_told_apart() -> None:
 
 
 def test_what_has_no_total_is_refused() -> None:
-    """Unlike units or kinds, bands, a meter twice, a meter without a feeder, sums beyond 64 bits."""
+    """Unlike units or kinds, bands, a repeated meter, a meter without a feeder, sums beyond 64 bits."""
     home = series(TERMS, [1, 2])
     for other in (series(KILO, [1, 2], "k"), series(ENERGY, [1, 2], "e")):
         with pytest.raises(ValueError, match="one kind and unit for all"):
@@ -216,7 +216,7 @@ def test_what_has_no_total_is_refused() -> None:
 
 
 def test_a_table_must_say_what_its_values_are() -> None:
-    """Of releases each descriptor is needed, and values."""
+    """Releases need values, and the descriptor of each."""
     home = series(TERMS, [1])
     row = {
         "meter": ["m"],
@@ -289,7 +289,7 @@ def test_small_groups_are_withheld() -> None:
 
 
 def test_dominance_by_public_facts_is_exact() -> None:
-    """A cell is withheld where a home has more than its share of the capacities in it, whatever was used."""
+    """A cell is withheld if a home has more than its share of the cell's capacity, whatever was used."""
     whole = Slots.of([series(TERMS, [1, 2], "a"), series(TERMS, [3, 4], "b"), series(TERMS, [5], "c", 1)])
     equal = {"a": 10.0, "b": 10.0, "c": 10.0}
     assert by_feeder(whole, rules=Rules(share=0.5, capacity=equal)).shown.tolist() == [True, True]
@@ -313,13 +313,13 @@ def test_dominance_by_public_facts_is_exact() -> None:
     ],
 )
 def test_what_is_no_rule_is_refused(rule: dict[str, object]) -> None:
-    """Groups of nobody, shares of nothing or all, chances of nothing or half, capacities without a share."""
+    """Empty groups, shares of 0 or 1, chances of 0 or one half, capacities without a share."""
     with pytest.raises(ValueError, match=r"at_least|share"):
         Rules(**rule)  # type: ignore[arg-type]
 
 
 def test_a_group_too_small_for_its_share_is_withheld_unseen() -> None:
-    """Of six homes one has at least a sixth: 15% cannot be kept, even by negative noise."""
+    """Of six homes, one has at least a sixth: 15% cannot hold, not even with negative noise."""
     slots = matrix(np.full((6, 48), -10_000))
     assert not by_feeder(slots, rules=Rules(share=0.15)).shown.any()
 
@@ -389,7 +389,7 @@ def test_an_even_feeder_is_told() -> None:
 
 
 def test_energies_are_of_the_kind_that_they_are() -> None:
-    """Dominance is of energy: watts count with their time, watt-hours as they are."""
+    """Dominance is about energy: watts count with their time, watt-hours as they are."""
     assert describe(ENERGY).terms.kind is Kind.INTERVAL_ENERGY
     for terms, quantum in ((TERMS, 330), (ENERGY, 165)):
         even = matrix(np.full((20, 480), quantum), terms)

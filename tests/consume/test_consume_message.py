@@ -1,4 +1,4 @@
-"""Descriptors and records: read back as they were meant, refused where they are not (meteragent.consume).
+"""Descriptors and records: read back as they were meant, refused if they are wrong (meteragent.consume).
 
 Messages are made by `meteragent.wire.record`, as an agent makes them.
 """
@@ -68,7 +68,7 @@ def test_a_record_says_its_value(terms: Terms, quanta: int, slot: int) -> None:
 
 @pytest.mark.parametrize("form", [bytes, bytes.decode, json.loads])
 def test_a_message_comes_as_bytes_text_or_parsed(form: Callable[[bytes], Any]) -> None:
-    """Bytes, text and what a JSON library makes of them are the same message."""
+    """Bytes, text and the object that a JSON library makes of them are the same message."""
     sent = recorded(KILO, [-1234567])[0]
     assert Record.parse(form(sent)) == Record.parse(sent)
     assert Record.parse(form(sent)).value == Fraction("-1234.567")
@@ -76,7 +76,7 @@ def test_a_message_comes_as_bytes_text_or_parsed(form: Callable[[bytes], Any]) -
 
 
 def test_fields_of_later_versions_are_no_mistake() -> None:
-    """What is not known is ignored in a record and kept in a descriptor, whose id covers it."""
+    """Unknown fields are ignored in a record and kept in a descriptor, whose id covers them."""
     record = recorded(TERMS, [7])[0]
     assert Record.parse(changed(record, quality="good")) == Record.parse(record)
     later = Descriptor.parse(changed(described(TERMS), sealed=True, reconstruction="steps"))
@@ -96,7 +96,7 @@ RECORD_MISTAKES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("mistake", RECORD_MISTAKES, ids=str)
 def test_what_is_no_record_is_refused(mistake: dict[str, Any]) -> None:
-    """A missing or mistaken field is a RecordError that names it, and an unknown version is one too."""
+    """A missing or wrong field is a RecordError that names it, and so is an unknown version."""
     (name,) = mistake
     with pytest.raises(RecordError, match=f"'{name}'") as caught:
         Record.parse(changed(recorded(TERMS, [512])[0], **mistake))
@@ -118,7 +118,7 @@ DESCRIPTOR_MISTAKES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("mistake", DESCRIPTOR_MISTAKES, ids=str)
 def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
-    """A field that is missing, mistaken or contradicts another is a RecordError, though the id fits."""
+    """A field that is missing, wrong or contradicts another is a RecordError, even if the id fits."""
     with pytest.raises(RecordError, match="a descriptor whose"):
         Descriptor.parse(changed(described(TERMS), sealed="id" not in mistake, **mistake))
 
@@ -126,7 +126,7 @@ def test_what_is_no_descriptor_is_refused(mistake: dict[str, Any]) -> None:
 @pytest.mark.parametrize("said", ["half-up", "dithered"])
 @pytest.mark.parametrize("figure", ["sd", "ci95"])
 def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
-    """Where a quantum is as large as the noise, a figure of the other rounding is refused."""
+    """If a quantum is as large as the noise, a figure of the other rounding is refused."""
     coarse = replace(TERMS, radius=Fraction(1))
     both = {item: describe(replace(coarse, rounding=item)).facts[figure] for item in get_args(Rounding)}
     other = next(value for item, value in both.items() if item != said)
@@ -138,13 +138,13 @@ def test_figures_are_those_of_the_rounding(said: Rounding, figure: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(describe(TERMS).facts.keys() - {"v"}))
 def test_every_fact_is_covered_by_the_id(name: str) -> None:
-    """A descriptor whose facts were changed after its id was made is refused, whichever it was."""
+    """A descriptor is refused if any of its facts was changed after its id was made."""
     with pytest.raises(RecordError, match="'id' is not that of its facts"):
         Descriptor.parse(changed(described(TERMS), sealed=False, **{name: "changed"}))
 
 
 def test_the_meter_and_the_time_are_not() -> None:
-    """The id is that of the terms: meters share it."""
+    """The id is that of the terms, so meters share it."""
     other = Descriptor.parse(changed(described(TERMS), meter="m2", valid_from="2026-11-21T00:00:00Z"))
     assert (other.meter, other.id) == ("m2", describe(TERMS).id)
 
@@ -155,7 +155,7 @@ def test_the_meter_and_the_time_are_not() -> None:
     ids=lambda message: str(message[:9]),
 )
 def test_what_is_no_json_object_is_refused(message: bytes) -> None:
-    """Rubbish is a RecordError, of the sender's fault, and the error does not hold it."""
+    """Rubbish is a RecordError, the sender's fault, whose text does not contain it."""
     for parse in (Record.parse, Descriptor.parse, lambda item: collect([item])):
         with pytest.raises(RecordError) as caught:
             parse(message)
@@ -172,7 +172,7 @@ RUBBISH = st.recursive(
 @settings(max_examples=300)
 @given(rubbish=RUBBISH, name=st.sampled_from(sorted(json.loads(described(TERMS)))), sealed=st.booleans())
 def test_no_message_is_an_accident(rubbish: Any, name: str, sealed: bool) -> None:
-    """Whatever stands in a field, a message is read or refused as the sender's fault: no other error."""
+    """Whatever a field contains, a message is read or refused as the sender's fault; no other error."""
     messages = [changed(described(TERMS), sealed=sealed, **{name: rubbish})]
     messages += [changed(recorded(TERMS, [5])[0], **{name: rubbish})]
     for message in messages:

@@ -39,7 +39,7 @@ SHARES = {"30min": "0.7", "1d": "0.2", "1mo": "0.1"}
 
 @functools.cache
 def schedule(length: str, source: str = "", zone: str = "Europe/Amsterdam") -> Schedule:
-    """The windows of one of the streams."""
+    """Return the windows of one of the streams."""
     calendar = "" if length.endswith("min") else f"timezone = '{zone}'"
     text = written(
         source=source,
@@ -50,7 +50,7 @@ def schedule(length: str, source: str = "", zone: str = "Europe/Amsterdam") -> S
 
 
 def starts(length: str) -> list[int]:
-    """The starts of the windows of the month."""
+    """Return the starts of the windows of the month."""
     windows, start_ms, result = schedule(length), START_MS, []
     while start_ms < END_MS:
         result.append(start_ms)
@@ -79,7 +79,7 @@ def series(
 
 @functools.cache
 def noisy(length: str, without: tuple[int, ...] = ()) -> Series:
-    """A series whose values have nothing to do with each other."""
+    """Return a series of unrelated values."""
     values = np.random.default_rng(len(length)).normal(300, 200, 2000)
     return series(length, lambda index: float(values[index]), without)
 
@@ -101,7 +101,7 @@ def least_squares(*streams: Series) -> list[Floats]:
 
 
 def kwh_of(result: Nested) -> Floats:
-    """The energies of a result."""
+    """Return the energies of a result."""
     return result.values * (result.end_ms - result.time_ms) / HOUR_MS / 1000
 
 
@@ -136,7 +136,7 @@ def test_every_number_is_better_than_it_was() -> None:
 
 
 def test_numbers_that_agree_are_not_changed() -> None:
-    """Without noise nothing moves: the combination is unbiased."""
+    """Without noise nothing changes: the combination is unbiased."""
     streams = [series(length, lambda _: 250.0) for length in SHARES]
     for result in nested(*streams):
         assert np.allclose(result.values, 250)
@@ -163,7 +163,7 @@ def _half_width(stream: Series, index: int) -> float:
 
 
 def test_half_hours_stand_in_for_a_missing_day() -> None:
-    """A month whose third day has no record is combined with that day's half hours."""
+    """A month without a record of its third day is combined with that day's half hours."""
     streams = noisy("30min"), noisy("1d", without=(2,)), noisy("1mo")
     results = nested(*streams)
     for result, expected in zip(results, least_squares(*streams), strict=True):
@@ -173,7 +173,7 @@ def test_half_hours_stand_in_for_a_missing_day() -> None:
 
 
 def test_a_month_without_a_whole_day_is_as_it_left() -> None:
-    """Where neither a day nor all its half hours are there, the month is not combined, the days are."""
+    """If a day and some of its half hours are missing, the month is not combined, but the days are."""
     fine, days, months = noisy("30min", without=(100,)), noisy("1d", without=(2,)), noisy("1mo")
     results = nested(fine, days, months)
     assert not results[2].combined.any()

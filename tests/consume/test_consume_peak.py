@@ -1,4 +1,4 @@
-"""Peaks at the receiver: descriptors and records in, an interval out; and never a sum."""
+"""Peaks at the receiver: descriptors and records in, an interval out, and never a sum."""
 
 import json
 from fractions import Fraction
@@ -59,7 +59,7 @@ def test_the_descriptor_says_what_it_is() -> None:
 
 
 def test_peaks_are_not_added_up() -> None:
-    """They have no energy, no mean and no curve; a number of draws belongs to a peak alone."""
+    """They have no energy, mean or curve; only a peak has a number of draws."""
     series = collect(messages(TERMS, 100, 2))["m1"]
     for attempt in (
         lambda: mean_value([series], ALIGNED_MS),

@@ -1,4 +1,4 @@
-"""Running sums and totals of any time: what a receiver's register shows, and how wrong it is."""
+"""Running sums, and totals of any stretch of time: what a receiver's register shows, and its error."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -36,7 +36,7 @@ def series(terms: Terms, quanta: list[int], meter: str = "m1") -> Series:
 
 @pytest.mark.parametrize("terms", [TERMS, HOURLY, KILO, ENERGY])
 def test_a_register_is_the_sum_of_what_left(terms: Terms) -> None:
-    """At each slot's end it shows the energy from the start until then, with that total's own error."""
+    """At each slot's end it shows the energy since the start, with the error of that total."""
     home = series(terms, [512, -100, 300, 40, 7, 1, 900, -50])
     actual = total(home)
     assert actual.start_ms == NOON_MS
@@ -66,7 +66,7 @@ def test_a_month_s_register_has_honest_intervals() -> None:
 
 
 def test_a_register_can_go_down_and_start_anywhere() -> None:
-    """Negative slots lower it: cutting them off would make it run fast. It starts where it is told to."""
+    """Negative slots lower it: cutting them off would make it run fast. It can start at any value."""
     home = series(TERMS, [100, -40, 100, 20])
     assert np.allclose(total(home).kwh, [0.05, 0.03, 0.08, 0.09])
     part = total(home, NOON_MS + HALF_HOUR_MS, NOON_MS + 3 * HALF_HOUR_MS)
@@ -144,7 +144,7 @@ def test_slots_of_a_window_that_is_cut_share_its_radius() -> None:
 
 
 def test_a_time_within_one_slot_has_its_share() -> None:
-    """A tenth of a slot has a tenth of its energy and of its error; homes are averaged as always."""
+    """A tenth of a slot has a tenth of its energy and of its error; homes are averaged as usual."""
     homes = [series(TERMS, [100], "m1"), series(TERMS, [300], "m2")]
     start_ms = NOON_MS + HALF_HOUR_MS // 5
     actual = mean_energy(homes, start_ms, start_ms + HALF_HOUR_MS // 10, cut="even")
@@ -164,7 +164,7 @@ def test_a_cut_total_is_of_what_is_there(start: float, end: float) -> None:
 @settings(max_examples=30)
 @given(cuts=st.lists(st.integers(1, 5 * 1800 - 1), min_size=1, max_size=4, unique=True))
 def test_cut_totals_add(cuts: list[int]) -> None:
-    """Wherever a time is cut, the totals of its pieces add up to that of the whole; whole slots are exact."""
+    """Wherever time is cut, the totals of the pieces add up to the whole's; whole slots are exact."""
     home = series(TERMS, [100, -7, 300, 12, 900])
     edges = [0, *sorted(cuts), 5 * 1800]
     pieces = [

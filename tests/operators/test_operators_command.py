@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from meteragent.cli import main
 from meteragent.domain.errors import ConfigError
@@ -165,3 +166,18 @@ def test_each_problem_is_named(code: str, changes: dict[str, object]) -> None:
         f'meteragent_crowd_problem{{group="elm-street",role="leader",code="{code}"}} 1'
         in vitals.as_metrics(wrong)
     )
+
+
+def test_prometheus_reads_the_metrics() -> None:
+    """Every counter is a metric of this operator; results of slots and refusals have labels of their own."""
+    samples = {
+        (sample.name.removeprefix("meteragent_crowd_"), *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(vitals.as_metrics(VITALS))
+        for sample in family.samples
+    }
+    owner = ("group", "elm-street"), ("role", "leader")
+    assert samples["healthy", *owner] == samples["connected", *owner] == 1
+    for name in vitals.COUNTERS:
+        assert samples[f"{name}_total", *owner] == VITALS.counts.get(name, 0)
+    assert samples["slots_total", ("group", "elm-street"), ("result", "total"), ("role", "leader")] == 1
+    assert samples["refusals_total", ("group", "elm-street"), ("reason", "late"), ("role", "leader")] == 1

@@ -11,6 +11,7 @@ from aiomqtt import Client, MqttError
 from meteragent.crowd import group as groups
 from meteragent.crowd.message import REASONS
 from meteragent.operators import configuration, vitals
+from tests.commands.systems import street
 from tests.conftest import MakeBroker
 from tests.integration.service import until
 from tests.support.broker import Broker
@@ -128,6 +129,16 @@ async def test_a_home_reports_for_itself_only(mosquitto: MakeBroker) -> None:
 def test_the_unit_keeps_secrets(line: str) -> None:
     """Its own user, a private state, no core dump, no swap; bad configuration is not retried."""
     assert line in UNIT.splitlines()
+
+
+def test_the_trial_of_the_images_fits_what_is_shipped() -> None:
+    """`make image` changes values that the shipped group, settings and access list have."""
+    text = (FOLDER / "group.toml").read_text()
+    assert all(re.search(rf"(?m)^{key} = ", text) for key in street.VALUES)
+    for role in street.ROLES:
+        assert re.search(rf'\[{role}\]\n.*\nidentity = "', text)
+        assert f"user {role}\n" in (FOLDER / "acl").read_text()
+    assert "listener 1883 127.0.0.1\n" in (FOLDER / "mosquitto.conf").read_text()
 
 
 def test_the_container_keeps_secrets() -> None:

@@ -104,8 +104,7 @@ def test_share_and_pad_are_the_energy_of_each_slot() -> None:
     Each slot has one pad, sealed before anything of it leaves, and one report, with the same bytes whenever
     it is sent; what is delivered or too late is deleted, and its charge stays.
     """
-    if not crowd.is_available():
-        not_run("crowd", "a simulated crowd: install the extra `crowd`")
+    _need_crowd()
     seeds = [seed for seed in range(200, 600) if _has_crowd(generate(seed))]
     outcomes = [runs.block([seed]) for seed in seeds]
     assert [outcome.violation for outcome in outcomes] == [None] * len(seeds)
@@ -113,6 +112,12 @@ def test_share_and_pad_are_the_energy_of_each_slot() -> None:
     assert counts["schedules"] == len(seeds) > 10
     for name in ("lists of keys", "reports too late"):
         assert counts[name] > 10, name
+
+
+def _need_crowd() -> None:
+    """End the test as not run without the cryptography of crowds."""
+    if not crowd.is_available():
+        not_run("crowd", "a simulated crowd: install the extra `crowd`")
 
 
 def _has_crowd(plan: Schedule) -> bool:
@@ -147,6 +152,8 @@ def test_what_was_found_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[one.name for one in MUTANTS])
 def test_a_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each agent with a mistake in it breaks an invariant within few schedules."""
+    if mutant.patch.__module__.endswith("crowd_mutants"):
+        _need_crowd()
     mutant.patch(monkeypatch)
     outcome = runs.block(range(mutant.first, mutant.first + 50))
     assert outcome.violation is not None
@@ -155,6 +162,7 @@ def test_a_mistake_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_seeds_exercise_everything() -> None:
     """A hundred schedules crash at every place, and meet every trouble and every kind of stream."""
+    _need_crowd()
     plans = [generate(seed) for seed in range(100)]
     places = {event.where for plan in plans for event in plan.events if isinstance(event, Crash)}
     kinds = {type(event).__name__ for plan in plans for event in plan.events}

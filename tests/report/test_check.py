@@ -37,28 +37,28 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 @functools.cache
 def computed(text: str, events: tuple[event.Event, ...], stored_streams: tuple[str, ...]) -> Guarantee:
-    """The guarantee of a configuration's first stream, for tests that only look."""
+    """Return the guarantee of a configuration's first stream, for tests that only read it."""
     return guarantee.of(config.parse(text).stream[0], events, stored_streams)
 
 
 def found(**sections: str) -> dict[str, Any]:
-    """The facts of a configuration."""
+    """Return the facts of a configuration."""
     return facts.of(computed(written(**sections), event.EVENTS, ()))
 
 
 def told(events: tuple[event.Event, ...], sections: dict[str, str]) -> str:
-    """A configuration in words."""
+    """Return a configuration in words."""
     text = written(**sections)
     return terminal.text([computed(text, events, ())], config.parse(text))
 
 
 def joined(text: str) -> str:
-    """A text without its line breaks and indents."""
+    """Return a text without its line breaks and indents."""
     return " ".join(text.split())
 
 
 def line(text: str, start: str) -> str:
-    """The rest of the one line that starts with these words."""
+    """Return the rest of the one line that starts with these words."""
     (rest,) = re.findall(rf"^\s*{re.escape(start)}\s+(.*)$", text, re.MULTILINE)
     return str(rest)
 
@@ -67,7 +67,7 @@ def line(text: str, start: str) -> str:
 
 
 def test_the_guarantee_in_words() -> None:
-    """The promise is said in the words of DESIGN 2, with the exact epsilon and the level of a day."""
+    """The promise is stated in the words of DESIGN 2, with the exact epsilon and the level of a day."""
     text = told(event.EVENTS, {})
     assert text.startswith("Stream main: power in W, windows of 30 min with one number each\n")
     for part in (
@@ -93,7 +93,7 @@ def test_the_guarantee_of_energies_in_words() -> None:
 
 
 def test_the_errors_in_words() -> None:
-    """A number, a day, a month, 100 and 1,000 homes: what each is wrong by, and which are useful."""
+    """The errors of a number, a day, a month, 100 and 1,000 homes, and which are useful."""
     text = told(event.EVENTS, {})
     assert line(text, "one number") == "311 W (95% within ± 659 W)"
     assert line(text, "one day") == "1.08 kWh"
@@ -114,7 +114,7 @@ def test_the_events_in_words() -> None:
 
 
 def test_an_event_of_one_s_own_is_in_the_table() -> None:
-    """What `--event` asks about is one more line, by its power and duration."""
+    """`--event` adds a line, with its power and duration."""
     text = told((*event.EVENTS, event.parse("60W 30min"), event.parse("2W 2d")), {})
     *moved, once, fortnight, month = line(text, "60 W for 30 min").split()
     assert (moved, int(once)) == (["30", "Wh"], math.ceil(100 - 50 * math.exp(-60 / 440)))
@@ -145,7 +145,7 @@ def test_what_is_not_hidden_comes_last(what: str) -> None:
 
 @pytest.mark.parametrize("what", SECTIONS)
 def test_lines_are_of_at_most_100_characters(what: str) -> None:
-    """What `check` prints fits a terminal of 100 columns."""
+    """The output of `check` fits a terminal of 100 columns."""
     text = told(event.EVENTS, SECTIONS[what])
     assert [shown for shown in text.splitlines() if len(shown) > 100] == []
 
@@ -179,7 +179,7 @@ def test_it_says_what_to_do_next(sections: dict[str, str], text: str) -> None:
 
 
 def test_each_stream_has_its_own_text() -> None:
-    """Several streams are told one after another, each with its own end."""
+    """Streams are described one after another, each with its own ending."""
     one = "[[stream]]\nname = '{0}'\nsource = {{ topic = 'm/{{meter}}', kind = 'power', unit = 'W' }}\n"
     text = (one + "sink = {{ topic = '{0}/{{meter}}' }}\n").format
     settings = config.parse(text("first") + text("second"))
@@ -194,7 +194,7 @@ def test_each_stream_has_its_own_text() -> None:
 
 @pytest.mark.parametrize("what", SECTIONS)
 def test_facts_have_the_descriptor_s_names_and_texts(what: str) -> None:
-    """All that the descriptor says is in the facts under the same names, exact numbers as text."""
+    """The facts have all fields of the descriptor under the same names, with exact numbers as text."""
     terms = settled(**SECTIONS[what])
     described = json.loads(describe(terms).message("m1", 0))
     known = found(**SECTIONS[what])
@@ -236,7 +236,7 @@ def test_errors(what: str, number: float, day_kwh: float, month_kwh: float, mean
 
 
 def test_a_day_that_is_no_number_has_no_error() -> None:
-    """With windows of 30 days a day's total does not exist; the month's is one number's error."""
+    """With windows of 30 days there is no total of a day; the month's error is that of one number."""
     errors = found(**SECTIONS["thirty days"])["errors"]
     assert "day_kwh" not in errors
     assert errors["month_kwh"] == pytest.approx(6 * math.sqrt(2), rel=1e-3)
@@ -256,7 +256,7 @@ def test_a_day_that_is_no_number_has_no_error() -> None:
     ],
 )
 def test_what_is_fit_for_use(what: str, fit: list[str]) -> None:
-    """Exactly the errors below a tenth of 330 W, or of its energy, are marked; in any unit the same."""
+    """Exactly the errors below a tenth of 330 W, or of its energy, are marked, in any unit."""
     assert found(**SECTIONS[what])["fit_for"] == fit
 
 
@@ -278,7 +278,7 @@ def test_what_is_hidden_does_not_depend_on_the_unit(unit: str) -> None:
 
 
 def test_streams_on_one_meter_add_and_each_descriptor_says_so() -> None:
-    """Two shapes on one meter: check and both descriptors show the sum of what they charge on a day."""
+    """Two shapes on one meter: `check` and both descriptors show the sum of their daily charges."""
     street = "'b/{meter}'\n[stream.privacy]\npreset = 'street'"
     settings = config.parse(streams(("one", "m/{meter}", "'a/{meter}'"), ("two", "m/{meter}", street)))
     one, two = settings.stream

@@ -1,4 +1,4 @@
-"""The errors that `check` promises of nested streams once a receiver has combined them."""
+"""The errors that `check` promises for nested streams once a receiver has combined them."""
 
 import functools
 import json
@@ -37,7 +37,7 @@ def settings() -> config.Config:
 
 @functools.cache
 def released() -> tuple[Series, ...]:
-    """What leaves of a load of 0 W: the noise of windows of the product, in all three streams."""
+    """Return what leaves of a load of 0 W: the noise of the product's windows, in all three streams."""
     series = []
     for place, stream in enumerate(settings().stream):
         schedule, noise = config.schedule(stream), Noise(SeededBits(place))
@@ -56,7 +56,7 @@ def released() -> tuple[Series, ...]:
 
 
 def promised(place: int) -> tuple[float, float]:
-    """The standard deviation and the half width of 95% that `check` states, in kWh."""
+    """Return the standard deviation and the half width of 95% that `check` states, in kWh."""
     stream = settings().stream[place]
     errors = guarantee.of(stream, path=combined.path_of(settings(), stream)).errors
     kwh = 1.0 if errors["combined"].unit == "kWh" else 6 / 1000
@@ -64,7 +64,7 @@ def promised(place: int) -> tuple[float, float]:
 
 
 def independent(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """The first value of each week: those of two weeks are independent."""
+    """Return the first value of each week: those of two weeks are independent."""
     return values[:: len(values) // size]
 
 
@@ -85,7 +85,7 @@ def test_the_combined_error_is_that_promised(place: int) -> None:
 
 
 def test_every_stream_gains_by_the_others() -> None:
-    """The combined error is below that of the stream alone; a stream by itself has none."""
+    """The combined error is below that of the stream alone; a stream by itself has no combined error."""
     for stream in settings().stream:
         terms = config.terms(stream)
         alone_kwh = terms.sd * terms.length_ms / HOUR_MS / 1000

@@ -1,4 +1,4 @@
-"""What happens in a home, and how far it moves what a window says."""
+"""What happens in a home, and how far it changes the values of a window."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -31,7 +31,7 @@ small_events = st.builds(
 
 
 def every_way(event: Event, terms: Terms) -> set[tuple[Fraction, ...]]:
-    """d_inf of each window touched, for each millisecond of a window at which the event can start."""
+    """Return d_inf of each window touched, for each millisecond of a window at which the event can start."""
     ways = set()
     for start_ms in range(terms.length_ms):
         slots = Counter(ms // terms.step_ms for ms in range(start_ms, start_ms + event.duration_ms))
@@ -44,7 +44,7 @@ def every_way(event: Event, terms: Terms) -> set[tuple[Fraction, ...]]:
 
 
 def squares(way: tuple[Fraction, ...]) -> Fraction:
-    """The sum of the squares of distances."""
+    """Return the sum of the squares of distances."""
     return sum((distance**2 for distance in way), Fraction(0))
 
 
@@ -53,7 +53,7 @@ def squares(way: tuple[Fraction, ...]) -> Fraction:
 
 @given(event=small_events, terms=small_grids)
 def test_the_ways_are_real_and_the_worst_is_among_them(event: Event, terms: Terms) -> None:
-    """Each way is that of some start, and no start moves a window, all, or their squares further."""
+    """Each way has some start, and no start changes a window, all, or their squares by more."""
     ways, every = distances(event, terms), every_way(event, terms)
     assert ways <= every
     assert max(map(max, ways)) == max(map(max, every))
@@ -63,7 +63,7 @@ def test_the_ways_are_real_and_the_worst_is_among_them(event: Event, terms: Term
 
 @given(event=small_events.filter(lambda event: event.power_w == 840), terms=small_grids)
 def test_no_start_can_be_told_better_than_the_ways(event: Event, terms: Terms) -> None:
-    """The best chance to be right over all starts is that of one of the ways (of whole quanta)."""
+    """The best chance to guess right, over all starts, is that of one of the ways (in whole quanta)."""
     mechanism = LInfLaplace(epsilon=Fraction(1, 400), quantum=Fraction(1), n=terms.n)
     every = max(success_bound(mechanism, way) for way in every_way(event, terms))
     assert max(success_bound(mechanism, way) for way in distances(event, terms)) >= every - 1e-9
@@ -88,7 +88,7 @@ def test_energy_is_conserved(power_w: int, duration: int, step: int, unit: str) 
 
 @given(event=small_events, terms=small_grids)
 def test_no_slot_moves_by_more_than_the_power(event: Event, terms: Terms) -> None:
-    """A slot's mean moves by at most the event's power, and exactly by it once a slot is filled."""
+    """A slot's mean changes by at most the event's power, and exactly by it once a slot is filled."""
     ways = distances(event, terms)
     assert all(0 < distance <= event.power_w for way in ways for distance in way)
     assert all(way == tuple(sorted(way, reverse=True)) for way in ways)
@@ -97,7 +97,7 @@ def test_no_slot_moves_by_more_than_the_power(event: Event, terms: Terms) -> Non
 
 
 def test_a_kettle_in_half_an_hour() -> None:
-    """A kettle moves the mean of its half hour by 220 W, the radius of the default."""
+    """A kettle changes the mean of its half hour by 220 W, the radius of the default."""
     assert distances(KETTLE, APPLIANCE) == {(Fraction(220),)}
     assert KETTLE.energy_wh == APPLIANCE.hides_wh == 110
     assert distances(KETTLE, settled(source="unit = 'kW'")) == {(Fraction(22, 100),)}
@@ -105,7 +105,7 @@ def test_a_kettle_in_half_an_hour() -> None:
 
 
 def test_a_long_event_lies_across_windows() -> None:
-    """Three hours from any boundary fill six half hours; hours of six slots are moved once each."""
+    """Three hours from any boundary fill six half hours; hours of six slots are changed once each."""
     evening = Event("evening", 100, 3 * HOUR_MS, "made up")
     assert distances(evening, APPLIANCE) == {(Fraction(100),) * 6}
     hours = settled(window="length = '1h'\nstep = '10min'")
@@ -164,6 +164,6 @@ def test_an_event_of_one_s_own(text: str, name: str, duration_ms: int, daily: bo
     ],
 )
 def test_what_is_no_event_is_refused(text: str) -> None:
-    """Anything but a power above 0 and a duration above 0 is refused, and told what to write."""
+    """Anything but a power above 0 and a duration above 0 is refused, with what is expected."""
     with pytest.raises(ValueError, match=r"^a power and a duration, such as '2000W 30min'$"):
         parse(text)

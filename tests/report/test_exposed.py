@@ -25,7 +25,7 @@ PLACES = {
 def test_a_secret_that_everybody_can_read_is_named(
     tmp_path: Path, key: str, mode: int, *, open_to_all: bool
 ) -> None:
-    """The key, the file and what to do; a file for its owner and group alone is none of it."""
+    """The key, the file and what to do; a file that only its owner and group can read is not named."""
     path, open_to_all = tmp_path / "secret", bool(mode & 0o004)
     path.write_text("hush")
     path.chmod(mode)
@@ -38,7 +38,7 @@ def test_a_secret_that_everybody_can_read_is_named(
 
 
 def test_the_page_s_token_is_a_secret_too(tmp_path: Path) -> None:
-    """The page has a token; with several streams the line says which; a missing file is not listed."""
+    """The page has a token; with several streams, the line says whose; a missing file is not listed."""
     path = tmp_path / "token"
     path.write_text("hush")
     path.chmod(0o644)
@@ -61,7 +61,7 @@ def test_the_page_s_token_is_a_secret_too(tmp_path: Path) -> None:
 async def test_the_agent_warns_when_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It runs, and says what to mend, without the secret."""
+    """It runs, and says what to change, without the secret."""
     path = tmp_path / "key"
     path.write_text("hush")
     path.chmod(0o644)

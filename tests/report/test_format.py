@@ -15,7 +15,7 @@ LEVELS = st.fractions(min_value=0, max_value=1000, max_denominator=10**6)
 
 @given(st.fractions())
 def test_an_exact_number_is_read_back(number: Fraction) -> None:
-    """What is written of an exact number is that number, and a fraction only where it has no decimal."""
+    """An exact number is written exactly, and as a fraction only if it has no finite decimal form."""
     text = exact(number)
     assert Fraction(text) == number
     assert "e" not in text.lower()
@@ -63,12 +63,12 @@ def test_three_figures(number: float | Fraction, text: str) -> None:
     ],
 )
 def test_a_tie_goes_to_the_whole_quanta_inside(number: float, unit: str, text: str) -> None:
-    """An amount has three figures and its unit, and a half is left out."""
+    """An amount has three figures and its unit, and a half is rounded down."""
     assert written.amount(number, unit) == text
 
 
 def test_energies_are_in_one_unit() -> None:
-    """Small and large, in Wh, so that moved and hidden energies can be compared at a glance."""
+    """Small and large, in Wh, so that an event and the hidden energy can be compared at a glance."""
     assert [written.energy(wh) for wh in (38, Fraction(220, 2), 42_000)] == ["38 Wh", "110 Wh", "42,000 Wh"]
 
 
@@ -86,7 +86,7 @@ def test_energies_are_in_one_unit() -> None:
     ],
 )
 def test_levels_and_odds(level: Fraction, rate: str, odds: str) -> None:
-    """A level is exact where it is short, and the odds are e to its power; no level is too large to write."""
+    """A level is exact if it is short, and the odds are e to its power; no level is too large to write."""
     assert (written.rate(level), written.odds(level)) == (rate, odds)
 
 

@@ -19,7 +19,7 @@ LOCAL = "timezone = 'Europe/Amsterdam'"
 
 
 def promised(**sections: str) -> Guarantee:
-    """The guarantee of a configuration, without events."""
+    """Return the guarantee of a configuration, without events."""
     return guarantee.of(config.parse(written(**sections)).stream[0], ())
 
 
@@ -75,7 +75,7 @@ def test_an_event_off_the_grid_is_covered() -> None:
     ],
 )
 def test_levels_add_by_the_day_or_by_the_window(sections: dict[str, str], text: str) -> None:
-    """Windows of at most a day are told by the day, longer ones each; what days add up to is exact."""
+    """Windows of at most a day are stated per day, longer ones each; the sum of a day is exact."""
     known = promised(**sections)
     assert text in wording.windows_add(known)
     assert known.level_in(30) == 30 * known.level_in(1) == Fraction(30 * 86_400_000, known.terms.length_ms)
@@ -93,7 +93,7 @@ def test_levels_add_by_the_day_or_by_the_window(sections: dict[str, str], text: 
     ],
 )
 def test_the_promise_is_about_loads_only_where_readings_follow_them(source: str, follows: bool) -> None:
-    """Each change sent at once, and none too small: the promise is about load shapes; else about readings."""
+    """If every change is sent at once, the promise is about load shapes, otherwise about readings."""
     known = promised(source=source)
     assert known.follows_loads is follows
     courses = "load shapes" if follows else "series of readings"
@@ -111,7 +111,7 @@ def test_each_interval_adds_a_step_of_its_own() -> None:
 
 
 def test_a_step_that_stays_moved_costs_its_own_level() -> None:
-    """A register in steps of 11 Wh: each later slot may cost a tenth of what 110 Wh cost."""
+    """A register in steps of 11 Wh: each later slot may cost a tenth of the level of 110 Wh."""
     known = promised(source="kind = 'register'\nunit = 'Wh'\ndead_band = 11", window="lateness = '1min'")
     assert known.level_of_step == Fraction(1, 10)
     assert wording.of_loads(known).endswith("each later slot may cost a level of 0.1.")

@@ -18,12 +18,12 @@ REGISTER = "kind = 'register'\nunit = 'Wh'\ndead_band = {}"
 
 
 def promised(**sections: str) -> Guarantee:
-    """The guarantee of a configuration, without events."""
+    """Return the guarantee of a configuration, without events."""
     return guarantee.of(config.parse(written(**sections)).stream[0], ())
 
 
 def stated(known: Guarantee) -> dict[str, Any]:
-    """The facts of a change in all, as JSON has them."""
+    """Return the facts of a change in all, as in the JSON."""
     found: dict[str, Any] = json.loads(facts.as_json([known]))["streams"][0]["loads"]["in_all"]
     return found
 
@@ -46,7 +46,7 @@ def stated(known: Guarantee) -> dict[str, Any]:
     ],
 )
 def test_it_is_in_all_where_readings_follow(source: str, start: str) -> None:
-    """Nothing lost in the readings, or nothing known of them: one sentence, with kappa rounded up."""
+    """If readings lose nothing, or nothing is known of them: one sentence, with kappa rounded up."""
     known = promised(source=source)
     text = wording.in_all(known)
     assert known.is_in_all
@@ -96,7 +96,7 @@ def test_the_limit_is_a_share_of_what_is_hidden() -> None:
 
 
 def test_power_says_its_dead_band_and_its_period() -> None:
-    """Reports on change may differ for ever; sampled power counts more each time it is switched on."""
+    """Reports on change may differ for ever; sampled power counts more each time a load is switched on."""
     text = wording.in_all(promised(source="every = '10s'\ndead_band = 10"))
     assert "each later slot may differ by 20 W. Power is read every 10 s," in text
     assert "up to 55.6 Wh more." in text
@@ -107,7 +107,7 @@ def test_power_says_its_dead_band_and_its_period() -> None:
 
 
 def test_an_archive_rounds_each_number() -> None:
-    """`sanitise` rounds half up: half a Wh more for each slot, which is said."""
+    """`sanitise` rounds half up: half a Wh more for each slot, as the text says."""
     known = guarantee.of(config.parse(written()).stream[0], (), archived=True)
     assert not known.is_in_all
     assert known.in_all[0].level == Fraction(110 + 24, 110)
@@ -130,7 +130,7 @@ def test_periods_are_whole_windows(sections: dict[str, str], periods: list[tuple
 
 
 def test_a_smaller_limit_of_all_that_moves_is_used() -> None:
-    """For one slot a window the success limit is the smaller one; with several slots it is not used."""
+    """With one slot per window the smaller success limit is used; with several slots it is not."""
     known = promised(source="every = '0s'\ndead_band = 0", privacy="radius = 100\nquantum = 50")
     (day, _) = known.in_all
     assert day.success_percent == 70 < 100 * success_in_all(known.terms.mechanism, 100) < 74

@@ -50,12 +50,12 @@ QUESTIONS = {
 
 
 def placeholders(text: str) -> set[str]:
-    """The names in braces."""
+    """Return the names in braces."""
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
 def english_in(text: str) -> list[str]:
-    """The English texts that a text contains: whole ones, or their parts between placeholders."""
+    """Return the English texts that a text contains: whole ones, or their parts between placeholders."""
     pieces = {
         piece
         for english in ENGLISH.values()
@@ -93,7 +93,7 @@ def test_a_terminal_without_utf_8_can_print_it(language: str) -> None:
 
 
 def test_names_in_english_are_those_of_commands_and_json() -> None:
-    """An event or a share is called in the English text as it is asked for."""
+    """In the English text, an event or a share has the name by which it is asked for."""
     assert [event.title for event in EVENTS] == [event.name for event in EVENTS]
     shares = (*SHARES, *MORE_SHARES)
     assert [share.title for share in shares] == [share.name for share in shares]
@@ -149,7 +149,7 @@ def test_json_is_the_same_in_every_language(
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
 
     def printed(*arguments: str) -> Iterator[str]:
-        """What the command prints by default, in German and in English."""
+        """Return what the command prints by default, in German and in English."""
         for language in ([], ["--lang", "de"], ["--lang", "en"]):
             assert main([command, *arguments, *language]) == 0
             yield capsys.readouterr().out
@@ -165,7 +165,7 @@ def test_json_is_the_same_in_every_language(
 def test_the_language_of_a_command_is_that_of_its_environment(
     config_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`check` speaks German to a German environment, and the option beats the environment."""
+    """`check` speaks German in a German environment, and the option overrides the environment."""
 
     def title(*arguments: str) -> bool:
         assert main(["check", str(config_path), *arguments]) == 0
@@ -237,7 +237,7 @@ def test_german_numbers_have_a_comma() -> None:
 
 
 def test_a_language_ends_with_its_context() -> None:
-    """After an error, too, the language is what it was."""
+    """The language is restored afterwards, even after an error."""
     with pytest.raises(KeyError), speaking("de"):
         say("no such text")
     assert say("and") == " and "

@@ -152,7 +152,7 @@ def test_dithered_terms_promise_the_dithered_law(n: int) -> None:
 
 
 def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipeline that keeps records back is found out."""
+    """A pipeline that keeps back records is detected."""
 
     def keep(self: Pipeline, meter: str, timeline: Timeline, window: Window, *_: int) -> None:
         window.close(window.next_slot)
@@ -163,7 +163,7 @@ def test_a_record_that_does_not_leave_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_off_the_lattice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a quantum in a record comes back as half a quantum."""
+    """Half a quantum in a record is read back as half a quantum."""
     honest: Callable[..., bytes] = RecordFormat.record
     said = {b'"value":0': b'"value":0.5'}
 

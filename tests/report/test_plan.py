@@ -31,24 +31,24 @@ QUICK = (KETTLE, TV, EVENTS[4])
 
 
 def hide(event: Event) -> ask.Hide:
-    """An event to hide."""
+    """Return an event to hide."""
     return ask.Hide(event.name, event.energy_wh, event)
 
 
 def asking(**given: Any) -> plan.Question:
-    """A question as text."""
+    """Return a question as text."""
     read: dict[str, Any] = {"hide": ask.hide, "share": ask.share, "homes": ask.homes, "goal": ask.goal}
     found: dict[str, Any] = {name: read.get(name, lambda own: own)(text) for name, text in given.items()}
     return plan.Question(**found)
 
 
 def answered(**given: Any) -> plan.Answer:
-    """The answer to a question as text."""
+    """Return the answer to a question as text."""
     return plan.solve(asking(**given))
 
 
 def found(**given: Any) -> Setting:
-    """The setting of a question that has one."""
+    """Return the setting of a question that has one."""
     answer = answered(**given)
     assert answer.is_possible
     assert answer.setting is not None
@@ -79,7 +79,7 @@ def facts(one: Setting) -> dict[str, Any]:
     ],
 )
 def test_an_event_is_found_by_its_words(text: str, name: str) -> None:
-    """An event is named by some of its words, whatever their case, articles or spaces."""
+    """Some of an event's words suffice, whatever their case, articles or spaces."""
     asked = ask.hide(text)
     assert asked.name == name
     assert asked.event in EVENTS
@@ -112,7 +112,7 @@ def test_what_to_hide_is_an_energy_or_an_event_of_ones_own() -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(read: Any, text: str, expected: str) -> None:
-    """A text that is none of what it could be is refused with what it could be."""
+    """A text that is not understood is refused with what it could be."""
     with pytest.raises(ValueError, match=re.escape(expected)):
         read(text)
 
@@ -132,7 +132,7 @@ def test_what_is_not_understood_is_refused(read: Any, text: str, expected: str) 
     ],
 )
 def test_what_to_share_has_several_names(text: str, name: str) -> None:
-    """What to share is named as people name it, one or many."""
+    """Shares have the names that people use, singular or plural."""
     assert ask.share(text).name == name
 
 
@@ -149,7 +149,7 @@ def test_a_goal_is_a_power_over_a_numbers_time() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"hide": "kettle"}, {"share": "day"}, {"goal": "5%"}, {"homes": "9"}])
 def test_one_of_three_is_not_enough(given: dict[str, str]) -> None:
-    """Two of the three have to be given; homes without an error are none of them."""
+    """Two of the three must be given; a number of homes without an error does not count."""
     with pytest.raises(ValueError, match="give two of --hide, --share and --error"):
         answered(**given)
 
@@ -181,7 +181,7 @@ def test_nothing_less_hides_it(event: Event) -> None:
 
 @pytest.mark.parametrize("name", [name for name in COMPLETE if COMPLETE[name].space is not Space.PEAK])
 def test_presets_are_called_by_their_names(name: str) -> None:
-    """What a preset hides in what it shares is that preset, to the quantum."""
+    """A setting that equals a preset, to the quantum, is called by its name."""
     preset = COMPLETE[name]
     share = {"30min": "half-hour", "1d": "day", "1mo": "month"}.get(str(preset.length), "half-hour")
     share = "typical-day" if preset.blocks > 1 else share
@@ -202,7 +202,7 @@ def test_presets_are_called_by_their_names(name: str) -> None:
     ],
 )
 def test_the_presets_hide_what_they_are_for(event: str, share: str, name: str) -> None:
-    """Who asks for what a preset is made for gets it."""
+    """Asking for what a preset is made for gives that preset."""
     assert found(hide=event, share=share).preset == name
 
 
@@ -215,7 +215,7 @@ def test_a_level_is_kept() -> None:
 
 
 def test_the_number_of_slots_is_the_best_there_is() -> None:
-    """Of all windows up to a day that hide an event of several slots, the one of least error is taken."""
+    """Of all windows of up to a day that hide an event of several slots, the least error is chosen."""
     tried = setting.candidates(hide(AWAY_8H), ask.HALF_HOUR, ONE, "UTC")
     assert [one.slots for one in tried] == [1, 2, 3, 4, 6]
     assert all(setting.hides(one, AWAY_8H) for one in tried)
@@ -241,7 +241,7 @@ def test_the_odds_of_a_whole_event_add() -> None:
 
 @given(st.sampled_from(NUMBERS), st.integers(1, 10**6), st.sampled_from([ONE, ONE / 3, ONE * 2]))
 def test_the_floor_is_met(share: ask.Share, energy_wh: int, level: Fraction) -> None:
-    """No noise with the promise is below sqrt((n+1)(n+2)/3) radius/level; ours is, but for the lattice."""
+    """No noise with this promise is below sqrt((n+1)(n+2)/3) radius/level; ours attains it but for quanta."""
     one = Setting(share, share.blocks, Fraction(energy_wh), level)
     n = one.slots
     assert one.floor_w == pytest.approx(math.sqrt((n + 1) * (n + 2) / 3) * float(one.radius_w / level))
@@ -250,7 +250,7 @@ def test_the_floor_is_met(share: ask.Share, energy_wh: int, level: Fraction) -> 
 
 @pytest.mark.parametrize("level", [Fraction(1, 1000), Fraction(1, 3), Fraction(4)])
 def test_what_is_said_to_be_hidden_is(level: Fraction) -> None:
-    """Also at low and high levels what is said to be hidden is as hard to tell as the radius."""
+    """At low and high levels, too, what is called hidden is as hard to detect as the radius."""
     one = Setting(ask.HALF_HOUR, 1, Fraction(110), level)
     assert KETTLE in setting.covered(one)
     assert EVENTS[3] not in setting.covered(one)
@@ -291,7 +291,7 @@ def test_the_finest_that_is_good_enough_is_shared(homes: str, goal: str, share: 
 
 @pytest.mark.parametrize("share", ["half-hour", "day", "month", "typical-day", "curve"])
 def test_the_most_that_can_be_hidden(share: str) -> None:
-    """Share and error give the most energy of three figures that can be hidden; a little more is too much."""
+    """Share and error give the largest energy, to three figures, that can be hidden, and no more."""
     one = found(share=share, homes="1000", goal="10%")
     assert one.error_w(1000) <= 0.1 * MEAN_W < replace(one, hide_wh=one.hide_wh * 102 / 100).error_w(1000)
     assert config.terms(one.stream) == replace(one.terms, preset=one.preset)
@@ -318,7 +318,7 @@ def test_hiding_and_error_are_each_others_inverse(share: ask.Share, energy_wh: i
     ],
 )
 def test_what_is_near_is_possible(given: dict[str, str]) -> None:
-    """Where it is not possible, each setting that is offered meets the goal and is accepted."""
+    """If the question has no solution, each setting offered instead meets the goal and is accepted."""
     answer = answered(**given)
     assert not answer.is_possible
     assert len(answer.nearest) >= 2

@@ -1,4 +1,4 @@
-"""The page for the file: complete, the same each time, and in agreement with what leaves."""
+"""The page for the records: complete, the same each time, and in agreement with what leaves."""
 
 import hashlib
 import json
@@ -24,12 +24,12 @@ BUDGET = "budget = { level = 96, per = '1d' }"
 
 
 def page(**sections: str) -> str:
-    """The page of a flat configuration."""
+    """Return the page of a flat configuration."""
     return markdown.page(config.parse(written(**sections)))
 
 
 def section(text: str, title: str) -> str:
-    """What stands under a title."""
+    """Return what is under a title."""
     return text.split(f"### {title}\n\n")[1].split("\n### ", maxsplit=1)[0]
 
 
@@ -95,7 +95,7 @@ def test_the_page_names_the_fields_that_leave() -> None:
     ],
 )
 def test_the_page_says_what_a_pack_holds(source: str, names: list[str]) -> None:
-    """For SenML each name of a pack is told, with what it says; the value alone is private."""
+    """For SenML, each name of a pack is explained; only the value is private."""
     text = section(page(source=source, sink="format = 'senml'"), "What leaves")
     told = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
     assert [name for name, _ in told] == names
@@ -145,7 +145,7 @@ def test_an_id_is_the_hash_of_its_line() -> None:
 
 
 def test_streams_add_and_budgets_are_told() -> None:
-    """Two streams on one meter: what both charge together, in each part; a budget in its part."""
+    """Two streams on one meter: what both charge together, in each part; a budget in its own part."""
     kinds = ("main", "meters/{meter}/power", "'a/{meter}'"), ("fine", "meters/{meter}/power", "'b/{meter}'")
     settings = config.parse(streams(*kinds))
     text = markdown.page(settings)

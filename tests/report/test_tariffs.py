@@ -1,4 +1,4 @@
-"""What `check` says of tariffs before the run: errors of a month's cost, and differences it recognises."""
+"""What `check` says of tariffs before the run: errors of a month's cost, and recognised differences."""
 
 import json
 import math

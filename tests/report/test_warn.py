@@ -1,4 +1,4 @@
-"""What is allowed and probably not meant, as `check` warns of it (law 8)."""
+"""What is allowed but probably not intended, as `check` warns of it (law 8)."""
 
 import math
 from fractions import Fraction
@@ -14,7 +14,7 @@ from tests.support.guarantees import facts_of
 
 
 def warned(stored_streams: tuple[str, ...], sections: dict[str, str]) -> list[str]:
-    """The warnings of a configuration when the store knows these streams."""
+    """Return the warnings of a configuration when the store knows these streams."""
     return [*computed(written(**sections), (), stored_streams).warnings]
 
 
@@ -65,7 +65,7 @@ QUIET: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("what", WARNINGS)
 def test_a_warning_is_given_where_it_should(what: str) -> None:
-    """Each thing that is allowed and probably not meant is one warning, in the facts and in words."""
+    """Each setting that is allowed but probably not intended has one warning, in the facts and in words."""
     sections, stored_streams = WARNINGS[what]
     (warning,) = warned(stored_streams, sections)
     assert warning.startswith(what)
@@ -107,7 +107,7 @@ def test_a_dead_band_widens_the_promise_for_curves(band: str, level: Fraction) -
 
 
 def test_registers_without_a_time_are_warned_of() -> None:
-    """A register that waited says when it is read what was used long before: that is not 1-Lipschitz."""
+    """A register's reading that waited counts energy as used later: that is not 1-Lipschitz."""
     window = {"window": "lateness = '1min'"}
     (warning,) = warned((), {"source": f"kind = 'register'\nunit = 'kWh'\n{STATED}", **window})
     assert warning.startswith("the register's readings carry no timestamps: energy that is reported late")
@@ -116,7 +116,7 @@ def test_registers_without_a_time_are_warned_of() -> None:
 
 
 def test_the_zone_of_local_times_is_stated() -> None:
-    """Of a P1 meter `check` says in which zone its times are read; with `arrival`, that they are not."""
+    """`check` says in which zone a P1 meter's times are read, or, with `arrival`, that they are not."""
     for timezone, said in {
         None: "the meter's times are interpreted in Central European Time",
         "Europe/Helsinki": "the meter's times are interpreted in Europe/Helsinki",
@@ -130,7 +130,7 @@ def test_the_zone_of_local_times_is_stated() -> None:
 
 
 def test_an_archive_has_times_of_its_own() -> None:
-    """With an [archive] a column says when a reading was: nothing is warned of; of messages it still is."""
+    """With an [archive], a column holds the times, so there is no warning; for messages there still is."""
     for source in ("kind = 'power'", energy("Wh")):
         stream = config.parse(written(source=f"{source}\n{STATED}", window="lateness = '1min'")).stream[0]
         (warning,) = warn.of_stream(stream)
@@ -170,7 +170,7 @@ def test_an_event_clock_does_not_wait_for_intervals() -> None:
 
 
 def test_a_level_beyond_all_bounds_is_told() -> None:
-    """A level that hides nothing is told as such, with a factor that can be written."""
+    """A level that hides nothing has a warning, with a factor that can be written."""
     text = told((), {"source": TIMED, "privacy": "level = 100000\nradius = 10"})
     assert "Warning: a level of 100,000 lets an attacker's odds change by a factor of 2.81e+43429" in joined(
         text
@@ -178,7 +178,7 @@ def test_a_level_beyond_all_bounds_is_told() -> None:
 
 
 def test_habits_are_warned_of() -> None:
-    """What is hidden once and known after a month is named as a habit, and nothing else is."""
+    """Events that are hidden once but known after a month are called habits, and no others are."""
     known = found()
     (text,) = [warning for warning in known["warnings"] if warning.startswith(HABITS)]
     for row in known["hidden"]:

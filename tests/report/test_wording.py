@@ -1,4 +1,4 @@
-"""One guarantee, said in the same words by `check`, its statement, the page, `plan` and the demo."""
+"""One guarantee in the same words in `check`, its statement, the page, `plan` and the demo."""
 
 import json
 
@@ -31,7 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 
 def joined(text: str) -> str:
-    """A text without its line breaks and indents."""
+    """Return a text without its line breaks and indents."""
     return " ".join(text.split())
 
 
@@ -57,7 +57,7 @@ def all_of(promised: Guarantee) -> list[str]:
 
 @pytest.mark.parametrize("what", SECTIONS)
 def test_all_say_the_promise_in_the_same_words(what: str) -> None:
-    """What the terminal prints of a stream, the statement and the page say in the same sentences."""
+    """Terminal, statement and page describe a stream in the same sentences."""
     settings = config.parse(written(**SECTIONS[what]))
     promised = guarantee.of(settings.stream[0])
     printed, stated = joined(terminal.text([promised], settings)), joined(markdown.page(settings))
@@ -88,7 +88,7 @@ def test_streams_that_add_say_so_everywhere() -> None:
 
 
 def test_plan_says_it_as_check_does(capsys: pytest.CaptureFixture[str]) -> None:
-    """The bet that a plan states has the words of the table, and the number of its own event."""
+    """The success limit in a plan has the words of the table, and the number of its own event."""
     assert main(["plan", "--hide", "kettle", "--share", "half-hour"]) == 0
     told = joined(capsys.readouterr().out)
     assert wording.guess_limit(70, "a change of programme, 1 h; a kettle; a TV evening") in told

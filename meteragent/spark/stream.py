@@ -5,7 +5,7 @@ Theory of operation
 A window closes when the watermark (the newest time seen, less `window.lateness`) has passed the latest time
 that one of its readings can have. Until then its readings are in Spark's state; Spark drops and counts those
 that arrive later. All meters share one clock, so a time further ahead of the wall clock than `window.ahead`
-is refused and counted (`is_early` among the query's observed metrics). For each micro-batch, in this order:
+is refused and counted (`early` among the query's observed metrics). For each micro-batch, in this order:
 
 1. windows that overlap those of other runs in the key's ledger are refused, counted and logged;
 2. the others get their noise, a function of the key and of the data;

@@ -144,7 +144,7 @@ async def live(
         group_id = world.group.id
         await until(
             lambda: (
-                {a.label for a in arrivals if Report.decode(group_id, a.payload).slot_s == last_s} == {*HOMES}
+                {a.label for a in arrivals if Report.decode(group_id, a.payload).slot_s >= last_s} == {*HOMES}
             )
         )
         await agent.stop()

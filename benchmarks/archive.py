@@ -56,7 +56,7 @@ def rows(*, full: bool) -> list[Result]:
     """Measure all rows that this machine can measure."""
     if None in [harness.peer(name) for name in REQUIRED]:
         return []
-    results: list[Result] = importlib.import_module("benchmarks.archives").measured(spark, full=full)
+    results: list[Result] = importlib.import_module("benchmarks.archives").measure(spark, full=full)
     return results
 
 

@@ -61,7 +61,7 @@ key_file = "{folder}/archive.key"
 
 
 def wide(path: Path, windows: int) -> None:
-    """Write a row per home and day: 96 quarter-hours of Gamma-distributed watts as int32, by home."""
+    """Write a row per home and day, ordered by home: 96 quarter-hours in W, Gamma-distributed, as int32."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.list_(pa.int32()))])
     rng = np.random.default_rng(0)
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -77,7 +77,7 @@ def wide(path: Path, windows: int) -> None:
 
 
 def long(path: Path, readings: int) -> None:
-    """Write a row per reading, every quarter-hour, as doubles, ordered by home."""
+    """Write a row per reading, ordered by home: one every quarter-hour, as a double."""
     schema = pa.schema([("meter", pa.string()), ("time", _TIME), ("value", pa.float64())])
     rng, per_home = np.random.default_rng(0), DAYS * N
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=["meter"]) as writer:
@@ -118,9 +118,9 @@ FASTEST: dict[str, Any] = {
 }
 """The options with which pyarrow writes noise fastest.
 
-Noise rarely repeats, so a dictionary is useless, as are minimum and maximum. The fastest encoding, by a small
-margin, is plain 32-bit numbers compressed with zstd. Encoding differences, as in our output, or splitting
-bytes makes files about a tenth smaller but takes longer.
+Noise rarely repeats, so a dictionary does not help, and neither do minimum and maximum. The fastest encoding,
+by a small margin, is plain 32-bit numbers compressed with zstd. Encoding differences, as in our output, or
+splitting bytes makes files about a tenth smaller but takes longer.
 """
 
 
@@ -212,13 +212,16 @@ def one_process(folder: Path, path: Path) -> list[Result]:
 
 
 def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
-    """Compare Spark on two cores with one process: elapsed time, and CPU time of all processes."""
+    """Compare Spark on two cores with one process, in elapsed time and in CPU time of all processes."""
     by_spark, in_process = partial(ours, folder, path, run), partial(ours, folder, path)
     for warm_up in (by_spark, in_process):
         warm_up()
     clock, cpu_s = [], []
     for _ in range(harness.ROUNDS):
-        (theirs_s, theirs_cpu_s), (duration_s, cpu_duration_s) = _took_s(in_process), _took_s(by_spark)
+        (theirs_s, theirs_cpu_s), (duration_s, cpu_duration_s) = (
+            _durations_s(in_process),
+            _durations_s(by_spark),
+        )
         clock.append((WINDOWS / duration_s, WINDOWS / theirs_s))
         cpu_s.append((cpu_duration_s, theirs_cpu_s))
     of_cpu = "{:.1f} and {:.1f} s of CPU".format(*map(statistics.median, zip(*cpu_s, strict=True)))
@@ -226,7 +229,7 @@ def on_spark(folder: Path, path: Path, run: Callable[..., RunResult]) -> Result:
     return harness.compare("archive, wide: Spark on two cores", "one process", clock, text, more=True)
 
 
-def _took_s(run: Callable[[], None]) -> tuple[float, float]:
+def _durations_s(run: Callable[[], None]) -> tuple[float, float]:
     """Return the elapsed time, and the CPU time of this process and its descendants, in s."""
     began_s, start_cpu_s = time.perf_counter(), _tree_cpu_s()
     run()
@@ -247,10 +250,13 @@ def _tree_cpu_s() -> float:
     return sum(ticks[pid] for pid in tree) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(
+def measure(
     spark: Callable[[], contextlib.AbstractContextManager[Callable[..., RunResult] | None]], *, full: bool
 ) -> list[Result]:
-    """Measure all rows: Spark's only if `spark` yields a function; 10^8 readings only if `full`, once."""
+    """Measure all rows.
+
+    Spark is measured only if `spark` yields a function. 10^8 readings are measured only if `full`, and once.
+    """
     with tempfile.TemporaryDirectory(dir=harness.ROOT, prefix="bench-") as name:
         folder, path = Path(name), Path(name) / "in.parquet"
         create(folder / "archive.key", "bench")

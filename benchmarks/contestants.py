@@ -23,8 +23,8 @@ SUBSCRIBED = b"meters/"
 READY_S = 60.0
 BYTECODE = Path(tempfile.gettempdir()) / "meteragent-benchmarks-bytecode"
 TICKS = os.sysconf("SC_CLK_TCK")
-TO_BUILD = ("gcc", "libc6-dev", "libmosquitto-dev")
-"""The packages that are needed to build `forward.c`."""
+BUILD_PACKAGES = ("gcc", "libc6-dev", "libmosquitto-dev")
+"""The packages needed to build `forward.c`."""
 
 CONFIG = """
 [source]
@@ -74,12 +74,12 @@ class RunningContestant:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     @property
-    def most_memory_mb(self) -> float:
+    def peak_memory_mb(self) -> float:
         """The peak resident memory in units of 10^6 bytes."""
         return self._status_mb("VmHWM")
 
     @property
-    def files_memory_mb(self) -> float:
+    def mapped_memory_mb(self) -> float:
         """The resident memory of mapped files, such as programs and libraries."""
         return self._status_mb("RssFile")
 
@@ -90,7 +90,7 @@ class RunningContestant:
 
 
 Contestant = Callable[[int], AbstractContextManager[RunningContestant]]
-"""A function that runs a contestant at a QoS until the block ends; it is subscribed when the block begins."""
+"""A function of the QoS whose context manager runs a contestant, subscribed before the block begins."""
 
 
 @contextmanager
@@ -102,16 +102,16 @@ def process(*command: str | Path, log: Path | None = None) -> Iterator[int]:
     """
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    with tempfile.TemporaryFile() if log is None else log.open("w+b") as end:
-        local_broker = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=environment)
+    with tempfile.TemporaryFile() if log is None else log.open("w+b") as output:
+        child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=environment)
         try:
-            yield local_broker.pid
+            yield child.pid
         finally:
-            if local_broker.poll() is not None:
-                end.seek(0)
-                print(*command, "has ended:", end.read()[-2000:].decode(errors="replace"), file=sys.stderr)
-            local_broker.kill()
-            local_broker.wait()
+            if child.poll() is not None:
+                output.seek(0)
+                print(*command, "has ended:", output.read()[-2000:].decode(errors="replace"), file=sys.stderr)
+            child.kill()
+            child.wait()
 
 
 @contextmanager
@@ -150,10 +150,10 @@ def await_subscription(local_broker: Broker) -> None:
 
 
 def agent(length: str = "1s", clock: str = "event") -> Contestant:
-    """Return the agent with a new store on the project's disk."""
+    """Return a contestant: the agent, with a new store on the project's disk."""
 
     @contextmanager
-    def stand(_: int) -> Iterator[RunningContestant]:
+    def start(_: int) -> Iterator[RunningContestant]:
         """Run the agent."""
         with ExitStack() as stack:
             local_broker = stack.enter_context(broker())
@@ -168,14 +168,14 @@ def agent(length: str = "1s", clock: str = "event") -> Contestant:
                 local_broker.port, local_broker.port, pid, folder, began_s, time.monotonic(), behind=1
             )
 
-    return stand
+    return start
 
 
 def forwarder(name: str) -> Contestant:
-    """Return one of `benchmarks.forwarders`."""
+    """Return a contestant: the program of `benchmarks.forwarders` with this name."""
 
     @contextmanager
-    def stand(qos: int) -> Iterator[RunningContestant]:
+    def start(qos: int) -> Iterator[RunningContestant]:
         """Run the forwarder."""
         with broker() as local_broker:
             port = str(local_broker.port)
@@ -188,19 +188,19 @@ def forwarder(name: str) -> Contestant:
                     local_broker.port, local_broker.port, pid, local_broker.folder, began_s, now_s
                 )
 
-    return stand
+    return start
 
 
 def in_c() -> Contestant | None:
     """Build and return `forward.c`; None, with a message, if it cannot be built."""
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
-        reason = f"is NOT BUILT: one of {', '.join(TO_BUILD)} is missing and cannot be installed"
+        reason = f"is NOT BUILT: one of {', '.join(BUILD_PACKAGES)} is missing and cannot be installed"
         report_missing("libmosquitto in C", reason)
         return None
 
     @contextmanager
-    def stand(qos: int) -> Iterator[RunningContestant]:
+    def start(qos: int) -> Iterator[RunningContestant]:
         """Run the program."""
         with ExitStack() as stack:
             local_broker = stack.enter_context(broker())
@@ -210,17 +210,18 @@ def in_c() -> Contestant | None:
             await_subscription(local_broker)
             yield RunningContestant(local_broker.port, local_broker.port, pid, local_broker.folder)
 
-    return stand
+    return start
 
 
 def build(program: Path) -> Path | None:
-    """Compile `forward.c` with the packages present, or else installed, or else unpacked; return the program.
+    """Compile `forward.c`; return the program, or None if it cannot be compiled.
 
-    The steps are those of `tests.commands.system_parts`; a step succeeds if the program then compiles.
+    If packages are missing, they are installed; if that does not suffice, they are unpacked (see
+    `tests.commands.system_parts`).
     """
     if _compiled(program):
         return program
-    for name in TO_BUILD:
+    for name in BUILD_PACKAGES:
         system_parts.install(name)
     if _compiled(program):
         return program

@@ -81,7 +81,7 @@ def _memory_mb(meters: int) -> tuple[float, float]:
     per_s = DENSE_PER_S if meters > SPARSE_PER_S else SPARSE_PER_S
     with agent()(1) as running:
         asyncio.run(_readings(Paced(meters, 1), running.source_port, per_s))
-        return running.most_memory_mb, running.files_memory_mb
+        return running.peak_memory_mb, running.mapped_memory_mb
 
 
 def parts() -> Result:

@@ -1,10 +1,11 @@
 """Exact noise, compared with numpy's floating-point noise and with the peers' discrete noise.
 
-`python -m benchmarks.mechanisms [--out FILE]`. Ratios are of readings per CPU-second, ours over theirs. Ours
-uses the bits that the agent draws, numpy its own generator, and the peers their defaults. The level is that
-of the default preset: 1 at 220 quanta. No peer implements the l_inf law. Where our mechanism releases a
-window, the peers add independent noise of the same scale to as many readings, which is n times less private.
-A peer's time is linear in the count from 1,440 on, so a peer gets at most 1,440 readings.
+`python -m benchmarks.mechanisms [--out FILE]`. A ratio is our readings per CPU-second over theirs. Our
+mechanisms use the same source of bits as the agent, numpy uses its own generator, and the peers use their
+defaults. The level is that of the default preset: 1 at 220 quanta. No peer implements the l_inf law. Where
+our mechanism releases a window, the peers add independent noise of the same scale to as many readings, which
+is n times less private. A peer's time is linear in the count from 1,440 on, so a peer gets at most 1,440
+readings.
 
 Random bytes: the bytes drawn per reading, compared with the law's entropy, a lower bound for every sampler.
 Time and the secret: a call on windows of zeros, compared with a call on windows at the top of the range. A
@@ -40,7 +41,7 @@ GOALS: dict[tuple[str, str, int, int], float] = {
 }
 """Goals by mechanism, peer, number of arrays at once, and n."""
 
-OF_NUMBERS = ("discrete Laplace", "truncated geometric")
+SCALAR_KINDS = ("discrete Laplace", "truncated geometric")
 BITS = SystemBits()
 BULK = 1 << 20
 ENTROPY = "entropy of its law"
@@ -88,7 +89,7 @@ class Case:
     @property
     def name(self) -> str:
         """The name of the row."""
-        noun = "vector" if self.kind in OF_NUMBERS else "window"
+        noun = "vector" if self.kind in SCALAR_KINDS else "window"
         return f"{self.kind}, {f'{self.count:,} {noun}s' if self.count > 1 else f'a {noun}'} of {self.n:,}"
 
     @property
@@ -99,7 +100,7 @@ class Case:
     @property
     def point(self) -> object:
         """One of the values, in the form that `log_mass` takes."""
-        return VALUE if self.kind in OF_NUMBERS else np.full(self.n, VALUE)
+        return VALUE if self.kind in SCALAR_KINDS else np.full(self.n, VALUE)
 
 
 def cases() -> Iterator[Case]:
@@ -115,7 +116,7 @@ def cases() -> Iterator[Case]:
 
 
 def with_numpy(case: Case) -> tuple[Call, int]:
-    """Return a function that draws floating-point noise of the same shape, and its number of readings."""
+    """Return a function that draws floating-point noise of the case's shape, and its number of readings."""
     generator, shape = np.random.default_rng(), (case.count, case.n)
     if case.kind == "truncated geometric":
         return lambda: np.clip(VALUE + generator.laplace(0, SCALE, shape), 0, HIGH), case.count * case.n
@@ -187,9 +188,9 @@ def random_bytes(case: Case) -> Result:
     return compare(case.name, ENTROPY, bytes_pairs, "{:.2f} random bytes a reading, {:.2f} at least")
 
 
-def secrets() -> Iterator[Row]:
-    """Yield rows that compare the CPU time at the top of the range with that at zero."""
-    against, note = f"all {RANGE:,} quanta, beside all 0", "1: the same; of the CPU time of a call only"
+def secret_timings() -> Iterator[Row]:
+    """Yield rows that compare the CPU time for values at the top of the range with that for zeros."""
+    against, note = f"all {RANGE:,} quanta, compared with all 0", "1 means equal; CPU time of the call only"
     for count in (1000, 1):
         for case in (
             Case("l_inf noise", LInfLaplace(A, 1, 48), count, 48),
@@ -207,7 +208,7 @@ def secrets() -> Iterator[Row]:
 
 
 def generator() -> Row:
-    """Return a row that compares the generator of large arrays' bits with the kernel."""
+    """Return a row that compares our generator of large arrays of bits with the kernel's."""
     return Row(
         "random bits, 1 MiB at once",
         "the kernel's, os.urandom",
@@ -222,7 +223,7 @@ def main() -> None:
     """Run the benchmark, and print its results."""
     peers = [name for name, (_, module, _) in PEERS.items() if peer(module) is not None]
     rows = [compare_with_peer(case, name) for case in cases() for name in peers]
-    results = run([*rows, *secrets(), generator()])
+    results = run([*rows, *secret_timings(), generator()])
     report([*results, *map(random_bytes, cases())], ["numpy", "opendp", "diffprivlib"])
 
 

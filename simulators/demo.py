@@ -53,7 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="output folder (default %(default)s)",
     )
-    add("--crowd", action="store_true", help="compare totals of two operators with noise in every home")
+    add(
+        "--crowd",
+        action="store_true",
+        help="compare two totals of the homes: with noise from two operators, and with noise in every home",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

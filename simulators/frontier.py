@@ -1,8 +1,8 @@
 """Compare error with leakage: the worst attacker and the certificate for each mechanism, at equal error.
 
 MECHANISM is linf, independent, per-reading, telegraf, average, or any "package.module:Name key=value", which
-gets `epsilon`. Each of our mechanisms that adds noise is given the error of linf at that level. ATTACKER is
-the same as in `attack`. The exit code is 2 if a name cannot be used.
+gets `epsilon`. Each of our mechanisms that adds noise is set to the same error as linf at that level.
+ATTACKER is the same as in `attack`. The exit code is 2 if a name cannot be used.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from simulators.extras import lacking
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attack at each level, print a line for each point, then write and draw them."""
+    """Attack at each level and print a line for each point; then write and draw the points."""
     trials_and_seed = arguments.trials, arguments.seed
     names = arguments.mechanism or list(curve.MECHANISMS)
     attackers = arguments.attackers or list(ATTACKERS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from meteragent.agent.clock import BootClock
 
 _TIMEX_BYTES = 512
-"""More than the size of struct timex on any system; a zeroed struct only queries the clock."""
+"""More than the size of struct timex on any system; if all of it is zero, adjtimex only reads the clock."""
 _FAILED, _UNSYNCHRONISED = -1, 5
 _TIMESYNCD = Path("/run/systemd/timesync/synchronized")
 _HARDWARE_CLOCKS = Path("/sys/class/rtc")
@@ -31,7 +31,7 @@ def kernel_state() -> int:
 def synchronised(
     state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
 ) -> bool | None:
-    """Return whether the clock was synchronised; None if this is unknown.
+    """Return whether the wall clock has been synchronised since the start; None if this is unknown.
 
     `state` is the result of `kernel_state`, which is called if `state` is None. `run` is timesyncd's file,
     and `clocks` is the folder of hardware clocks.

@@ -336,7 +336,9 @@ def demo(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--homes", metavar="N", help="how many homes; default: 100")
     size.add_argument("--days", metavar="N", help="how many days; default: 1")
     size.add_argument(
-        "--crowd", action="store_true", help="compare totals of two operators with noise in every home"
+        "--crowd",
+        action="store_true",
+        help="compare two totals of the homes: with noise from two operators, and with noise in every home",
     )
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", help="the folder for the picture and the report")

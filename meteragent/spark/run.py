@@ -1,8 +1,8 @@
-"""`sanitise --engine spark`: the local engine's run, with its two passes made by Spark.
+"""`sanitise --engine spark`: the run of the local engine, but Spark does the two passes.
 
-The lock, the run's id, the ledger's rows and the manifest are the local engine's. Parts are cut differently:
-a window's part follows from a hash of its start and of its meter's public name, and its position in the part
-follows from both; only releases are shuffled for that. So neither the part nor the position depends on the
+The lock, the run's id, the ledger's rows and the manifest are those of the local engine. Parts are cut
+differently: a hash of a window's start and its meter's public name decides the part, and parts are sorted by
+start and name. Only releases are shuffled for this. So neither the part nor the position depends on the
 input's order or on the meters' own names. Any output of a killed run is deleted and written again, with the
 same bytes. Files, key and ledger must have the same paths on the driver and on the workers. While Spark
 groups readings of the long layout, they are in shuffle files (`spark.local.dir`;
@@ -41,7 +41,7 @@ from meteragent.spark.ledger import add_ids, ledger_rows, taken_intervals
 _WORKER_TEXT = re.compile(r"WorkerError: (?:(\w+): )?(.*)")
 _STAGING = "_made"
 """The folder in the output where Spark writes parts before they get their final names."""
-_NUMBERS = 1 << 22
+_PART_VALUES = 1 << 22
 """The approximate number of values in a part."""
 
 
@@ -59,15 +59,15 @@ def sanitise_archive(policy: Policy, path: Path, out: Path, show: ProgressReport
 
 
 class _Spark:
-    """The engine that uses Spark: two passes, each of them a query."""
+    """The engine that does each of the two passes as a Spark query."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     @property
     def cut(self) -> list[Any]:
-        """The values that decide where Spark's parts end: a hash of name and start."""
-        return ["spark", "by hash", _NUMBERS]
+        """The rule by which Spark divides releases into parts, as the manifest records it."""
+        return ["spark", "by hash", _PART_VALUES]
 
     def debits(
         self, source: Source, ledger: Ledger, _key: Key, account: Account, show: ProgressReporter
@@ -107,7 +107,7 @@ class _Spark:
             windows = frame.windows(self._readings(source), source.policy)
             new_windows = frame.drop_taken(windows, taken_intervals(self._spark, ledger, account.run))
             releases = frame.sort_into_parts(
-                frame.add_noise(new_windows, source.policy), _parts(account, source.policy)
+                frame.add_noise(new_windows, source.policy), _part_count(account, source.policy)
             )
             if source.layout == "long":
                 releases = frame.by_slots(releases, source.policy)
@@ -121,9 +121,9 @@ class _Spark:
         return self._spark.read.parquet(*(str(path.absolute()) for path, _ in source.stamps))
 
 
-def _parts(account: Account, policy: Policy) -> int:
-    """Return the number of parts, which follows from the released windows; these are public."""
-    return max(1, -(-account.released_windows * policy.usual.n // _NUMBERS))
+def _part_count(account: Account, policy: Policy) -> int:
+    """Return the number of parts, which depends only on the number of released windows; that is public."""
+    return max(1, -(-account.released_windows * policy.usual.n // _PART_VALUES))
 
 
 def _check_windows(windows: DataFrame, source: Source) -> int:
@@ -157,10 +157,10 @@ def _rename_parts(out: Path) -> int:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Turn Spark's errors into our own, since Spark quotes plans and stacks at length.
+    """Turn Spark's errors, which quote plans and stack traces at length, into our own.
 
     Raises:
-        MeteragentError: a worker's error under its own class, or else one with the name of Spark's error.
+        MeteragentError: the worker's error in its own class, or an ArchiveError that names Spark's error.
     """
     try:
         yield

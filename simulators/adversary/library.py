@@ -3,8 +3,8 @@
 Programmes are windows of 10 s slots of a television set, from `simulators.television` or from the real sets
 of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
 
-Half hours come from simulated or real homes, by the minute; the time at which an event starts is drawn for
-each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
+Half hours come from simulated or real homes, with one value per minute. When an event starts is drawn at
+random for each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
 
 
 def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | None = None) -> Scene:
-    """Make a scene: which of `count` programmes was on? `slots` means over 10 s leave `times` times.
+    """Return the scene whose question is which of `count` programmes was on.
 
-    Raises Unusable if a programme is too long, or if traces in `data` have too few windows or cannot be read.
+    What leaves is `slots` means over 10 s each, released `times` times with fresh noise.
+
+    Raises Unusable if a programme is too long, or if the traces in `data` have too few windows or cannot be
+    read.
     """
     if data is None:
         if slots > SLOTS_MAX:
@@ -49,7 +52,7 @@ def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | N
     else:
         real = _real_programmes(data, slots)
         if len(real) < count:
-            raise Unusable(f"{data} has {len(real)} windows of television, not {count}")
+            raise Unusable(f"{data} has only {len(real)} usable windows of television; {count} are needed")
         signatures = real[np.random.default_rng([seed, count, slots]).permutation(len(real))[:count]]
     origin = "real" if data else "simulated"
     question = f"Which of {count} {origin} programmes was on? {slots} slots of {SLOT_S} s"
@@ -61,7 +64,7 @@ def _repetitions(times: int) -> str:
 
 
 def _real_programmes(data: Path, slots: int) -> Floats:
-    """Load windows in which real sets are on and show moving pictures."""
+    """Load the windows in which a real television set is on and shows moving pictures."""
     by_trace = [_load_windows(path, slots) for path in sorted((data / "tracebase").glob("*TV-*.parquet"))]
     windows = np.concatenate([np.empty((0, slots)), *by_trace])
     jumps = np.abs(np.diff(windows, axis=1)).max(axis=1, initial=0)
@@ -70,7 +73,7 @@ def _real_programmes(data: Path, slots: int) -> Floats:
 
 
 def _load_windows(path: Path, slots: int) -> Floats:
-    """Load the complete windows of a trace without gaps, slot means by sample and hold (30 s)."""
+    """Load the windows of a trace that have no gaps, as slot means; a sample holds for at most 30 s."""
     times_s, watts = _load_trace(path)
     grid = np.arange(np.ceil(times_s[0]), times_s[-1])
     latest = np.searchsorted(times_s, grid, side="right") - 1
@@ -97,7 +100,7 @@ def _load_trace(path: Path) -> tuple[Floats, Floats]:
 
 
 def event_named(name: str) -> Event:
-    """Return the event of `check` whose name contains `name`.
+    """Return the first event in the table of `check` whose name contains `name`.
 
     Raises Unusable if there is none.
     """
@@ -110,11 +113,11 @@ def event_named(name: str) -> Event:
 def presence(
     event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
 ) -> Scene:
-    """Make a scene: did the event happen in an evening's half hour, released as `slots` means?
+    """Return the scene whose question is whether the event happened in a half hour of the evening.
 
-    The load is unknown. Each home is a point without the event and a point with it; an event longer than the
-    half hour fills it. Raises Unusable if the slots do not divide 30 minutes, or if traces in `data` have too
-    few evenings.
+    What leaves is `slots` means. The attacker does not know the rest of the load: each home contributes one
+    point without the event and one with it. An event longer than the half hour fills it. Raises Unusable if
+    the slots do not divide 30 minutes, or if the traces in `data` have too few evenings.
     """
     if slots < 1 or HALF_HOUR_MIN % slots:
         raise Unusable(
@@ -143,16 +146,16 @@ def presence(
 
 
 def simulated_days(homes: int, days: int, seed: int) -> Floats:
-    """Simulate homes by the minute, in W: (homes, days, 1440)."""
+    """Simulate homes with one value per minute, in W, of shape (homes, days, 1440)."""
     fleet = Fleet(seed, range(homes))
     return np.stack([day.watts.astype(np.float64) for day in fleet.days(0, days, 60)], axis=1)
 
 
 def real_days(data: Path, count: int, days: int = 1) -> Floats:
-    """Load real homes by the minute, in W: (count, days, 1440).
+    """Load real homes with one value per minute, in W, of shape (count, days, 1440).
 
-    Only stretches with more than half of each day measured are used. Raises Unusable if there are too few of
-    them.
+    Only stretches in which more than half of each day was measured are used. Raises Unusable if there are too
+    few of them.
     """
     by_home = []
     for path in sorted((data / "homes").glob("*.parquet")):
@@ -166,6 +169,8 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
     # The traces have 0 where the meter was silent.
     stretches = stretches[(stretches > 0).mean(axis=2).min(axis=1, initial=1) > 0.5]
     if len(stretches) < count:
-        raise Unusable(f"{data} has {len(stretches)} stretches of {days} days of real homes, not {count}")
-    # Choose evenly from all stretches, so that each home is represented.
+        raise Unusable(
+            f"{data} has only {len(stretches)} usable stretches of {days} days; {count} are needed"
+        )
+    # Spread the choice evenly over all stretches, so that no home dominates.
     return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

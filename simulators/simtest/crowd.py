@@ -16,7 +16,7 @@ from meteragent.domain.commit import OpenWindow, Outgoing
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import DAY_MS
 from simulators.invariant import check
-from simulators.simtest.open_windows import Closed
+from simulators.simtest.open_windows import ClosedSlot
 
 MODULUS = 1 << 64
 
@@ -111,7 +111,7 @@ class ShareCheck(NamedTuple):
         check(self == other, "a slot of a crowd has two pads, or energy that was not measured", key)
 
 
-def check_report(row: Outgoing, slot: Closed, public_id: str, share_check: ShareCheck | None) -> None:
+def check_report(row: Outgoing, slot: ClosedSlot, public_id: str, share_check: ShareCheck | None) -> None:
     """Check a report: the leader's share and the helper's pad add up to the slot's energy in quanta."""
     terms = slot.terms
     group_id = _group_id(terms)

@@ -1,4 +1,4 @@
-"""The generator of schedules from seeds: every kind of fault, in every combination, and quick to run."""
+"""The generator of schedules from seeds: all kinds of faults, in any combination, and quick to run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,16 +14,16 @@ from simulators.simtest.setting import PACES, TICK_S, Pace, Setting
 from simulators.simtest.sharing import SHARED, SHARED_PACE, Sharing, slowed
 
 TICK_LOOP_MS = round(TICK_S * 1000)
-STAMPED = 0.2
-"""Share of the schedules in which readings of wall-clock streams carry no times."""
-ABOVE = 0.1
+STAMPED_SHARE = 0.2
+"""Share of the schedules in which readings of wall-clock streams have no times and are stamped on arrival."""
+ABOVE_SHARE = 0.1
 """Share of the schedules in which streams of power release the energy above a threshold."""
-PRICED = 0.4
+PRICED_SHARE = 0.4
 """Share of the slow schedules in which wall-clock streams release amounts at the prices of a topic."""
-RESUMED = 0.15
+RESUMED_SHARE = 0.15
 """Share of the schedules in which the machine is resumed from a snapshot."""
 _VALUES = (0, 1, 499_999, 500_000, 10**6, 7 * 10**6 + 3, 1000 * 10**6, -5 * 10**6, 10**14)
-"""Values in millionths: some at rounding boundaries, and ordinary, negative and impossible ones."""
+"""Values in millionths: at rounding boundaries, ordinary, negative, and impossible."""
 _PLACES = (
     "commit-before",
     "commit-torn",
@@ -59,14 +59,14 @@ def generate(seed: int) -> Schedule:
             for _ in range(random.choice([0, 1, 1, 2]))
         ),
     ]
-    if Random(f"stamped {seed}").random() < STAMPED:
+    if Random(f"stamped {seed}").random() < STAMPED_SHARE:
         configurations = [_without_times(configuration) for configuration in configurations]
     end_ms = random.randrange(4_000, 9_000 if pace == "fast" else 20_000)
     events = [*_draw_readings(random, pace, end_ms), *_draw_faults(random, pace, end_ms, len(configurations))]
-    if Random(f"threshold {seed}").random() < ABOVE:
+    if Random(f"threshold {seed}").random() < ABOVE_SHARE:
         random = Random(f"thresholds of {seed}")
         configurations = [_with_thresholds(random, pace, settings) for settings in configurations]
-    if pace != "fast" and Random(f"prices {seed}").random() < PRICED:
+    if pace != "fast" and Random(f"prices {seed}").random() < PRICED_SHARE:
         random = Random(f"prices of {seed}")
         configurations = [_with_prices(random, configuration) for configuration in configurations]
         events += _draw_prices(random, PACES[pace], end_ms)
@@ -94,9 +94,9 @@ def _draw_configuration(random: Random, pace: str) -> Configuration:
     return (main,)
 
 
-_PEAK = "1d^5"
+_PEAK_GRID = "1d^5"
 _PEAK_RADIUS = 200
-"""The radius of streams whose slots of a day become parts of an hour."""
+"""The radius by which `_draw_setting` picks the streams of days that it turns into peaks."""
 
 
 def _draw_grid(random: Random, pace: str) -> str:
@@ -133,10 +133,10 @@ def _draw_setting(random: Random, pace: str, name: str) -> Setting:
         keep=random.choice([10_000, 20]),
         version=random.choice([5, 5, 4]),
     )
-    # computed from earlier draws, so that existing seeds still draw the same schedules
+    # This draws nothing further, so that existing seeds keep their schedules.
     is_peak = grid in {"1d", "1d/4"} and setting.radius == _PEAK_RADIUS
-    is_told = kind == "power" or setting.stands == 5  # the interval must divide the part
-    return replace(setting, grid=_PEAK) if is_peak and is_told else setting
+    fits_parts = kind == "power" or setting.stands == 5  # the interval must divide the part
+    return replace(setting, grid=_PEAK_GRID) if is_peak and fits_parts else setting
 
 
 def _change_configuration(random: Random, pace: str, former: Configuration) -> Configuration:
@@ -174,8 +174,8 @@ def _change_configuration(random: Random, pace: str, former: Configuration) -> C
 
 
 def _draw_resumption(random: Random, pace: str, end_ms: int) -> Iterator[Event]:
-    """Sometimes resume a snapshot; if windows last seconds, it is only minutes later, to keep them few."""
-    if random.random() < RESUMED:
+    """Sometimes resume a snapshot; with windows of seconds, only minutes later, so that few windows pass."""
+    if random.random() < RESUMED_SHARE:
         jumps_s = (330, 600) if pace == "fast" else (1800, 4 * 3600, 30 * 3600)
         yield s.Resume(random.randrange(500, end_ms), 1000 * random.choice(jumps_s))
 

@@ -25,7 +25,7 @@ from simulators.simtest.crowd import ShareCheck, check_report, report_place
 from simulators.simtest.expected_store import ExpectedStore, Message, outgoing
 from simulators.simtest.model import Model
 from simulators.simtest.names import descriptor_id, public_name, time_and_band
-from simulators.simtest.open_windows import Closed
+from simulators.simtest.open_windows import ClosedSlot
 from simulators.simtest.opened import Key, MessageKey, Window
 
 _FIELDS = ["v", "meter", "t", "for", "value", "unit", "sd", "d"]
@@ -253,7 +253,7 @@ class InvariantChecker:
                 check(draws == expected, "a record states a wrong number of draws", row.payload)
         check(not closed, "a slot is due but does not leave", list(closed))
 
-    def _check_reports(self, model: Model, commit: Commit, closed: dict[Any, Closed]) -> None:
+    def _check_reports(self, model: Model, commit: Commit, closed: dict[Any, ClosedSlot]) -> None:
         """Check that every closed slot of a crowd leaves in one report."""
         slots = {(public_id, slot.window_ms): slot for (public_id, *_), slot in closed.items()}
         for row in commit.outgoing:
@@ -270,7 +270,7 @@ class InvariantChecker:
         check(not slots, "a slot is due but does not leave", list(slots))
 
     def _check_record(
-        self, model: Model, commit: Commit, row: Outgoing, record: dict[str, Any], slot: Closed
+        self, model: Model, commit: Commit, row: Outgoing, record: dict[str, Any], slot: ClosedSlot
     ) -> None:
         key, terms = Key(commit.stream, slot.meter, slot.window_ms), slot.terms
         window = self.windows[key]
@@ -289,7 +289,7 @@ class InvariantChecker:
         self._check_disjoint(key, slot)
         self._check_due(model, commit, row, slot)
 
-    def _check_due(self, model: Model, commit: Commit, row: Outgoing, slot: Closed) -> None:
+    def _check_due(self, model: Model, commit: Commit, row: Outgoing, slot: ClosedSlot) -> None:
         key = Key(commit.stream, slot.meter, slot.window_ms)
         due_ms = commit.clock_ms
         if model.stream.terms.clock is Clock.WALL:
@@ -311,7 +311,7 @@ class InvariantChecker:
         ]
         return frozenset(MessageKey(topic, row.payload) for topic in topics)
 
-    def _check_disjoint(self, key: Key, slot: Closed) -> None:
+    def _check_disjoint(self, key: Key, slot: ClosedSlot) -> None:
         """Check law 1: no time of a meter is in two records of a stream."""
         released = self.released.setdefault((key.stream, key.meter), [])
         for start, end in slot.terms.stretches(slot.slot_index):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
-from simulators.simtest.open_windows import Open
+from simulators.simtest.open_windows import OpenWindow
 from simulators.simtest.prices import PriceBook, PriceMessage
 
 
@@ -60,7 +60,7 @@ class Meter:
     standing_ms: int | None = None
     newest_ms: int | None = None
     idle_windows: int = 0
-    windows: list[Open] = field(default_factory=list)
+    windows: list[OpenWindow] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
     readings: dict[int, Held] = field(default_factory=dict)
     book: PriceBook = field(default_factory=PriceBook)

@@ -13,7 +13,7 @@ from meteragent.domain.commit import TimelineState
 from meteragent.domain.terms import Clock, Terms
 from meteragent.domain.units import DAY_MS
 from simulators.simtest.meter import Arrival, Meter, Stretch, meaning
-from simulators.simtest.open_windows import Closed, Open
+from simulators.simtest.open_windows import ClosedSlot, OpenWindow
 from simulators.simtest.prices import PriceBook, Row
 from simulators.simtest.stream_spec import StreamSpec
 
@@ -45,7 +45,7 @@ class Model:
         self.outcomes: Counter[str] = Counter()
         self.opened_windows: list[tuple[str, int, Terms]] = []
         self.redrawn: list[tuple[str, int, int, Terms]] = []
-        self.closed_slots: list[Closed] = []
+        self.closed_slots: list[ClosedSlot] = []
         self.changed_meters: set[str] = set()
         self._floor_ms = floor_ms
         self._exceeds = exceeds
@@ -65,7 +65,7 @@ class Model:
             window.resume(meter.covered_ms)
         self.meters[name] = meter
 
-    def _is_wanted(self, window: Open) -> bool:
+    def _is_wanted(self, window: OpenWindow) -> bool:
         """Return whether anybody still gets a slot of an open window."""
         return self.stream.is_wanted(window.start_ms, window.terms)
 
@@ -136,9 +136,9 @@ class Model:
                     self.changed_meters.add(name)
                     energy: int | None = meter.energy(oldest.start_ms, slot_index, oldest.terms)
                     if oldest.is_peak:
-                        energy = oldest.largest(meter.covered_ms, meter.energy)
+                        energy = oldest.largest_energy(meter.covered_ms, meter.energy)
                     self.closed_slots.append(
-                        Closed(name, oldest.start_ms, slot_index, oldest.terms, due_ms, energy)
+                        ClosedSlot(name, oldest.start_ms, slot_index, oldest.terms, due_ms, energy)
                     )
                     oldest.open_slots.remove(slot_index)
                     if not oldest.open_slots:
@@ -183,7 +183,7 @@ class Model:
         if self._exceeds(name, start_ms, terms.epsilon_per_w):
             self.outcomes["over_budget"] += 1
         else:
-            meter.windows.append(Open(start_ms, terms, list(range(terms.n))))
+            meter.windows.append(OpenWindow(start_ms, terms, list(range(terms.n))))
             self.opened_windows.append((name, start_ms, terms))
 
     def _arrive(self, arrival: Arrival, arrival_ms: int, catching_up: bool) -> list[Any]:

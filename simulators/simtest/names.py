@@ -5,7 +5,7 @@ from functools import lru_cache
 from meteragent.domain import grid, identity
 from meteragent.domain.terms import Terms
 from meteragent.wire.descriptor import describe
-from simulators.simtest.open_windows import Closed
+from simulators.simtest.open_windows import ClosedSlot
 
 
 def public_name(key: bytes | None, meter: str) -> str:
@@ -19,7 +19,7 @@ def descriptor_id(terms: Terms) -> str:
     return describe(terms).id
 
 
-def time_and_band(slot: Closed) -> tuple[str, str | None]:
+def time_and_band(slot: ClosedSlot) -> tuple[str, str | None]:
     """Return the time and the band by which a record names a slot."""
     if slot.terms.bands:
         return grid.iso_time(slot.window_ms), slot.terms.bands[slot.slot_index].name

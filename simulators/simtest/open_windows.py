@@ -8,7 +8,7 @@ from meteragent.domain.shape import Space
 from meteragent.domain.terms import Terms
 
 
-class Closed(NamedTuple):
+class ClosedSlot(NamedTuple):
     """A closed slot: its energy without noise, in an accumulator's units, and the time at which it fell due.
 
     `energy` is None for a peak if no part of its window has ended since the restart.
@@ -23,11 +23,12 @@ class Closed(NamedTuple):
 
 
 @dataclass
-class Open:
+class OpenWindow:
     """An open window, and the indices of its slots that have not closed.
 
-    For a peak, parts count if they begin at or after `from_ms`, when the process began to see them;
-    `is_drawn` is whether the process has drawn noise, and `is_first` whether it opened the window itself.
+    For a peak, a part counts if it begins at or after `from_ms`, the time from which this process has seen
+    the readings. `is_drawn` says whether this process has drawn noise, and `is_first` whether it opened the
+    window.
     """
 
     start_ms: int
@@ -49,12 +50,12 @@ class Open:
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
 
     def end_of_parts_ms(self, covered_ms: int) -> int:
-        """Return the end of the last part that is over, or the start of the window if none is."""
+        """Return the end of the last part that has ended, or the start of the window if none has."""
         end_ms = self.start_ms + self.terms.length_ms
         return max(self.whole_ms(min(covered_ms, end_ms)), self.start_ms)
 
     def next_close(self) -> tuple[int, int]:
-        """Return the index of the slot that closes first, and its end."""
+        """Return the index of the open slot that ends first, and that end."""
         ends = [
             (self.start_ms + self.terms.stretches(slot_index)[-1][1], slot_index)
             for slot_index in self.open_slots
@@ -65,7 +66,7 @@ class Open:
     # --- peaks ---------------------------------------------------------------------------------
 
     def resume(self, covered_ms: int) -> None:
-        """Begin a process that has no noise yet; only parts from `covered_ms` on count for it."""
+        """Restart the process: it has no noise yet, and only parts from `covered_ms` on count."""
         self.from_ms, self.is_drawn, self.is_first = covered_ms, False, False
 
     def needs_noise(self, before_ms: int, covered_ms: int) -> bool:
@@ -74,12 +75,12 @@ class Open:
         return self.is_peak and not self.is_drawn and over_ms > self.end_of_parts_ms(before_ms)
 
     def charge(self, covered_ms: int, *, exceeds: bool) -> None:
-        """Draw noise for the parts that are over; if the budget forbids it, they do not count."""
+        """Draw noise for the parts that have ended; if the budget does not allow it, these do not count."""
         self.is_drawn = not exceeds
         if exceeds:
             self.from_ms = self.end_of_parts_ms(covered_ms)
 
-    def largest(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
+    def largest_energy(self, covered_ms: int, energy: Callable[[int, int, Terms], int]) -> int | None:
         """Return the largest energy of a part that has ended since the restart; None without noise.
 
         `energy` computes the energy of a slot from its window's start and terms.

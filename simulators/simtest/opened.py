@@ -8,7 +8,7 @@ from meteragent.domain.shape import Metric, Space
 from meteragent.domain.terms import Terms
 from simulators.invariant import check
 from simulators.simtest.crowd import ShareCheck
-from simulators.simtest.open_windows import Closed
+from simulators.simtest.open_windows import ClosedSlot
 from simulators.simtest.peak_run import PeakRun
 
 
@@ -75,7 +75,7 @@ class Window:
         is_bounded = self.noise_bound is None or abs(noise) <= self.noise_bound
         check(is_bounded, "noise beyond its bound", place)
 
-    def check_rounding(self, key: Key, slot: Closed, quanta: int) -> None:
+    def check_rounding(self, key: Key, slot: ClosedSlot, quanta: int) -> None:
         """Check a record's value, floor(A / L) or, rounded half up, floor(A / L + 1/2).
 
         A is known if it was ever on disk.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from meteragent.domain.commit import OpenWindow
 from simulators.invariant import check
 from simulators.simtest.meter import Meter
-from simulators.simtest.open_windows import Closed
+from simulators.simtest.open_windows import ClosedSlot
 
 
 @dataclass
@@ -30,7 +30,7 @@ class PeakRun:
         """Check law 3: the one number on disk is noise plus the largest part so far."""
         [window] = [window for window in meter.windows if window.start_ms == on_disk.start_ms]
         [(slot_index, accumulator)] = on_disk.slots
-        energy = window.largest(meter.covered_ms, meter.energy)
+        energy = window.largest_energy(meter.covered_ms, meter.energy)
         check(on_disk.draws == self.draws, "a peak's noise is drawn without a charge, or too late", key)
         check((slot_index, on_disk.noise_bound) == (0, None), "a peak's state is more than one number", key)
         check(self._is_possible(accumulator, energy), "a peak is not its noise plus the largest part", key)
@@ -48,7 +48,7 @@ class PeakRun:
         self.mask_max = mask_max if self.mask_max is None else min(mask_max, self.mask_max)
         return accumulator == self.before
 
-    def check_release(self, slot: Closed, quanta: int, key: object) -> None:
+    def check_release(self, slot: ClosedSlot, quanta: int, key: object) -> None:
         """Check the released quanta, as far as the noise is known."""
         lattice, accumulators = slot.terms.lattice(0), [] if self.before is None else [self.before]
         if self.mask is not None and slot.energy is not None:

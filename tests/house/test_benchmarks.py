@@ -135,7 +135,7 @@ def test_a_peer_that_cannot_be_built_is_named(
     monkeypatch.setattr(system_parts, "install", tried.append)
     monkeypatch.setattr(system_parts, "unpack", tried.append)
     assert contestants.in_c() is None
-    assert tried == ["gcc", *contestants.TO_BUILD, "gcc", "libmosquitto-dev", "gcc"]
+    assert tried == ["gcc", *contestants.BUILD_PACKAGES, "gcc", "libmosquitto-dev", "gcc"]
     assert harness._missing_peers == ["libmosquitto in C"]
     assert "NOT BUILT" in capsys.readouterr().err
 

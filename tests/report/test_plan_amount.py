@@ -83,7 +83,7 @@ def test_what_is_printed_is_a_configuration(share: str, capsys: pytest.CaptureFi
     [
         (["--share", "month-cost"], "give --hide or --error"),
         (["--share", "month-cost", "--error", "5%"], "a cost needs an error such as --error 0.05EUR"),
-        (["--share", "month-cost", "--error", "0.05CHF"], "an error in EUR"),
+        (["--share", "month-cost", "--error", "0.05CHF"], "give --error in EUR, the currency of --price"),
         (
             ["--share", "month-cost", "--error", "0.000001EUR", "--price", "9EUR"],
             "too small to hide anything",

@@ -137,7 +137,7 @@ def test_real_programmes_are_windows_of_sets_that_are_on() -> None:
     assert points.max() <= 400
     assert points.std(axis=1).min() > 2.9
     assert len({row.tobytes() for row in points}) == 60
-    with pytest.raises(Unusable, match="windows of television, not 100000"):
+    with pytest.raises(Unusable, match="windows of television; 100000 are needed"):
         library.programmes(100_000, 30, 0, data=data_folder())
 
 

@@ -9,10 +9,10 @@ Private records are passed on after they are committed. The browser simulates ot
 example noise, which is never stored, charged or sent.
 
 Rules
-1. While no page is open, the cost is one check for emptiness per batch, and no timer runs.
+1. While no page is open, each batch costs one check whether there are viewers, and no timer runs.
 2. A raw value exists only in a viewer's queue or in the event being written, never in a log or an error.
-3. A request must address this host by a known name and must not come from a foreign origin. Unless it arrives
-   on the loopback interface, it also needs the token.
+3. A request must address this host by a known name and must not come from a foreign origin. If a token
+   is set, it also needs a login with it; without a token, the page listens only on the loopback interface.
 4. Viewers, connections, queues and bodies are bounded. A vanished browser is dropped within half a minute.
 
 Only `serve` loads Starlette and uvicorn (the `page` extra).
@@ -50,7 +50,7 @@ __all__ = [
 
 
 async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[Route, ...] = ()) -> None:
-    """Serve the page until cancelled; `routes` are answered to this machine only.
+    """Serve the page until cancelled; only this machine may use `routes`.
 
     Raises:
         ConfigError: the extra is not installed, or `page.listen` is not an address of this machine.

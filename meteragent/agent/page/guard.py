@@ -5,7 +5,7 @@ The page shows raw readings, so every request passes these checks, in this order
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
 2. If the browser sends `Origin`, it names that host. If the browser sends `Sec-Fetch-Site`, it names this
-   origin or none; a page of another origin may only navigate to the front page, as a new document.
+   origin or none; a page of another origin may only link to the front page or the login page.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
    under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure` has no
    meaning over plain HTTP, so anyone who can read the network traffic can read the page; outside a trusted
@@ -43,7 +43,7 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Headers of every response. With no referrer at all, browsers would send the login without its origin."""
+"""Headers of every response. With `no-referrer`, browsers would send the login form with `Origin: null`."""
 
 _log = logging.getLogger("meteragent")
 
@@ -72,7 +72,7 @@ class Keys:
         )
         return not self.is_set or has_bearer_token
 
-    def lets_in(self, request: Request) -> bool:
+    def allows(self, request: Request) -> bool:
         """Return whether a request may see the page."""
         cookie = request.cookies.get(COOKIE, "").encode("utf-8", "replace")
         return not self.is_set or hmac.compare_digest(cookie, self.cookie.encode())
@@ -82,7 +82,7 @@ class Guard:
     """A layer around the application that refuses requests, adds headers, and hides error texts."""
 
     def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[Route]) -> None:
-        """Wrap an application; `local` are the routes for this machine only."""
+        """Wrap an application; `local` lists the routes that only this machine may use."""
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self._names = _LOOPBACK | settings.hosts | {host}
         self._app = app
@@ -110,13 +110,13 @@ class Guard:
         """Return the refusal of a request; None if it is allowed."""
         host = request.headers.get("host", "")
         if _name(host) not in self._names:
-            return PlainTextResponse("This name is not in page.hosts.\n", 421)
-        if not _is_own(request, host):
+            return PlainTextResponse("This host name is not in page.hosts.\n", 421)
+        if not _is_same_origin(request, host):
             return PlainTextResponse("Requests from pages of other origins are refused.\n", 403)
         path = request.url.path
         if path in self._local:
             return self._local_refusal(request, self._local[path])
-        if path in OPEN or self._keys.lets_in(request):
+        if path in OPEN or self._keys.allows(request):
             return None
         if path == "/":
             return RedirectResponse(LOGIN, 303)
@@ -129,16 +129,16 @@ class Guard:
         if route.open or self._keys.has_token(request):
             return None
         headers = {"WWW-Authenticate": "Bearer"}
-        return PlainTextResponse("Send the token: Authorization: Bearer.\n", 401, headers)
+        return PlainTextResponse("Send the header Authorization: Bearer TOKEN.\n", 401, headers)
 
 
 def _name(host: str) -> str:
-    """Return the name in a Host header, without the port, which may be forwarded and differ."""
+    """Return the name in a Host header, without the port, which port forwarding may have changed."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 
 
-def _is_own(request: Request, host: str) -> bool:
+def _is_same_origin(request: Request, host: str) -> bool:
     """Return whether a request comes from a page of this origin, or from no page at all."""
     origin = request.headers.get("origin")
     if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:

@@ -1,6 +1,6 @@
 """JSON messages to the browser: facts once, then events.
 
-Exact numbers become floats, because they are only drawn. Payloads remain exactly as sent.
+Exact numbers become floats, which suffice for a picture. Payloads remain exactly as sent.
 """
 
 import json
@@ -64,7 +64,7 @@ def meters(stream: StreamView) -> list[str]:
 
 
 def _group(group: Group | None) -> dict[str, Any] | None:
-    """Return the public facts of a group; None if records leave."""
+    """Return the public facts of a group; None if the stream sends records instead."""
     if group is None:
         return None
     return {

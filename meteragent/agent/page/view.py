@@ -16,10 +16,10 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""The name that stands for the stream's configured terms among the names of presets."""
+"""The key under which mappings by preset hold the stream's configured terms."""
 
 TOKEN_MIN = 16
-"""The smallest length of a token, in characters; a shorter token could be guessed."""
+"""The shortest token allowed, in characters; a shorter one could be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
     `promises` is slow and is called once. `topic` returns the topic of a meter's records; `meters` returns
-    the stream's meters. `group` is the group in whose total the stream counts; None if records leave.
+    the stream's meters. `group` is the group in whose total the stream counts; None if the
+    stream sends records instead.
     """
 
     name: str
@@ -143,7 +144,7 @@ class History(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """What became of a stream's reports to a crowd since the agent started, and if the next can be sealed.
+    """The fate of a stream's reports to a crowd since the agent started, and whether the next can be sealed.
 
     `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
     which the broker confirmed the last one; None if there is none. `has_keys` says whether both operators'
@@ -204,7 +205,7 @@ class View:
 
 
 class Route(NamedTuple):
-    """Another path on the same server, and a function that returns its status, content type and body.
+    """A further path on the page's server, and a function that returns its status, content type and body.
 
     Without the token, an `open` route answers with its status but not with its body.
     """

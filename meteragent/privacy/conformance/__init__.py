@@ -1,4 +1,4 @@
-"""Conformance tests of whether a mechanism, of this library or another, keeps its promise.
+"""Conformance tests: does a mechanism, of this library or any other, keep its promise?
 
     from meteragent.privacy.conformance import conform
 
@@ -9,8 +9,8 @@ or, without a program of your own, `python -m meteragent.privacy.conformance pac
 
 The suite checks (each result is a `Check` with its figures):
 
-* the promise: the loss is exact, 0 at 0, never falls with the distance, and refuses floats and negative
-  distances; if `make` is given, parameters are exact;
+* the promise: the loss is exact, is 0 at distance 0, never falls as the distance grows, and refuses floats
+  and negative distances; if `make` is given, parameters are exact;
 * the ratio of masses, at the space's pairs for tests, is within the loss, and reaches the loss at some pair;
   or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is within delta: exactly
   if the outputs can be listed, otherwise by a bound from draws (Hoeffding);
@@ -19,12 +19,12 @@ The suite checks (each result is a `Check` with its figures):
   outputs), and are independent of each other; for noise on windows under d_inf, all checks of
   `meteragent.privacy.audit`.
 
-A mechanism that has no `log_mass` is a black box: two points are released many times, an event is chosen on
-one half of the draws, and the other half bounds from below how much it tells them apart. `audit_release` does
-the same for a bare function and any claims.
+A mechanism without `log_mass` is a black box: two points are released many times, one half of the draws
+chooses an event, and the other half gives a lower bound on how well this event distinguishes the points.
+`audit_release` does the same for a bare function and any claims.
 
-A mechanism that keeps its promise fails the tests on draws with a chance of at most `alarm`, which is split
-evenly among them.
+A mechanism that keeps its promise fails any of the tests on draws with a probability of at most `alarm`,
+which is divided evenly among them.
 
 For example, a simple Laplace mechanism on whole numbers, and a subclass with half the promised noise:
 

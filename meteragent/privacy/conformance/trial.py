@@ -78,7 +78,10 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 
 
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
-    """Convert points to an array with an entry or a row each; of objects if numpy would mix or split them."""
+    """Convert points to an array with one entry or row per point.
+
+    The array holds objects where numpy would convert points of different types or split a point.
+    """
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
         if array.dtype != object:
@@ -113,9 +116,7 @@ class Trial:
                 f"log_mass of {len(outputs)} outputs has shape {mass.shape}: return one number for each"
             )
         if np.isnan(mass).any():
-            raise UnsupportedMechanism(
-                "log_mass of an output is not a number: return -inf for an impossible output"
-            )
+            raise UnsupportedMechanism("log_mass of an output is NaN: return -inf for an impossible output")
         return mass
 
     def log_ratio(self, outputs: NDArray[Any], pair: PointPair) -> Floats:
@@ -125,10 +126,10 @@ class Trial:
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def most_telling(self, count: int) -> list[PointPair]:
-        """Return the pairs whose loss is nearest to 2, with each first point once.
+        """Return up to `count` pairs whose loss is nearest to 2, no two with the same first point.
 
-        At this loss a draw is most informative (THEORY 6). Numbers and windows with a smaller loss are moved
-        apart if their space allows it.
+        At this loss a draw is most informative (THEORY 6). The points of a pair of numbers or windows with a
+        smaller loss are moved apart if their space allows it.
         """
         pairs = sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2))
         return list({repr(pair.x): pair for pair in reversed(pairs)}.values())[: -count - 1 : -1]

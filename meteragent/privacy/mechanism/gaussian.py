@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive
-from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
 _SMOOTH = 5.0  # sigma^2 from which the sum's law is a discrete Gaussian to 1e-16
@@ -141,7 +141,7 @@ class DiscreteGaussian:
             ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
         """
         variance = float(self.sigma2)
-        z = moved_by(outputs, point, self.n).astype(np.float64)
+        z = differences(outputs, point, self.n).astype(np.float64)
         return np.asarray(-(z**2).sum(axis=-1) / (2 * variance) - self.n * math.log(_normaliser(variance)))
 
     @property

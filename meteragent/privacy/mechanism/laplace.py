@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive
-from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
 _TERMS_LIMIT = 1 << 17
@@ -109,7 +109,7 @@ class LInfLaplace:
         """
         if np.ndim(point) != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
-        largest = moved_by(outputs, point, self.n).max(axis=-1)
+        largest = differences(outputs, point, self.n).max(axis=-1)
         a = float(self.a)
         return np.asarray(-a * largest - _log_total(self.n, a), np.float64)
 

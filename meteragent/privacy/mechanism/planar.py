@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.vector import VectorLaplace
-from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
@@ -148,7 +148,7 @@ class PlanarLaplace:
             TypeError: the values are not integers.
             ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
         """
-        x, y = np.moveaxis(moved_by(outputs, point, 2), -1, 0)
+        x, y = np.moveaxis(differences(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
 
     @property

@@ -1,18 +1,18 @@
 """Selection of one of n values by noise: report noisy max, and the exponential mechanism (Pauwels 2016).
 
 Both mechanisms take a vector u of n values (counts, utilities) in whole quanta and release an index. They are
-private in d_inf, because every value may change: with Delta the largest change between neighbours, in the
+private in d_inf, because every value may change. With Delta the largest change between neighbours, in the
 unit,
 
-    loss = epsilon q ceil(d/q) / Delta at d_inf = d, also for values that floor(x/q + 1/2) rounds first.
+    loss = epsilon q ceil(d/q) / Delta at d_inf = d, even if floor(x/q + 1/2) rounds the values first.
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
-and reports the index of the largest sum, the first index of equal sums. Ties do no harm. Fix the noise of all
+and reports the index of the largest sum, or the first such index. Ties cost no privacy. Fix the noise of all
 other values: i is reported if and only if u_i + g_i reaches a threshold T, the largest of
 u_j + g_j + 1 for j < i and u_j + g_j for j > i. Let every value change by at most k quanta. T rises by at
 most k, and u_i falls by at most k, so g_i has to be larger by at most 2k; P(g >= t + 2k) >= e^(-2ak)
 P(g >= t) for all t. This holds for any fixed order of ties and any noise whose tail falls by a factor of at
-most e^a per step, including Laplace noise; one-sided noise is smaller. If no value falls, or none rises
+most e^a per step, including Laplace noise, but one-sided noise is smaller. If no value falls, or none rises
 (counts, when one person is added), T - u_i rises by at most k: half the loss.
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
@@ -160,8 +160,8 @@ class Exponential(_Selection):
     """The exponential mechanism: an index r of n with P(r) ~ e^(epsilon u_r/(2 Delta)).
 
     See Pauwels 2016, Proposition 7. Utilities are whole quanta. Over all r of a lattice, u_r = -|f - r q|
-    would give the Laplace mechanism: there the sum of the weights is the same for every f, so the loss is
-    half of `loss`. For n indices it is `loss`. The time of a choice depends on the differences of the
+    would give the Laplace mechanism: the sum of its weights is the same for every f, so its loss is half
+    of `loss`. For n indices the loss is `loss`. How long a choice takes depends on the differences of the
     utilities; with `NoisyMax` it does not.
 
     Raises:
@@ -172,8 +172,8 @@ class Exponential(_Selection):
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Choose an index, 0 .. n-1, for each row of `points`, utilities in quanta of shape (..., n).
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. Equal rows share one
-        computation of the law.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The law is computed
+        once for equal rows.
 
         Raises:
             TypeError: the utilities are not integers.

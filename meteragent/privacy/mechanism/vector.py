@@ -6,8 +6,8 @@ the triangle inequality the odds between two points of q Z^n at d_1 = d change b
 e^(epsilon d/Delta), which is attained. This is the Laplace mechanism of the metric space (q Z^n, d_1/Delta)
 (Chatzikokolakis 2013, Definition 6). For two numbers the space is the plane with the Manhattan metric.
 
-Rounding to the lattice first, by floor(x/q + 1/2), may move the two points of a pair apart: a number's
-difference of s quanta becomes a whole one k with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
+Rounding to the lattice first, by floor(x/q + 1/2), may move two points apart: numbers that differ by s quanta
+then differ by a whole number k of quanta with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
 
     d_1 after rounding <= q (ceil(d/q) + n - 1),        0 for d = 0.
 """
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from meteragent.privacy import sampling
 from meteragent.privacy.exact import Exact, not_negative, positive
-from meteragent.privacy.mechanism.whole import moved_by, whole_vectors
+from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
 
@@ -104,12 +104,12 @@ class VectorLaplace:
             ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
         """
         a = float(self.a)
-        distance = moved_by(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
+        distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
         return np.asarray(self.n * math.log(math.tanh(a / 2)) - a * distance)
 
     @property
     def expected_error(self) -> float:
-        """The mean d_1 of the output from the true point, in the unit: n q / sinh(a)."""
+        """The mean distance d_1 between the output and the true point, in the unit: n q / sinh(a)."""
         return self.n * float(self.quantum) / math.sinh(self.a) if self.a < 700 else 0.0
 
     def largest_error(self, beta: float) -> float:
@@ -120,10 +120,10 @@ class VectorLaplace:
         Raises:
             ValueError: beta is not between 0 and 1.
         """
-        a, slot_chance = float(self.a), -math.expm1(math.log1p(-_share(beta)) / self.n)
+        a, number_chance = float(self.a), -math.expm1(math.log1p(-_probability(beta)) / self.n)
         beyond = 2 / (1 + math.exp(-a))  # beyond * e^(-a(m+1)) is P(|z| > m)
-        m = max(0, math.ceil(math.log(beyond / slot_chance) / a) - 2)
-        while beyond * math.exp(-a * (m + 1)) > slot_chance:
+        m = max(0, math.ceil(math.log(beyond / number_chance) / a) - 2)
+        while beyond * math.exp(-a * (m + 1)) > number_chance:
             m += 1
         return float(self.quantum) * m
 
@@ -132,18 +132,19 @@ class VectorLaplace:
 
             (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
-        The counts of 10,000 first names at epsilon = 1 are all within 12.2 (on whole numbers: 13) of the true
-        counts with a probability of 95%. Without rounding up, the formula is too small if it lies between
-        two quanta: P(|z| >= m) is 2 e^(-am)/(1+e^-a), more than e^(-am); but P(|z| > m) is less.
+        For example, the noisy counts of 10,000 first names at epsilon = 1 are all within 12.2 of the true
+        counts with a probability of 95%; for whole numbers, within 13. Without rounding up, the formula would
+        be too small between two quanta: P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am), but P(|z| > m)
+        is less.
 
         Raises:
             ValueError: beta is not between 0 and 1.
         """
-        quanta = math.log(self.n / _share(beta)) / float(self.a)
+        quanta = math.log(self.n / _probability(beta)) / float(self.a)
         return float(self.quantum) * math.ceil(quanta)
 
 
-def _share(beta: float) -> float:
+def _probability(beta: float) -> float:
     """Return `beta`; raise ValueError unless it is between 0 and 1."""
     if not 0 < beta < 1:
         raise ValueError(f"beta must lie between 0 and 1, not {beta}")

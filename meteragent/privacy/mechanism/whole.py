@@ -1,4 +1,4 @@
-"""Checks of a mechanism's points: whole quanta, small enough that noise can be added in int64."""
+"""Checks that a mechanism's points are whole quanta, small enough to add noise in int64."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 
 
 def whole(values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole quanta as int64; without a copy where `values` is an int64 array.
+    """Return whole quanta as int64, without a copy if `values` already is an int64 array.
 
     Raises:
         TypeError: a value is not an integer.  ValueError: a value is beyond 2^62 quanta.
@@ -20,7 +20,7 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
     array: NDArray[Any] = np.asarray(values)
     if (dtype := array.dtype).kind not in "iu":
         raise TypeError(
-            f"values are whole quanta: an array of integers, not of {dtype}; round by floor(x/q + 1/2)"
+            f"values must be whole quanta: an array of integers, not of {dtype}; round by floor(x/q + 1/2)"
         )
     highest, lowest = (int(reduce(array, axis=None, initial=0)) for reduce in _EXTREMES)
     if max(highest, -lowest) > _LATTICE_LIMIT:
@@ -41,10 +41,10 @@ def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
     return vectors
 
 
-def moved_by(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
+def differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint64]:
     """Return |y_i - x_i| for each y of `outputs` (..., n) and x = `point`, as uint64.
 
-    2^62 and -2^62 differ by 2^63, which fits into uint64 but not into int64.
+    The type is unsigned because 2^62 and -2^62 differ by 2^63, which does not fit into int64.
 
     Raises:
         TypeError: the values are not integers.

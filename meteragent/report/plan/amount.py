@@ -1,7 +1,8 @@
 """Plans for amounts: the cost of a day, a week or a month at public prices, released as one number.
 
-The error of an amount depends only on the hidden energy and the largest price per kWh, not on the window's
-length or the energy used. The error and the hidden energy therefore determine each other.
+The error of an amount depends only on the level, the hidden energy and the largest price per kWh, not on the
+window's length or the energy used. At a given level and price, the error and the hidden energy therefore
+determine each other.
 """
 
 import json
@@ -145,30 +146,30 @@ class AmountAnswer:
 
 
 def solve(question: AmountQuestion) -> AmountAnswer:
-    """Find the error at which an energy is hidden, or the largest energy that can be hidden at an error.
+    """Find the error that hiding an energy costs, or the largest energy that can be hidden within an error.
 
     Raises:
-        ValueError: the question has neither, error and price differ in currency, or the error is so small
-            that nothing can be hidden.
+        ValueError: the question states neither energy nor error, error and price are in different
+            currencies, or the error is too small to hide anything.
     """
     hide, goal = question.hide, question.goal
     if goal is not None and goal.currency != question.bound.currency:
-        raise ValueError(f"an error in {question.bound.currency}, the currency of --price")
+        raise ValueError(f"give --error in {question.bound.currency}, the currency of --price")
     if goal is None:
         if hide is None:
             raise ValueError("give --hide or --error, or both")
         return AmountAnswer(question, AmountSetting(question, hide.energy_wh), is_possible=True, limit=None)
-    limit = _most(question, goal)
+    limit = _hide_most(question, goal)
     setting = limit if hide is None else AmountSetting(question, hide.energy_wh)
     if setting is None:
         raise ValueError("this error is too small to hide anything: give a larger one")
     return AmountAnswer(question, setting, setting.error <= goal.value, limit)
 
 
-def _most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
+def _hide_most(question: AmountQuestion, goal: Money) -> AmountSetting | None:
     """Return the setting that hides the most energy, to three figures, within the goal; None below 1 mWh."""
     error_of_one_home = float(goal.value) * math.sqrt(question.homes)
-    # The noise's standard deviation is sqrt(2) times its scale, which is hidden energy times price / level.
+    # The noise's scale is hidden energy x price / level; its standard deviation is sqrt(2) times that.
     limit_wh = 1000 * error_of_one_home * float(question.level / question.bound.value) / math.sqrt(2)
     if limit_wh < 1e-3:
         return None

@@ -16,7 +16,9 @@ _SHOWN = 60
 
 
 def path_of(template: str | None) -> tuple[str | None, str | None]:
-    """Return a template's JMESPath expression (None: the whole payload), and the problem, if any.
+    """Return the JMESPath expression of a template, and the problem if it has none.
+
+    An expression of None without a problem stands for the whole payload.
 
     Filters that do not scale the number (float, int, round, default) are dropped.
     """

@@ -30,7 +30,7 @@ DURATION = r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?"
 RULES = {
     "json": "The message is one JSON object, or one SenML pack of one record.",
     "version": "`v` is 1. A message of another version is not read at all.",
-    "field": "Each field that the schema requires is there and has the type and the form of the schema.",
+    "field": "Each field that the schema requires is present and has the type and the form of the schema.",
     "id": "A descriptor's `id` is the first 8 hex digits of the SHA-256 of its canonical JSON (sorted keys,"
     " no spaces, UTF-8, numbers as received) without `id`, `meter`, `valid_from` and `store`.",
     "unknown": "`mechanism`, `metric`, `space` and `rounding` have values that this receiver knows: they"
@@ -38,14 +38,15 @@ RULES = {
     "terms": "The fields of a descriptor agree: `epsilon` times `radius` is `level`; `hides_wh` is `radius`"
     " as an energy over the slot; `sd` and `ci95` are those of the noise, within 0.1%; `n` slots fill the"
     " window; unit, kind, space and metric belong together.",
-    "descriptor": "The descriptor that a record names with `d` was received.",
+    "descriptor": "The descriptor that a record names with `d` has been received.",
     "slot": "A record has the unit of its descriptor, and its duration: that of a slot or, for a band and a"
     " peak, that of the window.",
-    "band": "A record has a band if, and only if, its descriptor has bands, and it is one of these.",
+    "band": "A record has a band if, and only if, its descriptor has bands, and the record's band is one"
+    " of them.",
     "draws": "`draws` is at least 1, and more than 1 only for a peak.",
     "lattice": "`value` is a multiple of the descriptor's `quantum`, exactly.",
     "sd": "`sd` is that of the descriptor, within 0.1%.",
-    "twice": "Two records of one meter, time and band are equal. Equal ones count once.",
+    "twice": "Two records of one meter, time and band are equal. Identical records count once.",
     "overlap": "The slots of one meter do not overlap, except for the bands of one window.",
 }
 """The rules by which a receiver refuses messages, by the names that the conformance file uses."""

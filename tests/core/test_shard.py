@@ -210,10 +210,10 @@ def test_tap_shows_no_others_meters() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        (BRANCH, "  Shard 2/8 of a fleet: those on meters/2/+/power."),
+        (BRANCH, "  Shard 2/8 of a fleet: the meters on meters/2/+/power."),
         (
             'shard = "2/8"',
-            "  Shard 2/8 of a fleet: those of meters/+/power whose names hash (FNV-1a) to 2 modulo 8.",
+            "  Shard 2/8 of a fleet: the meters on meters/+/power whose names hash (FNV-1a) to 2 modulo 8.",
         ),
     ],
 )

@@ -185,4 +185,4 @@ def assert_as_documented(record: dict[str, Any], descriptor: dict[str, Any]) -> 
     promised = describe(terms('window.length = "1s"\n'))
     assert record["d"] == descriptor["id"] == promised.id
     assert promised.facts.items() <= descriptor.items()
-    assert "retained on `private/m1/power/privacy`" in README
+    assert "the retained message on `private/m1/power/privacy`" in README

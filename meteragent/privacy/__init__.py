@@ -1,8 +1,8 @@
-"""Privacy in metric spaces: the mathematics of three papers and our extensions, exact, usable alone.
+"""Privacy in metric spaces: the mathematics of three papers and our extensions, exact and usable alone.
 
 The library imports nothing from the agent. Parameters are exact (a Fraction, a Decimal, an int or a string
-such as "1/220"), and random bits are an argument. Points of a mechanism are whole quanta: values on a
-lattice.
+such as "1/220"), and the source of random bits is an argument. A mechanism's points are whole quanta: values
+on a lattice.
 
     from meteragent.privacy import LInfLaplace, sd
 
@@ -20,7 +20,7 @@ Modules:
     composition, divergence           the privacy loss of several releases together
     floor                             lower bounds on the error of every mechanism
     accuracy, totals, usefulness      a mechanism's errors, predicted
-    tail                              how likely noise alone makes a difference
+    tail                              how likely noise alone is to make a difference
     stream, curve                     consecutive windows, and load curves
     sampling, exact, bits, keyed      exact samplers, exact arithmetic, sources of random bits
 

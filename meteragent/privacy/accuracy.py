@@ -12,18 +12,18 @@ of the rounding before the noise is U, uniform on the quantum's cell (-1/2, 1/2)
 
     P(|z + U| > h) = sum over r = R + 1/2 > h of P(R) (1 - h/r),        P(R) ~ r^n e^(-a r).
 
-With dithering, a value that is f of a quantum above a whole one leaves with error z + B - f, B ~
-Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and Var z + 1/4 at
-most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
+With dithering, a value that lies a fraction f of a quantum above a whole number of quanta leaves with error
+z + B - f, B ~ Bernoulli(f): mean 0, variance Var z + f(1 - f), which is Var z + 1/6 on average over f and
+Var z + 1/4 at most (THEORY-2 A.8). The interval +-(H + 1/2) covers it with probability
 
     F(H) - f (p(H) - p(H+1)),   f <= 1/2,   F(H) = P(|z| <= H),  p(H) = P(z = H),
 
-for f < 1/2, by symmetry with 1 - f for f > 1/2, and no less at f = 1/2. Let H be the smallest integer with
-F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this coverage for every load. This holds
-for a slot of any n, because the noise of a slot is symmetric and its mass decreases away from 0. In terms of
-R, p(H) - p(H+1) = P(R = H)/(2H + 1).
+for f < 1/2, and no less at f = 1/2. For f > 1/2 the same holds with 1 - f in place of f, by symmetry. Let H
+be the smallest integer with F(H) - (p(H) - p(H+1))/2 >= coverage. Then the interval has at least this
+coverage for every load. This holds for windows of any n, because the noise of a slot is symmetric and its
+mass decreases away from 0. In terms of R, p(H) - p(H+1) = P(R = H)/(2H + 1).
 
-Sums over the lattice are used if they have at most 2^17 terms. With more terms, a is so small that integrals
+Sums over the lattice are used if they have at most 2^17 terms. Otherwise a is so small that integrals can
 replace the sums over half-integers. The integrals are those of THEORY 1.2: r is Gamma(n+1, 1/a), so that E
 r^2 = (n+1)(n+2)/a^2, and a |z + U| is Erlang(K) with K uniform on 1..n. By Poisson summation, the relative
 difference of each moment is 2 sum over m >= 1 of |1 + 2 pi i m/a|^-(n+1), which is below 1e-10 for n >= 2 (n
@@ -54,7 +54,7 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(n: int, a: float) -> _Lattice | None:
-    """Tabulate the distribution of R; None if the table would be too long (an integral replaces it)."""
+    """Tabulate the distribution of R; return None if the table is too long (an integral then replaces it)."""
     # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60 at this end, r = (1+y) n/a.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
@@ -70,8 +70,8 @@ def sd(mechanism: LInfLaplace, rounding: Rounding = "half-up") -> float:
 
     With half-up rounding, this is the standard deviation of the noise, q sqrt(E[R(R+1)]/3): q / (sqrt2
     sinh(a/2)) for n = 1, and about sqrt((n+1)(n+2)/3)/epsilon for a << 1. The rounding error is a bias and is
-    not included. With dithering, it is q sqrt(Var z + 1/6), the root of the variance's mean over loads
-    (THEORY-2 A.8).
+    not included. With dithering, it is q sqrt(Var z + 1/6), the square root of the variance averaged over
+    loads (THEORY-2 A.8).
     """
     deviation = _deviation(mechanism)
     if rounding == "dithered":
@@ -115,7 +115,7 @@ def half_width(mechanism: LInfLaplace, coverage: float = 0.95, rounding: Roundin
     With half-up rounding, the rounding error is modelled as uniform on its cell: the error is q (z + U). So h
     is a continuous function of all parameters. With negligible noise it is coverage * q/2; for n = 1 and a <<
     1 it is -ln(1 - coverage)/epsilon, as for the Laplace distribution. At the worst point of its cell the
-    mean is covered less often: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
+    mean is covered with a lower probability: 0.945 instead of 0.95 at a = 0.2, 0.865 at a = 2.
 
     With dithering, h is (H + 1/2) q for a whole number H, and the interval has at least this coverage for
     every mean (THEORY-2 A.8).
@@ -152,7 +152,7 @@ def _dithered_half_width(table: _Lattice, coverage: float) -> float:
 
 def _lattice_tail(table: _Lattice, h: float) -> float:
     """Return P(|z + U| > h) = sum over r > h of P(r) (1 - h/r)."""
-    # Not a dot product: if other programs use the cores, its threads cost 100 times as much as the sum.
+    # Not a dot product: when other programs use the cores, its threads make it 100 times as slow as this sum.
     return float(np.sum(table.probability * np.maximum(1 - h / table.r, 0)))
 
 

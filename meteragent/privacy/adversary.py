@@ -241,7 +241,7 @@ class Hiding(Comparison):
         return ((x, y, reach) for x in points if (y := self.phi(x)) != x and self.phi(y) == x)
 
     def _events(self, channel: Channel) -> Iterable[tuple[Point, ...]]:
-        """Return all events: for a hiding function the odds of a union can exceed those of its parts."""
+        """Return all events: for a hiding function, the odds of a union can exceed those of its parts."""
         events = filter(None, all_events(channel.outputs))
         return (tuple(z for z in channel.outputs if z in event) for event in events)
 
@@ -289,7 +289,7 @@ class _Bound:
     odds: Number | None
 
     def admits(self, odds: Number | None) -> bool:
-        """Return whether the odds, None for infinite ones, are within the bound."""
+        """Return whether the odds (None if infinite) are within the bound."""
         return self.odds is None or (odds is not None and odds <= self.odds)
 
 

@@ -1,15 +1,16 @@
 """Audit of a mechanism on windows: does it keep its promise? Three kinds of checks (THEORY 6).
 
-A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one quantum), and states its law by
+A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one quantum), and states its law in
 `log_mass`. The claim is checked in three ways:
 
 1. Exactly. The ratio of masses at adversarial windows and outputs never exceeds the loss; outputs lie on the
-   lattice; equal bits make equal noise for all windows.
+   lattice; equal bits produce equal noise for every window.
 2. By its law. If `log_mass` is that of the l_inf Laplace mechanism, P(z) ~ e^(-a max|z_i|), draws must follow
-   this law. Tested are the largest |z_i| of a window, of one slot, of two and of half of the slots; signs,
-   low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but it is not the
-   stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole quanta, and
-   between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions (`dither`).
+   this law. The tests cover the largest |z_i| of a window, of one slot, of two and of half of the slots, as
+   well as signs, low bits and consecutive windows. The tests are two-sided: too much noise leaks nothing, but
+   it is not the stated law. A mechanism whose attribute `rounding` is "dithered" claims that law on whole
+   quanta, and between them the mixture of THEORY-2 A.1. Its draws are therefore also tested at fractions
+   (`dither`).
 3. As a black box that may state a wrong law. Windows that differ by a shift are released. An event A is
    chosen on one half of the draws, and the other half bounds ln P(A | x')/P(A | x) from below (Clopper and
    Pearson). For the l_inf law, shifts along signs s with A = {midrange of s o z >= shift} are best, because
@@ -17,7 +18,7 @@ A mechanism on windows of n whole quanta claims `loss(d)`, with a = loss(one qua
    noise that all slots share is perfect along (1 .. 1) and has no effect along e_i - e_j.
 
 `alarm` bounds the chance that a correct mechanism fails: half of it is split evenly over the tests of the
-law, half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at least
+law, and half over the events. The p-value of chi-square is asymptotic (each cell's expected count is at least
 20); all other p-values are exact or upper bounds. A failed check refutes the claim at that level. A passed
 check is evidence, not proof: only the ratio of `log_mass` can show deviations rarer than 1/samples.
 """
@@ -79,9 +80,9 @@ class Audit:
 
     epsilon: the claim, loss(quantum)/quantum, in 1/unit.
     lower: a lower bound on the true epsilon, wrong with a chance of at most `alarm`.
-    detects: the factor by which the loss of an l_inf law must exceed the claim to be detected with a chance
-        of 0.9; infinite if no loss would be detected.
-    detects_scale: the relative error of the noise's scale that is detected with a chance of 0.9.
+    detects: the factor by which the loss of an l_inf law must exceed the claim to be detected with
+        probability 0.9; infinite if no loss would be detected.
+    detects_scale: the relative error of the noise's scale that is detected with probability 0.9.
     """
 
     epsilon: Fraction
@@ -192,9 +193,9 @@ def _check_lattice(bench: _Bench) -> Check:
 
 
 def _check_bits(bench: _Bench) -> Check:
-    """Check that the noise depends on the bits: equal bits make equal noise, different bits do not."""
+    """Check that the noise depends on the bits: equal bits produce equal noise, different bits do not."""
     noise, repeat, contrast = (bench.noise(bench.base, bench.quick, SeededBits(seed)) for seed in (1, 1, 2))
-    # With hardly any noise, different bits also give equal windows, since zeros are the likeliest noise.
+    # With hardly any noise, different bits also give equal windows, because zeros are then the likeliest.
     certain = bench.quick * bench.law.log_most > _SURE
     passed = bool((noise == repeat).all()) and (certain or bool((noise != contrast).any()))
     finding = "equal bits make equal noise" if passed else "noise does not depend on the bits as it must"

@@ -2,7 +2,7 @@
 
 `Bits` is a stream: each bit is handed out only once, even with threads, forks and copies of the process. Two
 windows with noise from the same bits would reveal their difference. `RowBits` gives each of many rows a
-random-access memory: the content of an address never changes, and each address serves one purpose. Fresh bits
+random-access memory: the content at an address never changes, and each address serves one purpose. Fresh bits
 can be read in this way (`FreshRows`); bits from a key must be read in this way (`meteragent.privacy.keyed`).
 """
 
@@ -56,11 +56,11 @@ PAGE_BYTES = 1 << 26
 
 
 class RowBits(Protocol):
-    """Independent fair bits for each of `count` rows: a row has pages, a page has words.
+    """Independent fair bits for each of `count` rows: a row consists of pages, and a page of words.
 
-    A word's address is its row, its page and its place in the page; all words of a page have one width.
-    Contents of different addresses are independent, so a sampler that gives each draw a separate address uses
-    no bit twice.
+    A word's address is its row, its page and its place in the page; all words of a page have the same width.
+    The contents of different addresses are independent, so a sampler that gives each draw a separate address
+    uses no bit twice.
     """
 
     @property
@@ -69,11 +69,11 @@ class RowBits(Protocol):
         ...
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Read the first `count` words of a page of each row of `rows`: (rows.size, count)."""
+        """Read the first `count` words of a page for each row in `rows`: (rows.size, count)."""
         ...
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read a word of a page of each row of `rows`, at one common place or one for each: (rows.size,)."""
+        """Read one word of a page for each row in `rows`, at a common place or one each: (rows.size,)."""
         ...
 
     def stream(self, row: int, page: int) -> Bits:
@@ -100,12 +100,12 @@ class FreshRows:
         self.count, self._bits = count, bits
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Draw `count` fresh words for each row of `rows`: (rows.size, count)."""
+        """Draw `count` fresh words for each row in `rows`: (rows.size, count)."""
         check_address(page, count * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size * count, dtype).reshape(rows.size, count)
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Draw a fresh word for each row of `rows`: (rows.size,)."""
+        """Draw a fresh word for each row in `rows`: (rows.size,)."""
         check_address(page, (int(np.max(at, initial=0)) + 1) * np.dtype(dtype).itemsize)
         return self._bits.array(rows.size, dtype)
 
@@ -167,7 +167,7 @@ class BufferedBits(BytesBits):
 
 
 class SystemBits(BufferedBits):
-    """Bits of the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
+    """Bits from the operating system's cryptographic source (`os.urandom`), fetched 4 KiB at a time.
 
     The process has no generator of its own. So a copy of its memory reveals no later bits except those in the
     buffer, which `discard` drops. A child process and a pickled copy start with an empty buffer, so no two

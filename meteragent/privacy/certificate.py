@@ -10,8 +10,8 @@ S = sum over i of prior_i P_i(A_i).
 maxima over a box of outputs; the part outside the box is at most the tail of the noise. This is feasible for
 n = 1..3.
 
-*For every mechanism* that is epsilon d_inf-private: mechanism and attacker together are a channel from shapes
-to names, and S is linear in this channel. So the largest S is the value of a linear program, and any
+*For every mechanism* that is epsilon d_inf-private: mechanism and attacker together form a channel from
+shapes to names, and S is linear in this channel. So the largest S is the value of a linear program, and any
 multipliers of its constraints prove a bound (`optimality.dual_bound`), whichever solver computed them.
 Further windows of the lattice, on which the mechanism must be private too, can only lower the bound
 (`through`): windows between two shapes, or a window in the middle of all shapes.
@@ -65,7 +65,7 @@ class Library:
 
     Raises:
         TypeError: the signatures are not integers.
-        ValueError: the signatures have a different shape, or the prior is not a distribution on them.
+        ValueError: the signatures do not have the shape (N, n), or the prior is not a distribution on them.
     """
 
     signatures: Integers
@@ -88,7 +88,7 @@ class Library:
 
 
 def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
-    """Compute the best attacker's success probability on this mechanism, to 1e-9, by enumerating outputs.
+    """Compute the best attacker's success probability on this mechanism to within 1e-9, by enumeration.
 
     Raises:
         ValueError: the signatures do not have n slots, or there are more than 2^24 outputs to enumerate.
@@ -97,7 +97,7 @@ def best_attack(mechanism: LInfLaplace, library: Library) -> Enclosure:
     if (slots := library.signatures.shape[1]) != n:
         raise ValueError(f"signatures must have {n} slots like the mechanism's windows, not {slots}")
     largest = np.arange(math.ceil((n + 60 + math.sqrt(3600 + 120 * n)) / a) + 1)
-    # (2m+1)^n - (2m-1)^n points have max|z_i| = m; at m = 0 it is one point.
+    # (2m+1)^n - (2m-1)^n points have max|z_i| = m; at m = 0 there is one point.
     counts = (2.0 * largest + 1) ** n - np.maximum(2.0 * largest - 1, 0) ** n
     shells = counts * np.exp(-a * largest)
     tail = 1 - np.cumsum(shells) / shells.sum()

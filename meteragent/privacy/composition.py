@@ -14,11 +14,11 @@ adds costs). The loss of releases from disjoint parts x_1 .. x_m of the data is
     sum over i of epsilon_i d(x_i, x'_i)  <=  max(epsilon_i) * sum of d(x_i, x'_i):
 
 the largest epsilon if the distance is the *sum* over parts, or if neighbours differ in one part only (one
-household of a street; an event inside one window). The same holds for delta and rho. Under d_inf all parts
+household in a street; an event inside one window). The same holds for delta and rho. Under d_inf all parts
 may differ at once: a lasting difference affects all windows of a meter, so their costs add. This is why the
 ledger adds them.
 
-If a small delta is accepted, many windows cost less at a radius than the sum:
+If a small delta is accepted, many windows together cost less at a given radius than the sum of their costs:
 `meteragent.privacy.divergence.Composed`.
 """
 

@@ -1,11 +1,11 @@
 """Tests of a mechanism that claims to dither: its draws at fractions of a quantum (THEORY-2 A.1.1, A.10).
 
 With L steps to a quantum, a slot at m L + r steps is released as z + m + B, B ~ Bernoulli(f), f = r/L,
-independent of z. Equal bits make equal z and u. If a window and the whole quanta below it are released with
-the same bits, the difference is B, however large the noise is. With half-up rounding, no dither, or a dither
-of less than a quantum, the rate of rounding up differs from f; a dither made from the noise is not
-independent of it. A dither that is half a quantum too large (because half-up rounding follows) shifts the
-mean by half a quantum, which is detected unless the noise is much larger.
+independent of z. Equal bits produce the same noise z and the same dither u. If a window and the whole quanta
+below it are released with the same bits, the difference is B, however large the noise is. With half-up
+rounding, no dither, or a dither of less than a quantum, the rate of rounding up differs from f; a dither
+derived from the noise is not independent of it. A dither that is half a quantum too large (because half-up
+rounding follows) shifts the mean by half a quantum, which is detected unless the noise is much larger.
 """
 
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ def dither_tests(
 ) -> Iterator[tuple[str, float]]:
     """Yield each test of `count` windows with its p-value; yield none if a quantum is one step.
 
-    Fractions alternate over slots and windows. A p-value is the smallest over the fractions, times the number
-    of fractions.
+    Fractions alternate over slots and windows. Each p-value is the smallest over the fractions, times the
+    number of fractions.
     """
     parts, row = fractions(steps), np.arange(count)
     if not parts.size:

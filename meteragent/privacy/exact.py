@@ -25,7 +25,7 @@ def rational(name: str, value: Any) -> Fraction:
     """Return `value` as a Fraction; `name` is the parameter's name in error messages.
 
     Raises:
-        TypeError: `value` is not exact (a float, a bool, not a number); the message shows a correct form.
+        TypeError: `value` is not exact (a float, a bool or not a number); the message shows a correct form.
         ValueError: `value` is a string or a Decimal that is not a finite number.
     """
     if isinstance(value, Fraction):
@@ -90,9 +90,9 @@ def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
 def exp_neg_bounds(num: int, den: int, k: int) -> tuple[int, int]:
     """Return integers lo <= 2^k e^(-num/den) <= hi, a few units apart, for num/den >= -1 and den > 0.
 
-    The function sums Taylor's series of y = num/den / 2^h with |y| <= 1/2, then squares the sum h times, in
-    units of 2^-w. Each floor loses less than one unit, and its error in later terms shrinks by |y|/i. So the
-    error of a term is less than 2 units, and the omitted terms sum to less than 4.
+    The function sums the Taylor series for y = num/den / 2^h with |y| <= 1/2, then squares the sum h times,
+    in units of 2^-w. Each floor loses less than one unit, and its error in later terms shrinks by |y|/i. So
+    the error of a term is less than 2 units, and the omitted terms sum to less than 4.
     """
     if num >= k * den:
         return 0, 1  # e^-x <= e^-k < 2^-k
@@ -116,7 +116,7 @@ def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
     """Return integers lo <= 2^k ln x <= hi, a few units apart, for a rational x > 0.
 
     ln x = h ln 2 + ln y with y = x / 2^h in [2/3, 4/3), and ln y = 2 artanh((y-1)/(y+1)), a series in powers
-    of at most 1/5; ln 2 = 2 artanh(1/3).
+    of a number of magnitude at most 1/5; ln 2 = 2 artanh(1/3).
     """
     h = x.numerator.bit_length() - x.denominator.bit_length()
     y = x / Fraction(2) ** h
@@ -133,7 +133,7 @@ def ln_bounds(x: Fraction, k: int) -> tuple[int, int]:
 def _artanh_bounds(x: Fraction, w: int) -> tuple[int, int]:
     """Return integers below and above 2^w artanh x for |x| <= 1/3.
 
-    Every power and every term loses under 2 units.
+    Each power and each term loses less than 2 units.
     """
     size, den, sign = abs(x.numerator), x.denominator, 1 if x >= 0 else -1
     power = size * (1 << w) // den

@@ -86,19 +86,19 @@ def boxes(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
 
 
 def row_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return Phi_1: row i goes through any map w of V to itself (Chatzikokolakis 2013, section 5.1)."""
+    """Return Phi_1: any map w of V to itself is applied to row i (Chatzikokolakis 2013, section 5.1)."""
     maps = [dict(zip(values, images, strict=True)) for images in product(values, repeat=len(values))]
     return tuple(_rowwise(n, {i: w}) for i in range(n) for w in maps)
 
 
 def row_sets(values: Sequence[Any], n: int) -> tuple[Neighbourhood, ...]:
-    """Return N_1: all rows but row i are known, and row i lies in U, any subset of V (section 5.1)."""
+    """Return N_1: all rows except row i are known, and row i lies in U, any subset of V (section 5.1)."""
     members = (_row(u, x, i) for u in _subsets(values) for x in product(values, repeat=n) for i in range(n))
     return tuple(dict.fromkeys(map(Neighbourhood, members)))
 
 
 def database_maps(values: Sequence[Any], n: int) -> tuple[Hiding, ...]:
-    """Return Phi_inf: each row goes through a separate map of V (Chatzikokolakis 2013, section 6.1)."""
+    """Return Phi_inf: a separate map of V is applied to each row (Chatzikokolakis 2013, section 6.1)."""
     maps = [dict(zip(values, images, strict=True)) for images in product(values, repeat=len(values))]
     return tuple(_rowwise(n, dict(enumerate(chosen))) for chosen in product(maps, repeat=n))
 

@@ -13,9 +13,9 @@ So r (1-delta) <= E + e^epsilon E. The paper uses a single ball, of radius r/2, 
 
     E >= r (1-delta)/(1+e^epsilon)    here;    E >= r/2 (1-delta)/(1+e^epsilon)    in Theorem 6.
 
-Our bound is attained, on two points, by randomised response. For a metric promise take two points at distance
-x/epsilon: the floor is x/(1+e^x)/epsilon, largest at x = 1.2785 or, if the space has no such points, at the
-largest distance (THEORY 1.4).
+Our bound is attained, on two points, by randomised response. For a metric promise, take two points at
+distance x/epsilon: the floor is x/(1+e^x)/epsilon, largest at x = 1.2785 or, if the space has no such points,
+at the largest distance (THEORY 1.4).
 
 *Many points* (Theorem 7): m+1 points, any two at least kappa apart, and outputs among them. With
 c = 1 - E/kappa, P(X_i = i) >= c for each i, so P(X_0 = i) >= e^-epsilon (c - delta). Together with
@@ -30,14 +30,14 @@ disjoint on the points, but not in the space around them. With balls of radius k
 outputs anywhere, with kappa/2 in place of kappa. The floor of two points at distance kappa holds for such
 outputs, too; the larger of the two bounds is the floor.
 
-Lemma 4 states that E > 0 for delta < 1. It requires that the space has two points, and then follows from the
-floor of two points.
+Lemma 4 states that E > 0 for delta < 1. It requires a space with at least two points, and then follows from
+the floor of two points.
 
 Windows (THEORY 1.4). Let the law of noise on R^n be epsilon d_inf-private. For every loss rho that grows with
 |z|, the mean loss per reading is at least that of the l_inf Laplace law, under which |z| is
 Erlang(K)/epsilon, K uniform on 1..n. The largest error is stochastically no less than Gamma(n)/epsilon. A
-mechanism that does more than add noise is no better in some window. With C the integral of rho from 0 and
-G ~ Gamma(n),
+mechanism that does not merely add noise is no better in its worst window. With C the integral of rho from 0
+and G ~ Gamma(n),
 
     E rho(|z|) = E C(G/epsilon) epsilon/n,
 
@@ -137,9 +137,9 @@ def finite_floor(
 
         kappa m (1-delta)/(m + e^epsilon)        (Holohan 2014, Theorem 7)
 
-    holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical mechanism
-    attains it for the discrete metric. For outputs "anywhere" in a space around the points, the bound is the
-    larger of half of this value and `two_point_floor(kappa)`.
+    The bound holds for (epsilon, delta) mechanisms whose `outputs` are among the points; the categorical
+    mechanism attains it for the discrete metric. For outputs "anywhere" in a space around the points, the
+    bound is the larger of half of this value and `two_point_floor(kappa)`.
 
     Raises:
         TypeError: a parameter is not exact.
@@ -169,7 +169,7 @@ def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
     return x / (1 + math.exp(x)) / level
 
 
-_BEST_LEVEL = 1.2784645427610738  # where x = 1 + e^-x, the largest x/(1+e^x)
+_BEST_LEVEL = 1.2784645427610738  # the x with x = 1 + e^-x, at which x/(1+e^x) is largest
 
 
 def _certainty(delta: Exact) -> Fraction:
@@ -194,7 +194,7 @@ class WindowFloor:
     """Lower bounds on the errors of epsilon d_inf-private mechanisms on windows of n readings (THEORY 1.4).
 
     epsilon is in 1/unit; lengths are in the unit. The l_inf Laplace mechanism attains all bounds at once.
-    They hold for mechanisms that add noise on R^n, and in the worst window for any other mechanism. For
+    They hold for mechanisms that add noise on R^n, and for any other mechanism in its worst window. For
     readings in a bounded range [0, P] they apply only if they are well below P/2, the error of an answer
     without any information.
 
@@ -227,7 +227,7 @@ class WindowFloor:
         return self.n / self.epsilon
 
     def mean_loss(self, loss: Callable[[Floats], Floats]) -> float:
-        """Integrate the mean of loss(|error|) of a reading, for any loss that does not decrease with |error|.
+        """Compute the mean of loss(|error|) of a reading, for any loss that does not decrease with |error|.
 
         `loss` takes an array of |error|, in the unit. The relative error of the result is at most 1e-5; the
         position of a jump of the loss is accurate to 1e-3/epsilon.
@@ -246,7 +246,7 @@ class WindowFloor:
     def within(self, reach: Exact) -> Fraction:
         """Bound the mean number of readings of a window that are within `reach` of the truth: epsilon reach.
 
-        The result is the weaker bound of the module's docstring, and at most n.
+        The result is the weaker bound in the module's docstring, capped at n.
 
         Raises:
             TypeError: reach is not exact.  ValueError: it is not above zero.

@@ -2,19 +2,21 @@
 
 Theory of operation
 -------------------
-Slot values leave with dithered rounding and discrete Laplace noise, l_inf noise over the n slots of a window.
-As a function of one slot value, in quanta, the probability of an output is linear between whole quanta, where
-its neighbours differ by a factor of at most e^a. So its logarithm changes by at most e^a - 1 for each quantum
-by which *any* slot of *any* window changes, and the loss between two series of slot values is at most
+Slot values leave with dithered rounding and with discrete l_inf Laplace noise over the n slots of a window.
+As a function of one slot value, in quanta, the probability of an output is linear between whole quanta, and
+at neighbouring whole quanta it differs by a factor of at most e^a. So its logarithm changes by at most
+e^a - 1 for each quantum by which *any* slot of *any* window changes, and the loss between two series of slot
+values is at most
 
     (e^a - 1) d_1 / q = kappa epsilon d_1,        kappa = (e^a - 1) / a,
 
 where d_1 is the sum of all differences, over any number of slots. By the same argument the logarithm of
 the probability of every event changes by no more, and d_1 is a geodesic metric. So THEORY 5.1 holds at
 X = kappa epsilon d_1: an attacker who distinguishes two equally likely series is right with a probability of
-at most (1 + TV)/2, where TV = 1 - e^(-X/2). One pair bounds every attacker, however the change is spread.
+at most (1 + TV)/2, where TV = 1 - e^(-X/2). This single bound holds for every attacker, however the change is
+spread over slots.
 
-The factor kappa is needed: changes of a small part of a quantum in many slots attain it in the limit.
+The factor kappa is needed: changes by a small part of a quantum in many slots attain it in the limit.
 
 All values are rounded up: a bound is never below its formula, and exceeds it by a relative error of about
 2^-60.
@@ -32,7 +34,7 @@ _BITS = 64
 
 
 def kappa(a: Exact) -> Fraction:
-    """Return (e^a - 1)/a, rounded up by less than a relative 2^-60: 1.0023 for a = 1/220.
+    """Return (e^a - 1)/a, rounded up with a relative error below 2^-60: 1.0023 for a = 1/220.
 
     Raises:
         TypeError: a is not exact.  ValueError: a is not above zero, or above `A_LIMIT`.
@@ -60,7 +62,7 @@ def loss_in_all(mechanism: LInfLaplace, change: Exact) -> Fraction:
 
 
 def success_in_all(mechanism: LInfLaplace, change: Exact) -> float:
-    """Return the largest success probability of any attacker on a `change` in all, rounded up.
+    """Return an upper bound on any attacker's success probability for a `change` in all, rounded up.
 
     The attacker distinguishes two equally likely series of slot values and sees all releases. The
     probability is 1 - e^(-X/2)/2, X = `loss_in_all`, or 1 if a is above `A_LIMIT`.

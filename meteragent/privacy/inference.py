@@ -31,11 +31,11 @@ the true value, and at most slightly above it.
 
 A lattice that is too fine is replaced by one that is 2, 4, 8 .. times as coarse, with distances rounded
 up: k quanta are ceil(k/c) steps of at most c quanta, and a step of c quanta is as private as one quantum of a
-lattice with a c in place of a. So the bound on the coarser lattice is larger.
+lattice whose a is c times as large. So the bound on the coarser lattice is larger.
 
 Many shapes: which of N equally likely shapes is in the window? Let A_i be the releases for which the attacker
-names shape i, and k quanta the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance of
-success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the lattice, in the middle of all N in
+names shape i, and let k quanta be the largest distance. As P_i(A_i) <= e^(ak) P_j(A_i) for all j, the chance
+of success is at most e^(ak)/(e^(ak) + N-1). Moreover, some window c of the lattice, in the middle of all N in
 every slot, is within ceil(k/2) quanta of each shape. Let B be the power of the most powerful test of the
 discrete Laplace pair ceil(k/2) quanta apart (`LatticePair.power`), which is concave. Then P_i(A_i) <=
 B(P_c(A_i)), and the mean over i is at most B(1/N), since the P_c(A_i) sum to 1 (THEORY 7).
@@ -54,7 +54,7 @@ from meteragent.privacy.divergence import LatticePair
 from meteragent.privacy.mechanism.laplace import LInfLaplace
 
 _POINTS_LIMIT = 1 << 14  # points of the midpoint rule; half are computed, and the other half mirrors them
-_REACH = 23.0  # the smallest value of a P: 6 e^-23 < 1e-9
+_REACH = 23.0  # the smallest value of the product aP: 6 e^-23 < 1e-9
 _ROUNDING = 1e-13  # the error of the sum, for each window
 
 Integers = NDArray[np.int64]
@@ -62,7 +62,7 @@ Floats = NDArray[np.float64]
 
 
 def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: int = 1) -> float:
-    """Return the largest chance of success of any attacker who distinguishes two equally likely load shapes.
+    """Return an upper bound on any attacker's chance of distinguishing two equally likely load shapes.
 
     The shapes differ in one window by each of `distances` (d_inf, in the unit of the quantum, before
     rounding), and all of this is repeated `times` times: for example, an event of several windows on each of
@@ -99,12 +99,12 @@ def success_bound(mechanism: LInfLaplace, distances: Sequence[Fraction], times: 
 
 
 def identification_bound(mechanism: LInfLaplace, diameter: Fraction, candidates: int) -> float:
-    """Return the largest chance of success of any attacker who identifies the load shape of one window.
+    """Return an upper bound on any attacker's chance of identifying the load shape of one window.
 
     The shape is one of `candidates` known and equally likely shapes, and any two of them differ by at most
     `diameter` (d_inf, in the unit of the quantum, before rounding). The bound is the smaller of
-    e^(ak)/(e^(ak) + N-1) and the bound from a shape in the middle of all, which for a << 1 and N >= 2
-    e^(ak/2) is e^(ak/2)/N (THEORY 7). For odd k this is the bound for the lattice, which is larger than the
+    e^(ak)/(e^(ak) + N-1) and the bound from a shape in the middle of all, which equals e^(ak/2)/N for a << 1
+    and N >= 2 e^(ak/2) (THEORY 7). For odd k this is the bound for the lattice, which is larger than the
     bound for real numbers: an attacker on the lattice can exceed the latter.
 
     Raises:

@@ -9,7 +9,7 @@ an advantage of at most the sum of:
 
 * the advantage of distinguishing AES-256 from a random permutation, for which no practical attack is known;
 * q^2 / 2^129, because blocks of a permutation never repeat and true random blocks do;
-* N^2 / 2^97, because two of the N rows may have the same tag of 96 bits, and so related noise. This holds for
+* N^2 / 2^97, because two of the N rows may have the same 96-bit tag, and hence related noise. This holds for
   tags that `tags` computes from different rows: AES-256 in PMAC is distinguished from a random function with
   an advantage of at most (s + 1)^2 / 2^127 for s blocks in all (Black, Rogaway 2002, Theorem 1), plus the
   advantage of distinguishing AES-256 from a random permutation.
@@ -42,14 +42,14 @@ _BATCH_WORDS = 1 << 16  # keeps the working set in the processor's cache
 _PADDING = 0x80  # the byte after a row that ends with half a block, before zeros
 _DOUBLE, _HALF = 0x87, 1 << 127 | 0x43  # x^128 and 1/x in the field of 2^128 elements
 _PAGE_BLOCKS = PAGE_BYTES // _BLOCK
-_STREAM_BLOCKS = 16  # the blocks of one request: most streams are read only for a few words
+_STREAM_BLOCKS = 16  # blocks per request: few words are read from most streams
 
 
 class KeyedRows:
     """Rows whose bits follow from a key of 32 bytes and one tag per row (`bits.RowBits`).
 
-    `tags` holds 12 bytes for each row, end to end. The key is not part of the representation, and pickling
-    raises TypeError.
+    `tags` holds 12 bytes for each row, end to end. The output of `repr` does not contain the key, and
+    pickling raises TypeError.
 
     Raises:
         ImportError: the package `cryptography` is missing; the message names the extra.
@@ -66,7 +66,7 @@ class KeyedRows:
         self._tags = addresses.view("<u8").astype(np.uint64, copy=False)
 
     def words(self, rows: Rows, page: int, count: int, dtype: Width) -> UnsignedArray:
-        """Read the first `count` words of a page of each row of `rows`: (rows.size, count).
+        """Read the first `count` words of a page for each row in `rows`: (rows.size, count).
 
         Raises:
             OverflowError: the page has fewer words, or does not exist.
@@ -78,7 +78,7 @@ class KeyedRows:
         return self._blocks(rows, blocks[np.newaxis], dtype)[:, :count]
 
     def word(self, rows: Rows, page: int, at: Rows | int, dtype: Width) -> UnsignedArray:
-        """Read a word of a page of each row of `rows`, at one common place or one for each: (rows.size,).
+        """Read one word of a page for each row in `rows`, at a common place or one each: (rows.size,).
 
         Raises:
             OverflowError: a place is beyond the page's end, or the page does not exist.
@@ -106,7 +106,7 @@ class KeyedRows:
         return _Stream(read)
 
     def _blocks(self, rows: Rows, blocks: NDArray[np.uint32], dtype: Width) -> UnsignedArray:
-        """Return whole blocks of each row of `rows`, as words.
+        """Return whole blocks of each row in `rows`, as words.
 
         `blocks` holds block numbers: either one row of numbers for all rows, or a row of numbers for each
         row.
@@ -176,13 +176,13 @@ def pmac(encrypted: Encrypted, *parts: Words) -> NDArray[np.uint8]:
         total = last_blocks.view("<u8")
         if earlier_blocks:
             ciphertexts = encrypted(blocks[:-1]).view("<u8").reshape(len(earlier_blocks), -1)
-            total ^= np.bitwise_xor.reduce(ciphertexts)  # first axis: many times as fast as along rows
+            total ^= np.bitwise_xor.reduce(ciphertexts)  # many times as fast on the first axis as along rows
         macs[batch] = encrypted(total).reshape(-1, _BLOCK)
     return macs
 
 
 def _offsets(encrypted: Encrypted, width: int) -> Words:
-    """Compute the offsets of the blocks of a row of `width` words; the last depends on whether it is full."""
+    """Compute block offsets for a row of `width` words; the last depends on whether its block is full."""
     zero = int.from_bytes(encrypted(np.zeros(_BLOCK, np.uint8)).tobytes(), "big")
     full_offset = zero >> 1 ^ (_HALF if zero & 1 else 0)
     doubled, offset, offsets = [zero], 0, []
@@ -198,16 +198,16 @@ def _offsets(encrypted: Encrypted, width: int) -> Words:
 
 
 def _bytes(words: Words) -> NDArray[Any]:
-    """Return words as little-endian words."""
+    """Convert words to little-endian byte order."""
     return words.astype("<u8", copy=False)
 
 
 Encrypted = Callable[[NDArray[Any]], NDArray[np.uint8]]
-"""A function that applies AES under a key to each 16 bytes of an array, and returns bytes."""
+"""A function that applies AES under a key to each 16-byte block of an array, and returns bytes."""
 
 
 def _cipher(key: bytes) -> Encrypted:
-    """Make the function that applies AES-256 under `key` to each 16 bytes of an array."""
+    """Make the function that applies AES-256 under `key` to each 16-byte block of an array."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
     except ImportError:
@@ -216,8 +216,8 @@ def _cipher(key: bytes) -> Encrypted:
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
 
     def encrypted(blocks: NDArray[Any]) -> NDArray[np.uint8]:
-        """Encrypt each 16 bytes."""
-        """Encrypt each 16 bytes."""
+        """Encrypt each 16-byte block."""
+        """Encrypt each 16-byte block."""
         output = np.empty(blocks.nbytes + _BLOCK - 1, np.uint8)  # the size that `update_into` demands
         encryptor.update_into(blocks.reshape(-1).view(np.uint8).data, output.data)
         return output[: blocks.nbytes]

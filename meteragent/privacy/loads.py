@@ -24,11 +24,11 @@ X + p T.
 The bound is reached in the limit, with power p for an instant at one reading, and the remaining energy spread
 over times that start and end with a reading. For a constant power q over a stretch d, with readings exactly T
 apart, their energy changes by at most q T (floor(d / T) + 1). A difference that rises and falls k times
-changes it by at most X + k p T. Without a bound on k only the range bounds the effect, because a change only
-at the instants of readings has no energy. The mean over a slot of length s never changes by more than p, and
-the energy never by more than p s.
+changes it by at most X + k p T. Without a bound on k only the range bounds the effect, because a change that
+lasts only for the instants of readings has no energy. The mean over a slot of length s never changes by more
+than p, and the energy never by more than p s.
 
-**Reported on change.** If the device's last report is within b of the sampled power, two courses of reports
+**Reported on change.** If the device's last report is within b of the sampled power, two sequences of reports
 differ by at most 2 b more than the samples (`stream.reported_radius`): 2 b s in a slot.
 
 **Counted energy.** A register shows whole steps of s: s floor(E / s + phase). From the start of the change
@@ -48,7 +48,7 @@ clamped: no reading lies within a step of the top of the range.
 
 **In all, over many slots.** Now f may last for any time, X is the integral of |f|, and the changes of all
 slots add up. The proof for samples also bounds the sum over all slots. A difference that rises and falls k
-times, from 0 to either side and back, changes them by at most
+times, from 0 to either side and back, changes the energies of all slots by a total of at most
 
     X + k p T                                                                          (`sampled_in_all`)
 
@@ -79,7 +79,7 @@ def sampled(change: Exact, power: Exact, period: Exact) -> Fraction:
     Args:
         change: X, the energy that the change adds.
         power: p, the largest change of the power: the width of its range.
-        period: T, the longest time that a reading holds: the time between readings, or the hold if less.
+        period: T, the longest time that a reading holds: the time between readings, or the hold if shorter.
 
     Raises:
         TypeError: an argument is not exact.  ValueError: one is negative.
@@ -125,7 +125,7 @@ def counted_in_all(change: Exact, step: Exact, slots: int, rises: int = 1) -> Fr
 
     Args:
         change: X, the energy that the change adds and removes, over any number of slots.
-        step: s, the step of a slot's count; of several counts in a slot, the sum of their steps.
+        step: s, the step of a slot's count; for several counts in a slot, the sum of their steps.
         slots: m, the slots from the first that the change touches to the last that is observed.
         rises: k, how often the change rises and falls; 1 for one that only adds or only removes.
 

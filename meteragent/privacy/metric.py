@@ -4,12 +4,12 @@ Theory of operation
 -------------------
 A metric is any function of two points. A distance is a `Fraction` if it is rational, and a float only if it
 is irrational or `math.inf`. Extended metrics are allowed: nothing is promised between points at an infinite
-distance. A point's number may be an int, a Fraction, a Decimal or a float. A float is taken as the rational
+distance. A point's number may be an int, a Fraction, a Decimal or a float. A float is treated as the rational
 number that it represents (only parameters must be exact; a point is data).
 
-Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf the
-largest of them, d_h is d_1 with the discrete metric, and the normalised d_1 is d_1 / d_V(V), the row
-domain's width.
+Databases are tuples of rows. With d_V the metric of a row, d_1 is the sum of d_V over the rows, d_inf is its
+maximum, d_h is d_1 with the discrete metric, and the normalised d_1 is d_1 / d_V(V), where d_V(V) is the
+width of a row's domain.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def absolute(x: Any, y: Any) -> Distance:
 
 
 def symmetric_difference(x: Any, y: Any) -> Distance:
-    """Count the elements that are in only one of two sets (Holohan, Leith, Mason 2014, Example 1)."""
+    """Count the elements that are in exactly one of two sets (Holohan, Leith, Mason 2014, Example 1)."""
     return Fraction(len(frozenset(x) ^ frozenset(y)))
 
 
@@ -106,7 +106,7 @@ chebyshev = Rowwise(absolute, "linf")
 
 
 def normalised_manhattan(width: Exact) -> Rowwise:
-    """Return the metric d_1 / width, for rows that are numbers of a domain of this width: at most d_h.
+    """Return the metric d_1 / width, for rows that are numbers in a domain of this width: at most d_h.
 
     Raises:
         TypeError: width is not exact.  ValueError: it is not above zero.
@@ -124,7 +124,7 @@ def euclidean(x: Any, y: Any) -> Distance:
 
 
 def _matched(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Pair the rows of two points by their numbers; raise ValueError if the points differ in length."""
+    """Pair the rows of two points by index; raise ValueError if the points differ in length."""
     if len(x) != len(y):
         raise ValueError(f"points of {len(x)} and {len(y)} rows have no distance: give both as many rows")
     return zip(x, y, strict=True)
@@ -159,7 +159,7 @@ class Nullable:
 
     Chatzikokolakis 2013, section 5, uses the largest distance, the domain's width. The result is a metric if
     and only if `null_distance` is at least half of the width: otherwise the path through None would be a
-    short cut.
+    shortcut.
     """
 
     metric: Metric
@@ -175,7 +175,7 @@ class Nullable:
 class GraphMetric:
     """The metric of a graph: the number of edges of a shortest path; infinity if there is no path.
 
-    `edges` has undirected pairs of vertices. A vertex without an edge is connected to no other vertex.
+    `edges` contains undirected pairs of vertices. A vertex without an edge is connected to no other vertex.
     """
 
     def __init__(self, edges: Iterable[tuple[Hashable, Hashable]]) -> None:
@@ -192,8 +192,8 @@ class Induced:
     The distance between two answers is the length of the shortest chain of answers that joins them. The
     length of a link between two answers is the distance between the nearest two points that have these
     answers. A mechanism H is private for this metric if and only if H after the query is private for
-    `metric`, because both bound the same odds, link by link: those between the answers of two points.
-    Chatzikokolakis 2013, Theorem 6, is the case in which d_Y is Delta times this metric.
+    `metric`, because both conditions bound the same odds, link by link: those between the answers of two
+    points. Chatzikokolakis 2013, Theorem 6, is the case in which d_Y is Delta times this metric.
     """
 
     def __init__(self, metric: Metric, query: Callable[[Any], Hashable], points: Iterable[Any]) -> None:

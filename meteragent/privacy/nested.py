@@ -1,10 +1,10 @@
-"""Released numbers and released sums of them, combined by least squares, with their errors (THEORY 3.8).
+"""Least-squares combinations of released numbers and their released sums, with their errors (THEORY 3.8).
 
 Theory of operation
 -------------------
-A node of a tree is a number that was released with noise of its own. The measured values of its children add
-up to its measured value: for example, the half hours of a day, or the days of a month. Noises are
-independent. Let node i have released value y and noise variance v. Two passes compute the best
+Each node of a tree is a number that was released with noise of its own. The measured values of its children
+add up to its measured value: for example, the half hours of a day, or the days of a month. The noises are
+independent. Let y be a node's released value and v the variance of its noise. Two passes compute the best
 linear unbiased estimates of all measured values (Hay, Rastogi, Miklau and Suciu 2010, here with unequal
 variances):
 
@@ -17,8 +17,8 @@ independent noises with known weights, and `privacy.totals` computes its law. In
 dithered values they hold at the worst load. The weights follow from the *path* of a node: the kinds of the
 nodes from the root down to it. Nodes with equal paths have the same law.
 
-For a dithered number, the mechanism's `sd` serves as the standard deviation: its mean over loads. The
-estimates are unbiased for every load; they are the best if the variance of each number equals that mean.
+For a dithered number, v is the variance averaged over loads, from the mechanism's `sd`. The estimates are
+unbiased for every load; they are the best if the variance of each number equals that average.
 """
 
 import math
@@ -37,7 +37,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total, sd_of_total
 class Kind(NamedTuple):
     """The kind of a node: its noise, and the kinds of its children with the number of each.
 
-    `weight` turns the mechanism's unit into that of the whole tree, such as hours / 1000 for W into kWh.
+    `weight` converts the mechanism's unit to that of the whole tree, such as hours / 1000 for W to kWh.
     """
 
     mechanism: LInfLaplace
@@ -56,7 +56,7 @@ _Sum = tuple[tuple[_Source, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A released value, the values below it, and the best estimate `z` from these alone, in the tree's unit.
+    """A released value, the values below it, and the best estimate `z` from all of these, in the tree's unit.
 
     `place` is the caller's reference to the value.
     """
@@ -117,7 +117,7 @@ def sd(path: Path) -> float:
 
 
 def half_width(path: Path, coverage: float = 0.95) -> float:
-    """Return the h such that the measured value lies within h of the estimate with this probability.
+    """Return the h such that the measured value lies within h of the estimate with probability `coverage`.
 
     Raises:
         ValueError: the coverage is not between 0 and 1.

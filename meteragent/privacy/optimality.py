@@ -24,13 +24,13 @@ Which queries have a mechanism that is best for every user (Chatzikokolakis 2013
 10)? A mechanism of the form H after f is private if and only if H is private for the metric that f induces on
 its answers (`metric.Induced`), so the best H solves a program on the answers alone. Let that metric be a line
 of equal steps, q|i-j|; in other words, let f be uniformly q-sensitive (`Query.uniformly_sensitive`). Then the
-truncated geometric on 0..k with a remap attains the least loss for every prior and every loss that grows with
-|i-j| (Ghosh, Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H after f. A
-user who knows which databases occur may be better served by a mechanism of another form. The answers of
-counts under d_h form such lines; so do those of sums and percentiles under d_1, normalised or not, of
-percentiles under d_inf, and of averages that are rounded to whole quanta. An unrounded average of n whole
-numbers does not: under d_inf, shifting all n numbers by 1 moves the average by 1, and the answers 1/n and 1
-are at the same distance from 0.
+truncated geometric mechanism on 0..k with a remap attains the least loss for every prior and every loss that
+grows with |i-j| (Ghosh, Roughgarden, Sundararajan 2009): it is universally optimal among the mechanisms H
+after f. A user who knows which databases occur may be better served by a mechanism of another form. The
+answers of counts under d_h form such lines; so do those of sums and percentiles under d_1, normalised or not,
+of percentiles under d_inf, and of averages that are rounded to whole quanta. Those of an unrounded average of
+n whole numbers do not: under d_inf, shifting all n numbers by 1 moves the average by 1, and the answers 1/n
+and 1 are at the same distance from 0.
 
 If the induced graph under d_h is not a path, no such mechanism exists for any epsilon < ln 2 (Theorem 9;
 Brenner, Nissim 2010). This does not hold for other metrics: answers on a line of unequal steps, such as
@@ -109,7 +109,7 @@ def expected_loss(user: User, channel: ArrayLike) -> float:
 
 
 def optimal_remap(user: User, channel: ArrayLike) -> Integers:
-    """Return for each output the guess with the user's least mean loss, which is the best remap."""
+    """Return, for each output, the guess with the user's least mean loss: the best remap."""
     return np.asarray(np.argmin(_costs(user, channel), axis=1))
 
 
@@ -195,7 +195,7 @@ def dual_bound(cost: Floats, level: Floats, multipliers: Floats) -> float:
 
 
 def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> float:
-    """Minimise the largest mean error(x, z) of a secret over all (level, delta)-private channels.
+    """Minimise, over all (level, delta)-private channels, the largest mean error(x, z) of any secret x.
 
     With level = epsilon off the diagonal these are the (epsilon, delta)-differentially private sanitisations
     of a finite set, whose maximal expected error Holohan 2014, Theorems 6 and 7, bound from below (`floor`).
@@ -224,7 +224,7 @@ def least_maximal_error(error: Floats, level: Floats, delta: float = 0.0) -> flo
 
 
 def _pairs(level: Floats) -> tuple[Integers, Integers]:
-    """Return all pairs (x, x') at a finite level, which are those with a constraint."""
+    """Return all pairs (x, x') at a finite level; only these have a constraint."""
     first, second = np.nonzero(np.isfinite(level) & ~np.eye(len(level), dtype=bool))
     return first, second
 
@@ -274,13 +274,13 @@ def _solve(
 
 
 def best_noise(n: int, a: float, reach: int, loss: Callable[[int], float]) -> float:
-    """Return the least mean of sum over i of loss(|z_i|) of noise z on a lattice box that is a d_inf-private.
+    """Return the least mean of sum over i of loss(|z_i|) for (a d_inf)-private noise z on a lattice box.
 
-    The minimum is over all laws on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z'). The average of a
-    law over all changes of signs and order is as private and has the same loss, so one variable suffices for
-    each sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is better, because outside
-    the box the loss is larger. For |z| and z^2 and n <= 7 the computed minimum is that of the l_inf Laplace
-    law (T.6); for other losses it may be smaller.
+    The minimum is over all laws on {-reach..reach}^n with P(z) <= e^(a d_inf(z, z')) P(z'). Averaging a law
+    over all changes of signs and order keeps its privacy and its loss, so one variable suffices for each
+    sorted |z|. If loss(reach + 1) is no less than the result, no noise on Z^n is better, because outside the
+    box the loss is larger. For |z| and z^2 and n <= 7 the computed minimum is that of the l_inf Laplace law
+    (T.6); for other losses it may be smaller.
     """
     orbits = [key[::-1] for key in combinations_with_replacement(range(reach + 1), n)]
     number = {key: index for index, key in enumerate(orbits)}

@@ -11,14 +11,14 @@ private on Y (Theorem 6). In general the converse fails (the counterexample of F
 between answers that no two near points have.
 
 Why the search is finite. By Delta-sensitivity a link's nearest points are at least d_Y/Delta apart, so a link
-is expansive if this is their distance. Then y and y' have a tight expansive chain if and only if
-their shortest path along expansive links has the length d_Y(y, y'). In other words: d_Y is Delta times the
+is expansive if this is exactly their distance. Then y and y' have a tight expansive chain if and only if
+their shortest path along expansive links has the length d_Y(y, y'). In other words, d_Y is Delta times the
 metric that f induces on its answers (`metric.Induced`).
 
 Sums over rows. With f(x) = g(x_1) + .. + g(x_n) and L the sensitivity of g on a row's space of width V, the
 sensitivity is L under d_1, L V under the normalised d_1, n L under d_inf, and the largest |g(u) - g(v)| under
-d_h. An order statistic moves at most as far as the row that moves farthest: its sensitivity is 1 under d_inf
-and d_1, and V under the other metrics.
+d_h. An order statistic moves at most as far as the row that moves farthest, so its sensitivity is 1 under
+d_inf and d_1, and V under the other metrics.
 
 Rows that may be absent (`WithNull`; Chatzikokolakis 2013, section 5). Sum, average and percentile are those
 of the rows that are present, and at least one row must be present. Adding or removing a row moves each result
@@ -53,7 +53,7 @@ from meteragent.privacy.metric import (
 from meteragent.privacy.space import Databases, Numbers, Space, WithNull, listed
 
 SEARCH_LIMIT = 1024
-"""The largest space that is searched; on a larger space a query's sensitivity must be declared."""
+"""The size of the largest space that is searched; on larger ones the sensitivity must be declared."""
 
 
 @dataclass(frozen=True, init=False)
@@ -65,8 +65,8 @@ class Query:
 
     Raises:
         TypeError: the sensitivity is not exact.
-        ValueError: a pair of points shows a larger sensitivity, no sensitivity is finite, or none is declared
-            on a space that is too large to search.
+        ValueError: a pair of points shows a larger sensitivity, the sensitivity is infinite, or none is
+            declared on a space that is too large to search.
     """
 
     function: Callable[[Any], Any]
@@ -94,7 +94,7 @@ class Query:
         """Return the answer at a point.
 
         Raises:
-            ValueError: the point is not in the space; elsewhere the sensitivity is not known.
+            ValueError: the point is not in the space, outside which the sensitivity is unknown.
         """
         if point not in self.domain:
             raise ValueError(f"the point is not in the query's space, {type(self.domain).__name__}")
@@ -115,12 +115,12 @@ class Query:
         return Induced(self.domain.metric, self.function, self._search_points())
 
     def chain(self, start: Hashable, end: Hashable) -> tuple[Any, ...] | None:
-        """Find a tight and expansive chain of answers between two; None if there is none (Definition 5)."""
+        """Find a tight, expansive chain between two answers; return None if there is none (Definition 5)."""
         links = self._expansive()
         paths, chain = shortest_paths(links), [start]
         while chain[-1] != end:
             answer = chain[-1]
-            # Only links on a tight path to the end: the path must not be longer than the direct distance.
+            # Follow only links on a tight path to the end: one no longer than the direct distance.
             candidates = (
                 z
                 for (y, z), d in links.items()
@@ -149,7 +149,7 @@ class Query:
         return {link: d_y for link, (d, d_y) in links.items() if not exceeds(self.sensitivity * d, d_y)}
 
     def _least_sensitivity(self, *, declared: bool) -> Distance:
-        """Return the least sensitivity on all points or, to check a declared one, on the pairs for tests."""
+        """Return the least sensitivity on all points or, to check a declared one, on the test pairs."""
         points = listed(self.domain)
         if declared and (points is None or len(points) > SEARCH_LIMIT):
             return max((self._least_stretch(pair) for pair in self.domain.pairs()), default=Fraction(0))
@@ -192,7 +192,8 @@ def total(domain: Databases) -> Query:
 
     Raises:
         TypeError: the rows are not `Numbers`.
-        ValueError: the sensitivity is the rows' width, which is infinite, or rows may be absent but not 0.
+        ValueError: the sensitivity is the rows' width, which is infinite, or rows may be absent but
+            0 is not one of their values.
     """
     if isinstance(domain.rows, WithNull) and 0 not in domain.rows:
         raise ValueError("an absent row adds 0 to the sum: the values of the rows must include 0")
@@ -218,7 +219,7 @@ def average(domain: Databases, *, rounded: bool = False) -> Query:
         delta = _of_sum(domain, Fraction(1, domain.n), width / domain.n)
     if not rounded:
         return Query(_mean, domain, metric, delta)
-    if listed(domain) is not None:  # less than a row's sensitivity is possible for n >= 2 without absent rows
+    if listed(domain) is not None:  # may be below a row's sensitivity for n >= 2 without absent rows
         return Query(lambda x: math.floor(_mean(x)), domain, metric)
     return Query(lambda x: math.floor(_mean(x)), domain, metric, delta)
 
@@ -249,7 +250,8 @@ def percentile(domain: Databases, percent: Exact) -> Query:
 def most_common(domain: Databases, k: int) -> Query:
     """Return the k most common values of the rows, as a query; ties go to the value listed first.
 
-    The answers are frozensets, at the distance of their symmetric difference (Holohan 2014, Example 3).
+    The answers are frozensets, whose distance is the size of their symmetric difference (Holohan 2014,
+    Example 3).
 
     Raises:
         ValueError: there are fewer than k values, or too many databases to search for the sensitivity.
@@ -290,7 +292,7 @@ def in_family_c(query: Query) -> bool:
 
 
 def _present(x: Sequence[Any]) -> list[Any]:
-    """Return the rows that are not absent."""
+    """Return the rows that are present."""
     return [row for row in x if row is not None]
 
 

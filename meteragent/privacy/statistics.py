@@ -63,7 +63,7 @@ def windows_needed(x: float, excess: float, alarm: float = 0.05, miss: float = M
 
 
 def midrange_power(trials: int, x: float, factor: float, alarm: float = 0.05) -> float:
-    """Return the exact chance that `trials` windows on each side prove a loss above x if it is factor * x.
+    """Return the exact chance that `trials` windows on each side prove that a loss of factor * x exceeds x.
 
     The event is {midrange >= shift} of a continuous l_inf law: P1 = 1/2, P0 = e^(-factor x)/2.
     """

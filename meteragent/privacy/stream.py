@@ -7,7 +7,7 @@ Everything here is exact (Fraction, int) and public: no noise is drawn and no se
 *Slot by slot.* The noise of all n slots of a window is fixed by the draws at its start. So a slot may be
 released as soon as it ends, and later readings may react to it: for each history of outputs y, the noises of
 the two candidates are two fixed vectors, y - x^0(y) and y - x^1(y), at most Delta apart, whose masses differ
-by a factor of at most e^(epsilon Delta). To stop early or to observe a prefix is post-processing (THEORY
+by a factor of at most e^(epsilon Delta). Stopping early or observing a prefix is post-processing (THEORY
 3.1). No slot may be drawn beyond the n-th (see `overdraw_loss`).
 
 *Consecutive windows.* An event that spans several blocks is charged in each: `SlidingPlan` (THEORY 3.2).
@@ -92,8 +92,8 @@ class SlidingPlan:
     def best(cls, span: int, epsilon: Exact) -> Self:
         """Return the plan with the least mean error; of equally good plans, the one with the shortest block.
 
-        The block is about sqrt(span) and the error about (sqrt(span) + 1)^2 / (2 epsilon), half of the error
-        of independent noise of scale span/epsilon on each slot.
+        The block is about sqrt(span) and the error about (sqrt(span) + 1)^2 / (2 epsilon), about half of the
+        error of independent noise of scale span/epsilon on each slot.
         """
         return min(
             (cls(span, epsilon, block) for block in range(1, max(span, 1) + 1)),
@@ -120,7 +120,7 @@ class SlidingPlan:
         """Return the cost of an event of `length` slots per unit of d_inf; at `span` slots it is epsilon.
 
         `block` determines the metric, from d_1 (block = 1: a slot costs 1/span of the whole span) to d_inf
-        (block = span: a slot costs about as much as the whole span).
+        (block = span: a slot costs half as much as the whole span).
         """
         return self.block_epsilon * self.touched(length)
 
@@ -129,10 +129,11 @@ class TotalVariance(NamedTuple):
     """The variance of the noise of a total of n slots, by the kind of release (THEORY 3.3; on R).
 
     `summed`: the sum of the released slots of one l_inf window, n(n+1)(n+2)/(3 epsilon^2).
-    `independent`: the sum of slots released with independent Laplace noise n/epsilon, 2n^3/epsilon^2.
+    `independent`: the sum of slots released with independent Laplace noise of scale n/epsilon,
+    2n^3/epsilon^2.
     `query`: the total as a separate release (of sensitivity n), charged in addition to the window,
     2n^2/epsilon^2.
-    All three are epsilon d_inf-private.
+    Each of the three releases by itself is epsilon d_inf-private.
     """
 
     summed: Fraction
@@ -156,9 +157,9 @@ class TotalVariance(NamedTuple):
 class Accumulator:
     """The sum of a slot, which starts with its noise: A = z q T + S (THEORY 3.4).
 
-    All are integers in one unit: `lattice` is q T (quantum times slot length); `stored` is A, the only value
-    that the store holds; S is the sum of value times duration so far. The release is z + floor(S/(q T) +
-    1/2), which is the mechanism's release of the rounded mean, because z is an integer.
+    All three are integers in one unit: `lattice` is q T (quantum times slot length); `stored` is A, the only
+    value that the store holds; S is the sum of value times duration so far. The release is
+    z + floor(S/(q T) + 1/2), which is the mechanism's release of the rounded mean, because z is an integer.
 
     A reader of the store learns A mod q T = S mod q T, because z q T is a multiple of q T (`residue`). This
     residue is the part of the sum below one quantum, in the clear: sums with different residues can be
@@ -268,7 +269,7 @@ def _integrate(times: Sequence[int], values: Sequence[Exact], start: int, end: i
 
 
 def reported_radius(radius: Exact, dead_band: Exact) -> Fraction:
-    """Return the largest distance of slot means of curves within `radius`: r + 2 dead_band (THEORY 3.7).
+    """Return the largest distance between slot means of curves within `radius`: r + 2 dead_band (THEORY 3.7).
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: one is negative.

@@ -1,24 +1,24 @@
-"""What has columns of one length, as a table of pandas or Arrow; both are imported only when asked for."""
+"""Conversion of columns to a table of pandas or Arrow; either package is imported only when it is needed."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Columns:
-    """A class whose `columns()` have one length and can become a table."""
+    """A base class for objects whose `columns()` have equal lengths and can become a table."""
 
     def columns(self) -> Mapping[str, Any]:
         """Return the columns by name."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """Return the columns as a pandas.DataFrame; it needs pandas."""
+        """Return the columns as a pandas.DataFrame; pandas must be installed."""
         import pandas  # noqa: PLC0415, ICN001 (optional)
 
         return pandas.DataFrame(self.columns())
 
     def to_arrow(self) -> Any:
-        """Return the columns as a pyarrow.Table; it needs pyarrow."""
+        """Return the columns as a pyarrow.Table; pyarrow must be installed."""
         import pyarrow  # noqa: PLC0415, ICN001 (optional)
 
         return pyarrow.table(self.columns())

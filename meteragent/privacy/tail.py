@@ -5,8 +5,8 @@ difference of the costs. `tail` is the p-value of such a difference, `quantile` 
 
 Theory of operation
 -------------------
-A dithered slot whose value is f of a quantum above a whole one has the error e = z + B - f in quanta, with
-B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which decreases in k,
+A dithered slot whose value lies a fraction f of a quantum above a whole number of quanta has the error
+e = z + B - f in quanta, with B ~ Bernoulli(f) (`accuracy`). With T(k) = P(z >= k), which decreases in k,
 
     P(e >= y) = (1 - f) T(ceil(y + f)) + f T(ceil(y + f) - 1).
 
@@ -20,13 +20,13 @@ a weight does not matter:
 
 For one term the bound is attained. For more, the largest chance over all loads lies between the bound at x
 and, where the tail is convex, the bound at x + (|w_1| + .. + |w_m|)/2, which is less than the mean of the
-chance over uniform f. Rounded half up, e is at most z + 1/2, which z + U + 1/2 dominates.
+chance over uniform f. With half-up rounding, e is at most z + 1/2, which z + U + 1/2 dominates.
 
 One term has a closed form. The law of a sum is convolved by the fast Fourier transform, on a grid of 1/1024
 of the longest decay length |w| q/a. Each term is symmetric about |w| q/2; its mass between two points of the
-grid is divided between them so that the mean stays. This raises the tails by a relative error of at most 1e-6
-for each term. The grid ends where the mass beyond is below 1e-13 (Chernoff's bound); 1e-12 is added for this
-mass and for the rounding of the transform.
+grid is divided between them so that the mean is preserved. This raises the tails by a relative error of at
+most 1e-6 for each term. The grid ends where the mass beyond it is below 1e-13 (Chernoff's bound); 1e-12 is
+added for this mass and for the rounding of the transform.
 """
 
 import math
@@ -70,7 +70,7 @@ class _Kind(NamedTuple):
 
 
 class _Law(NamedTuple):
-    """P(sum >= x[i]) = tail[i] of the sum, less its mean, linear between the points."""
+    """The law of a sum less its mean: P(sum >= x[i]) = tail[i], linear between the points."""
 
     x: Floats
     tail: Floats
@@ -93,7 +93,7 @@ def tail(terms: Iterable[Term], x: float) -> float:
 
 
 def quantile(terms: Iterable[Term], chance: float) -> float:
-    """Return the least x >= 0 that the error of the sum reaches with at most this probability at any load.
+    """Return the least x >= 0 that, at any load, the sum's error reaches with at most probability `chance`.
 
     Raises:
         ValueError: the chance is not between 1e-9 and 1; or as for `tail`.
@@ -130,7 +130,7 @@ def _slot_tail(a: float, y: Floats) -> Floats:
 
 
 def _whole_tail(a: float, k: Floats) -> Floats:
-    """Return T(k) = P(z >= k), for k < 0 as 1 - T(1 - k)."""
+    """Return T(k) = P(z >= k), computed as 1 - T(1 - k) for k < 0."""
     far = np.exp(-a * np.where(k < 0, 1 - k, k)) / (1 + math.exp(-a))
     return np.where(k < 0, 1 - far, far)
 

@@ -11,8 +11,8 @@ times a weighted sum of uniforms on (-1, 1):
 
 So the slots of one window are uncorrelated but not independent, because all of them have the same r. Windows
 are independent: their errors are convolved by the fast Fourier transform, on a grid whose cells hold the
-masses of a window's error. The grid ends where the mass beyond is below 1e-12 (Chernoff's bound, on the cells
-themselves), so that the mass that wraps around is negligible.
+masses of a window's error. The grid ends where the mass beyond it is below 1e-12 (Chernoff's bound, on the
+cells themselves), so that the mass that wraps around is negligible.
 
 With dithering, a slot's error is z + B - f (`accuracy`), and depends on the load through its f. The worst
 load for a total is half a quantum off the lattice in every slot, where each variance is Var z + 1/4. So r is

@@ -10,7 +10,7 @@ and the solution of (1 + epsilon alpha) e^(-epsilon alpha) = delta in the plane,
 largest error of a window under the l_inf law has the same alpha. A single reading's error is smaller
 (`accuracy.half_width`).
 
-The output of the truncated geometric on 0..k is farther than j quanta from x with probability
+The output of the truncated geometric mechanism on 0..k is farther than j quanta from x with probability
 e^(-a(j+1))/(1+e^-a) for each side of x with more than j points. The worst x has two such sides if
 k >= 2(j+1).
 
@@ -22,8 +22,8 @@ d_1 with level epsilon at a radius of five days, the noise is proportional to fi
 depends on the secret: any date at all, or dates within some days of each other.
 
 *Smart meters* (Fig. 4), corrected. Noise of scale 1/epsilon on each reading is epsilon |x_i - x'_i|-private
-for one reading alone. For a window of n readings that may all move, it is n epsilon d_inf-private. To be
-epsilon d_inf-private, independent noise needs the scale n/epsilon; the l_inf law has about half of that
+if only one reading differs. For a window of n readings that may all move, it is n epsilon d_inf-private. To
+be epsilon d_inf-private, independent noise needs the scale n/epsilon; the l_inf law has about half of that
 error.
 
 *Geolocation* (section 6.2). Level l within a radius r is epsilon = l/r. To retrieve everything within some
@@ -94,7 +94,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
 
 def channel_alpha(channel: Channel, metric: Metric, delta: Exact) -> Distance:
-    """Return alpha of a finite mechanism, exactly: the least that every input exceeds with at most delta.
+    """Return alpha of a finite mechanism, exactly: the least with P(d > alpha) <= delta for every input.
 
     Raises:
         TypeError: delta is not exact.  ValueError: it is not in [0, 1).

@@ -52,7 +52,7 @@ def is_debian() -> bool:
 
 
 def is_published() -> bool:
-    """Return whether this was installed from a package index: then no address is recorded (PEP 610)."""
+    """Return whether this was installed from a package index, where no address is recorded (PEP 610)."""
     try:
         record = importlib.metadata.distribution("meteragent").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:  # used from a clone without an installation

@@ -142,7 +142,7 @@ class Agent:
     async def _run_on_store(
         self, clock: SteadyClock, links: dict[str, parts.Links], address: page.Settings | None
     ) -> None:
-        """Run on one open store, until a receiver begins or ends.
+        """Run on one open store, until a receiver is to be admitted or revoked.
 
         Raises ClockJumped, perhaps in an exception group, if the clock jumped.
         """
@@ -215,7 +215,7 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
-        """Return a stream's core settings; without a wall clock or in a crowd, it does not listen."""
+        """Return a stream's core settings; the stream listens only on the wall clock and outside crowds."""
         others_per_day = settings.others_per_day(self._config, stream)
         validities = receivers.validities(stream, store)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)

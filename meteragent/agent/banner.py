@@ -41,7 +41,7 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
 
 
 def _counts_in(group: Group) -> str:
-    """Return a text that says where a home counts, and who publishes the total."""
+    """Return a text that names the group whose total includes a home, and the total's publishers."""
     return (
         f"counts in the total of the group {group.name} ({group.id.hex()}), which {group.leader.name} and"
         f" {group.helper.name} publish from {group.smallest_crowd:,} homes on; no number of a home leaves"
@@ -59,7 +59,7 @@ def _where(terms: Terms) -> str:
 
 
 def _first_number(schedule: Schedule, now_ms: int, noun: str) -> str:
-    """Return a text that says when a meter that appears now gets its first number, or report to a crowd."""
+    """Return a text that says when a new meter's first number, or report to a crowd, will leave."""
     if schedule.usual.clock is Clock.EVENT:
         return "the first number leaves when the readings' timestamps have passed the end of a slot"
     at_ms = first_number_ms(schedule, now_ms)

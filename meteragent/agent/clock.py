@@ -6,8 +6,8 @@ Windows follow the wall clock, and a wall clock may be wrong, set back, or part 
 classes turn the wall clock into times that the rest of the agent can rely on:
 
     SteadyClock  the time, which never runs backwards: it is never earlier than a time that the clock has
-                 shown, than the newest time in the store, or than the software itself. While the wall clock
-                 is earlier, there is no time, and processing pauses (law 4).
+                 shown, the newest time in the store, or `EARLIEST_MS`. While the wall clock is earlier,
+                 there is no time, and processing pauses (law 4).
     BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
                  that are resumed from a snapshot hold open windows whose intervals may have been released
                  since, with the same noise. The wall clock reveals the copy: it is set forward, although the
@@ -112,7 +112,7 @@ class SteadyClock:
         self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
-        """Return the time; None, which pauses processing, while the wall clock is behind or after a jump."""
+        """Return the time, or None to pause processing: while the wall clock is behind, and after a jump."""
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
             self.jumped_ms = self._boot.step_ms(now_ms)
@@ -174,9 +174,9 @@ class CatchUp:
 
 
 async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; at `end_ms` cancel it as a stop does, and return when it has ended.
+    """Run a coroutine; at `end_ms`, cancel it as a stop would, and return when it has ended.
 
-    A stop that arrives while it ends waits for it; a second one cuts it short.
+    A stop that arrives meanwhile also waits until the coroutine has ended; a second stop cancels it again.
     """
     if end_ms is None:
         await work
@@ -204,7 +204,7 @@ async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any,
 
 
 async def _wait_until(clock: SteadyClock, time_ms: int) -> None:
-    """Wait until the wall clock has reached a time; the clock may be set meanwhile."""
+    """Wait until the wall clock has reached a time; the clock may be set in the meantime."""
     while (now_ms := clock.now_ms()) is None or now_ms < time_ms:
         left_s = LOOK_S if now_ms is None else (time_ms - now_ms) / 1000
         await asyncio.sleep(min(left_s, LOOK_S))

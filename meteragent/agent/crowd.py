@@ -4,11 +4,11 @@ Theory of operation
 -------------------
 The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
 committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
-that list seals anything. After a restart the lists are read from the store, so a slot can open before the
+the list seals anything. After a restart the lists are read from the store, so a slot can open before the
 broker is back.
 
-The core opens a slot only if both keys of its day are known (`may_open`). A slot that cannot open is counted,
-and is neither charged nor reported.
+The core opens a slot only if both keys for its day are known (`may_open`). A slot that cannot open is
+counted, and is neither charged nor reported.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Keys:
     """The newest list of each operator of a group, and the cryptography that uses its keys."""
 
     def __init__(self, group: Group, lists: dict[str, KeyList], commit: Commit) -> None:
-        """Begin with the lists of the store; `commit` writes a newer one."""
+        """Begin with the lists in the store; `commit` writes a newer one."""
         self._group = group
         self._lists = lists
         self._commit = commit
@@ -52,17 +52,17 @@ class Keys:
     # --- the core's view -----------------------------------------------------------------------
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether the name can be a home's label, and both operators' keys of the slot are known."""
+        """Return whether the name can be a home's label, and both operators' keys for the slot are known."""
         return is_label(label) and self._keys(start_ms // 1000) is not None
 
     def has_slot(self, time_ms: int) -> bool:
-        """Return whether both operators' keys of the slot at a time are known."""
+        """Return whether both operators' keys for the slot at a time are known."""
         return self._keys(time_ms // 1000) is not None
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
         """Draw a pad and a dither; return the accumulator and the sealed pad.
 
-        Raises LinkError if a key is missing; `may_open` tells this in advance.
+        Raises LinkError if a key is missing, so check `may_open` first.
         """
         slot_s = start_ms // 1000
         keys = self._keys(slot_s)
@@ -72,7 +72,7 @@ class Keys:
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot, with its share sealed, for the group of its terms."""
+        """Return the report of a complete slot, with its share sealed, for the group in its terms."""
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or terms.crowd is None:
             raise ValueError("a window without a pad has no share")
@@ -87,7 +87,7 @@ class Keys:
         return close_slot(bytes.fromhex(terms.crowd.group_id), window.public_id, open_)
 
     def _keys(self, slot_s: int) -> SlotKeys | None:
-        """Return both keys of a slot's day; None if one is missing."""
+        """Return both keys for a slot's day; None if one is missing."""
         if len(self._lists) < len(ROLES):
             return None
         return slot_keys(self._lists["leader"], self._lists["helper"], slot_s)
@@ -139,8 +139,8 @@ class Keys:
     async def _take(self, role: str, payload: bytes) -> None:
         """Check a list and commit it, then use it.
 
-        A list that is refused changes nothing, and neither does one with the serial of the newest: an
-        operator signs one list for each serial.
+        A refused list changes nothing. Neither does a list with the newest list's serial, because an operator
+        signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:

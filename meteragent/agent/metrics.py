@@ -36,8 +36,8 @@ class StreamVitals:
     spent_per_w     epsilon in 1/W since midnight UTC, by public id
     shard           the stream's part of a fleet
     refused_topics  the number of topics that the sink's broker refuses
-    group           the group in whose total the stream counts; None if records leave
-    has_keys        whether both operators' keys of the group's current slot are known
+    group           the group whose total includes the stream; None if the stream sends records
+    has_keys        whether both operators' keys for the group's current slot are known
     """
 
     name: str

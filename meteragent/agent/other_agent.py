@@ -61,7 +61,7 @@ class Listener:
     ) -> None:
         """Start without topics; descriptors from before `taken_over_ms` come from a predecessor.
 
-        For one receiver of a shared stream, `template` is that of its topics, and public ids are asked about.
+        For a receiver of a shared stream, `template` is that of its topics, and `ask` takes public ids.
         """
         self._template = template
         self._stream = stream

@@ -1,10 +1,11 @@
 """The connections on which a stream leaves: its sink, or one for each receiver of a shared stream.
 
-The runner and the watch see the sinks of receivers as one (`SharedSink`), and their listeners, too.
+The runner and the watch see the receivers' sinks as one sink (`SharedSink`), and their listeners as one
+listener (`SharedListener`).
 
-The core names a shared stream's topics by the public id alone, to which each receiver's topic is translated:
-a topic that one receiver's broker refuses holds back the meter, and a meter is clear once no receiver's topic
-belongs to another agent.
+For a shared stream, the core uses the public id alone as a topic, and each receiver's topics are translated
+to public ids. If one receiver's broker refuses a topic, the meter is held back; a meter is clear once none of
+its topics at any receiver belongs to another agent.
 """
 
 import asyncio
@@ -39,8 +40,8 @@ _log = logging.getLogger("meteragent")
 class Outlet(NamedTuple):
     """A connection on which records leave: to the sink of a stream, or to one receiver.
 
-    `queue` is the name of its rows in the outbox, and `stream` the stream with the connection's sink. `crowd`
-    takes the operators' keys on this connection.
+    `queue` names the queue of its rows in the outbox, and `stream` is the stream with this connection's sink.
+    `crowd` takes the operators' keys from this connection.
     """
 
     queue: str
@@ -54,13 +55,13 @@ class Outlet(NamedTuple):
 
     @property
     def serve(self) -> Serve:
-        """The function that serves a session: it sends, and takes what others send."""
+        """The function that serves a session: it sends rows, and takes others' descriptors and keys."""
         serve = self.listener.wrap_serve(self.sink.serve)
         return serve if self.crowd is None else self.crowd.wrap_serve(serve)
 
     @property
     def on_message(self) -> OnMessage:
-        """The function that takes a message of the session."""
+        """The function that handles a message that the session receives."""
         on_message = self.listener.wrap_on_message(self.sink.on_message)
         return on_message if self.crowd is None else self.crowd.wrap_on_message(on_message)
 
@@ -74,7 +75,7 @@ class SharedRefusals:
 
     @property
     def held_topics(self) -> Collection[str]:
-        """The public ids of the meters whose messages wait at some receiver."""
+        """The public ids of the meters with messages that some receiver's broker refuses."""
         return {
             identity.public_id(template, topic)
             for template, refusals in self._refusals
@@ -83,7 +84,7 @@ class SharedRefusals:
 
     @property
     def waiting_bytes(self) -> int:
-        """The size of the due messages that wait for these topics."""
+        """The total size of the due messages for these topics, in bytes as counted by the outbox."""
         return sum(refusals.waiting_bytes for _, refusals in self._refusals)
 
 
@@ -106,7 +107,7 @@ class SharedSink:
 
     @property
     def unmarked_ids(self) -> frozenset[int]:
-        """The ids of the rows that are delivered and not yet marked."""
+        """The ids of delivered rows that are not yet marked in the outbox."""
         return frozenset().union(*(sink.unmarked_ids for sink in self._sinks.values()))
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
@@ -131,7 +132,7 @@ class SharedListener:
                 listener.ask([public_id])
 
     def clear(self) -> list[str]:
-        """Return the meters that, since the last call, have proved to be nobody else's at every receiver."""
+        """Return the meters found since the last call to belong to no other agent at any receiver."""
         for queue, listener in self._listeners.items():
             for public_id in listener.clear():
                 self._unclear.get(public_id, set()).discard(queue)
@@ -142,14 +143,14 @@ class SharedListener:
 
 
 class Outlets(NamedTuple):
-    """All connections of a stream; `is_shared` says whether they are those of receivers."""
+    """All connections of a stream; `is_shared` says whether they lead to receivers."""
 
     all: tuple[Outlet, ...]
     is_shared: bool
 
     @property
     def queues(self) -> list[str]:
-        """The names of their rows in the outbox."""
+        """The queues of their rows in the outbox."""
         return [outlet.queue for outlet in self.all]
 
     @property
@@ -164,7 +165,7 @@ class Outlets(NamedTuple):
 
     @property
     def crowd(self) -> "Keys | None":
-        """The keys of the group in whose total the stream counts; None if records leave."""
+        """The keys of the group whose total includes the stream; None if the stream sends records."""
         return self.all[0].crowd if self.all else None
 
     def last_due_ms(self, store: Store) -> dict[str, int]:
@@ -180,7 +181,7 @@ class Outlets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutletMaker:
-    """What the connections of all streams have in common; `listen_s` and `entropy` are the environment's."""
+    """The maker of each stream's connections; `listen_s` and `entropy` are those of the environment."""
 
     thread: "StoreThread"
     clock: SteadyClock
@@ -245,7 +246,7 @@ class OutletMaker:
         return crowd.keys(stream.group, self.thread)
 
     async def withdraw(self, grant: Grant) -> None:
-        """Send what waits for a revoked receiver, which only withdraws its descriptors, then end."""
+        """Send the messages that wait for a revoked receiver; they only withdraw its descriptors."""
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
         except (ConfigError, StoreError) as error:

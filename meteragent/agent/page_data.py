@@ -61,14 +61,17 @@ def page_settings(page: settings.Page) -> Settings:
 
 
 class CrowdWatch(NamedTuple):
-    """What the page shows of a stream's reports: their sink, and whether the keys of a slot are known."""
+    """The source of the page's data on a stream's reports.
+
+    `sink` sends the reports; `has_slot` returns whether the keys for the slot at a time are known.
+    """
 
     sink: Sink
     has_slot: Callable[[int], bool]
 
     @classmethod
     def of(cls, outlets: Sequence[Outlet]) -> Self | None:
-        """Return what the page shows of the reports on a stream's connection; None if records leave."""
+        """Return the source for the reports on a stream's connection; None if the stream sends records."""
         crowd = outlets[0].crowd if outlets else None
         return None if crowd is None else cls(outlets[0].sink, crowd.has_slot)
 
@@ -77,9 +80,9 @@ class CrowdWatch(NamedTuple):
 class WatchedStream:
     """The parts of a running stream that the page shows: its meters, their next slots, its connections.
 
-    `others_per_day` is the charge of the configuration's other streams per day, as epsilon in 1/W.
+    `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W.
     `tariffs` price the bands. `outlet` is the queue and the topic of a shared stream's first receiver.
-    `crowd` tells about the reports of a stream that counts in the total of a group.
+    `crowd` is the source of data on reports if the stream is part of a group's total.
     """
 
     stream: settings.Stream
@@ -93,7 +96,10 @@ class WatchedStream:
     crowd: "CrowdWatch | None" = None
 
     def place(self, topic: str) -> tuple[str, str]:
-        """Return the queue and the topic of what the core sends on a topic; of receivers, the first one's."""
+        """Return the queue and the topic of the messages that the core sends on a topic.
+
+        For a shared stream, they are those of the first receiver.
+        """
         if self.outlet is None:
             return self.stream.name, topic
         queue, template = self.outlet
@@ -232,7 +238,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
 
 
 def _reports(watched_stream: WatchedStream, undelivered_count: int, now_ms: int) -> Reports | None:
-    """Return what became of a stream's reports to a crowd; None if records leave."""
+    """Return the state of a stream's reports to a crowd; None if the stream sends records."""
     if watched_stream.crowd is None:
         return None
     sink, has_slot = watched_stream.crowd

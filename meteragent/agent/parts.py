@@ -83,8 +83,8 @@ def source(
 ) -> Source:
     """Return the incoming side of a stream.
 
-    The bound for MQTT 3.1.1 does not apply if `source.inflight` is set: then the operator knows the broker's
-    limit.
+    The bound for MQTT 3.1.1 does not apply if `source.inflight` is set, because the operator then knows the
+    broker's limit.
     """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     is_capped = "inflight" not in stream.source.model_fields_set
@@ -173,7 +173,7 @@ def keeps_session(stream: settings.Stream) -> bool:
 
 
 def receiver_client_id(store: Store, queue: str) -> str:
-    """Return the client id at a receiver's broker, from which receivers cannot link their streams."""
+    """Return the client id at a receiver's broker, by which receivers cannot link their streams."""
     return f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 

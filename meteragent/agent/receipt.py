@@ -1,7 +1,8 @@
-"""The receipt of a revoked receiver: what it was sent, for the file of whoever is responsible.
+"""The receipt of a revoked receiver: what it was sent, for the files of the person responsible.
 
-It is plain text beside the store, and says only what left: topics, times, counts, and the terms. It is
-written after the revocation is on disk and, after a crash, again with the same content and name.
+A receipt is a plain text file beside the store. It contains no values, only addresses, topics, times, counts
+and terms. It is written after the revocation is on disk; after a crash, it is written again with the same
+content and name.
 """
 
 import json
@@ -20,12 +21,12 @@ from meteragent.wire.descriptor import describe
 
 
 def path_of(store: Path, receipt: Receipt) -> Path:
-    """Return the path of a receipt: the store's, the receiver's name and the number of its grant."""
+    """Return the path of a receipt, named after the store, the receiver and the number of its grant."""
     return store.with_name(f"{store.name}.receipt-{receipt.grant.name}-{receipt.grant.id}.txt")
 
 
 def text(receipt: Receipt, stream_terms: list[Terms]) -> str:
-    """Return a receipt in words; `stream_terms` are the terms that the stream has ever had."""
+    """Return a receipt in words; `stream_terms` are all terms that the stream has ever had."""
     return "\n".join(_lines(receipt, {describe(item).id: item for item in stream_terms})) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""Receivers of shared streams: who is admitted at a time, what the store keeps about it, and the receipts.
+"""Receivers of shared streams: which of them are admitted, their grants in the store, and their receipts.
 
 The agent compares the configuration with the store (`settle`) at its start, and again whenever a receiver
-begins or ends (`next_ms`): it stops sending, settles, and continues with new connections. So a receiver is
-only ever revoked while nothing is sent, and no copy of its messages is left in memory.
+is to be admitted or revoked (`next_ms`): it stops sending, settles, and continues with new connections. A
+receiver is therefore revoked only while nothing is sent, and no copy of its messages is left in memory.
 """
 
 import json
@@ -24,16 +24,16 @@ from meteragent.store.grants import Wanted
 LEAD_MS = 60_000
 """How long before its start a receiver is admitted, so that its first window can open on time."""
 NOTICE_MS = 30_000
-"""How long after its admission a receiver's first window begins at the earliest: until then, it is known
-whether another agent releases on its topics (`other_agent`: a connection and an answer, 10 s each)."""
+"""The shortest time from a receiver's admission to its first window: enough to find out whether another agent
+releases on its topics (`other_agent`: a connection and an answer, 10 s each)."""
 TRANSIT_MS = 60_000
-"""How long records may be on their way after the end, before what is left of them is deleted."""
+"""How long the last records may take to be delivered before the remaining ones are deleted."""
 
 _log = logging.getLogger("meteragent")
 
 
 def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int | None:
-    """Return when a receiver with an end is revoked: its last slot has left by then; None without an end."""
+    """Return the time at which a receiver is revoked, after its last slot has left; None without an end."""
     if receiver.end is None:
         return None
     last_ms = receiver.end + settings.terms(stream).lateness_ms + stream.sink.spread
@@ -41,7 +41,7 @@ def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int |
 
 
 def _reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
-    """Return why a receiver gets nothing at a time; None if it is admitted."""
+    """Return why a receiver is not admitted at a time; None if it is."""
     revoked_ms = revocation_ms(stream, receiver)
     if receiver.paused:
         return "paused"
@@ -57,14 +57,14 @@ def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.
 
 
 def runs(stream: settings.Stream, now_ms: int) -> bool:
-    """Return whether a stream must run: somebody gets it, now or later."""
+    """Return whether a stream must run: it has a sink, or a receiver gets it now or later."""
     return not stream.receivers or any(
         _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
 
 
 def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | None:
-    """Return when those who are admitted get a stream; None if it is not shared."""
+    """Return when each admitted receiver gets a stream; None if the stream is not shared."""
     if not stream.receivers:
         return None
     active = grants.active(store.connection)
@@ -72,7 +72,7 @@ def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | 
 
 
 def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of the receivers of a stream who lack its latest descriptor."""
+    """Return, by topic, the validities of a stream's receivers that lack its latest descriptor."""
     return grants.unannounced(store.connection, stream.name) if stream.receivers else {}
 
 
@@ -94,7 +94,7 @@ def next_ms(config: settings.Config, now_ms: int) -> int | None:
 def settle(config: settings.Config, store: Store, now_ms: int) -> None:
     """Revoke and admit receivers as of a time, and write the receipts of those revoked; raises StoreError.
 
-    The log states the first window of whoever is admitted.
+    The log states the first window of each receiver that is admitted.
     """
     reasons = {
         (stream.name, receiver.name): reason
@@ -146,7 +146,7 @@ _BROKER = tuple(Broker.model_fields)
 
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
-    """Return a receiver's address and login as text, without secrets: files are named, and not read."""
+    """Return a receiver's address and login as text without secrets: files are named but not read."""
     link = settings.receiver_link(stream, receiver)
     broker = settings.sink_broker(link)
     facts = {"url": settings.sink_url(link)} | {name: getattr(broker, name) for name in _BROKER}
@@ -154,7 +154,7 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 
 
 def endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link; errors are under the name of a section.
+    """Return the broker of a link; error messages name the section.
 
     Raises StoreError if the link is not one that this version writes, and ConfigError for unreadable files.
     """

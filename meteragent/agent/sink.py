@@ -23,7 +23,8 @@ Rules
    refuses is never discarded: its meter waits and `health` reports it, while the other meters, the other
    streams and the source continue (`refused_topics`).
 4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   Home Assistant's starts, never on a meter's behaviour (law 4). Of what arrives here, only starts count.
+   Home Assistant's starts, never on a meter's behaviour (law 4). Of the messages that arrive here, only
+   announcements of those starts have an effect.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox, as the clock may be set; a read looks twice as far."""
+"""The longest time between two reads of the outbox, as the clock may be set; a read covers twice that."""
 
 _log = logging.getLogger("meteragent")
 
@@ -296,7 +297,7 @@ class Sink:
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Subscribe to Home Assistant's starts; without them, it still finds retained devices."""
+        """Subscribe to Home Assistant's starts; without this, Home Assistant still finds retained devices."""
         if self.presence.discovery is not None:
             try:
                 await session.subscribe(self.presence.discovery.birth)
@@ -368,7 +369,7 @@ class Sink:
         self._queue.merge((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
-        """Wait until one more message may be in flight, and the clock is not set back (rule 2)."""
+        """Wait until one more message may be in flight, and the clock shows a time (rule 2)."""
         while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
             self._room.clear()
             with contextlib.suppress(TimeoutError):

@@ -2,7 +2,7 @@
 
 A socket beside the store (`<store>.health`) answers each connection with the vitals as JSON. Its mode is
 0600, so only the store's user can ask. systemd's watchdog gets messages only while all runners make progress:
-an agent that cannot send a record does not count as alive, even if its event loop responds.
+an agent with a runner that hangs does not count as alive, even if its event loop responds.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class StreamWatch:
 def _waiting(
     thread: StoreThread, queues: Collection[str], unmarked_ids: frozenset[int]
 ) -> tuple[int, int | None]:
-    """Return the number of waiting messages and the time the first was due; confirmed ones do not count."""
+    """Return the number of waiting messages, without confirmed ones, and the time the first was due."""
     connection, firsts_ms = thread.store.connection, list[int]()
     for queue in queues:
         rows = outbox.pending(connection, queue, 2**62, len(unmarked_ids) + 1)

@@ -62,14 +62,14 @@ def say(key: str, **values: object) -> str:
 
 
 def of_environment(environment: Mapping[str, str]) -> str:
-    """Return the language that a process's environment asks for, or English if it has no texts."""
+    """Return the language that a process's environment asks for, or English if that has no texts."""
     name = next(filter(None, map(environment.get, _VARIABLES)), "")
     language = name.partition(".")[0].partition("@")[0].partition("_")[0].lower()
     return language if language in LANGUAGES else ENGLISH
 
 
 def of_reader(accept: str) -> str:
-    """Return the language that a browser's Accept-Language prefers, or English if it has no texts."""
+    """Return the language that a browser's Accept-Language prefers, or English if that has no texts."""
     ranges = [_range(item) for item in accept.split(",")]
     choices = [(quality, language) for quality, language in ranges if language in LANGUAGES and quality > 0]
     return max(choices, key=lambda item: item[0], default=(0.0, ENGLISH))[1]

@@ -1,4 +1,4 @@
-"""The sentences of a statement about a stream that counts in the total of a group (docs/crowd.md)."""
+"""The sentences of a statement about a stream that is part of a group's total (docs/crowd.md)."""
 
 from meteragent import config
 from meteragent.config.files import address
@@ -21,7 +21,7 @@ WHO = (
     "each of the two operators, together with all other homes and every broker, with bounded computing power;"
     " it fails if both operators collude: then they know the home's energy in every slot, without noise"
 )
-"""Whom the promise holds against."""
+"""The adversaries against whom the promise holds."""
 
 DESCRIPTOR = "The leader publishes the descriptor of the totals; the agent sends none."
 

@@ -120,8 +120,8 @@ def distances(event: Event, terms: Terms, days: int = 1) -> set[tuple[Fraction, 
 def _aligned(event: Event, terms: Terms, start_ms: int, days: int) -> tuple[Fraction, ...]:
     """Return the distances for an event that starts `start_ms` after the start of a window, largest first.
 
-    All windows that the event fills have the same distance; if the event happens once, it is computed only
-    once.
+    All windows that the event fills have the same distance; if the event happens once, this distance is
+    computed only once.
     """
     first_window = start_ms // terms.length_ms
     last_window = (start_ms + event.duration_ms - 1) // terms.length_ms

@@ -26,7 +26,7 @@ _WIDE = Context(prec=17, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def localised(number: str) -> str:
-    """Write a number in English form with the decimal sign and the grouping of the language."""
+    """Rewrite a number from its English form with the language's decimal sign and grouping."""
     return number.translate({ord("."): say("number.decimal"), ord(","): say("number.group")})
 
 
@@ -41,7 +41,7 @@ def whole(count: int) -> str:
 
 
 def duration(duration_ms: int, units: int = 5) -> str:
-    """Format a duration for people, as ``30 min`` or ``2 days 4 h``, rounded down to its largest `units`."""
+    """Format a duration, such as ``30 min`` or ``2 days 4 h``, rounded down to its `units` largest units."""
     parts = duration_parts(duration_ms, units)
     return " ".join(
         say("duration.day" if count == 1 else "duration.days", count=whole(count))
@@ -76,7 +76,7 @@ def rate(level: Fraction) -> str:
 
 
 def rounded_up(level: Fraction) -> Fraction:
-    """Format a level to four figures, rounded up."""
+    """Round a level up to four figures."""
     if not level:
         return level
     place = Fraction(10) ** (math.floor(math.log10(level)) + 1 - _LIMIT_FIGURES)

@@ -116,7 +116,7 @@ class Guarantee:
 
     @property
     def is_archive(self) -> bool:
-        """Whether `sanitise`, with noise from a key, releases the stream instead of the agent."""
+        """Whether the stream is released by `sanitise`, with noise from a key, instead of by the agent."""
         return bool(self.descriptor.facts["noise"] == "prf")
 
     @property
@@ -140,7 +140,7 @@ class Guarantee:
 
     @cached_property
     def level_of_curves(self) -> Fraction | None:
-        """The level for load courses within the radius; None without a dead band or a step."""
+        """The level for courses of the load within the radius; None without a dead band or a step."""
         return loads.level_of_curves(self.terms) if self.terms.dead_band else None
 
     @property

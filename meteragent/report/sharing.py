@@ -1,4 +1,4 @@
-"""Who gets what, and what all receivers of a file cost together, since all of them may be one."""
+"""The receivers of a configuration, and what they cost together, since one person may be behind them all."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -12,7 +12,7 @@ from meteragent.report.catalogue import say
 from meteragent.report.format import figures, odds
 
 MOVED_WH = Fraction(110)
-"""The example: one boil of a kettle, within a slot of each stream."""
+"""The energy of the example: boiling a kettle once, within one slot of each stream."""
 
 
 class Row(NamedTuple):
@@ -56,19 +56,19 @@ def _row(stream: config.Stream, receiver: config.Receiver) -> Row:
 
 
 def level_together(settings: config.Config) -> Fraction:
-    """Return the level of a change of `MOVED_WH` in one slot of each stream that somebody gets: their sum."""
+    """Return the sum of the levels of a change by `MOVED_WH` in one slot of each stream that is received."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((loads.level(config.terms(stream), MOVED_WH) for stream in streams), Fraction(0))
 
 
 def epsilon_per_day(settings: config.Config) -> Fraction:
-    """Return the charge of a day over all streams that somebody gets, in 1/W."""
+    """Return the charge of a day over all streams that are received, in 1/W."""
     streams = (stream for stream in settings.stream if stream.is_received)
     return sum((config.terms(stream).per_day for stream in streams), Fraction(0))
 
 
 def lines(settings: config.Config) -> Iterator[str]:
-    """Yield a line for each receiver, then what holds for all of them."""
+    """Yield a line for each receiver, then the sentences that apply to all of them."""
     for row in rows(settings):
         yield row.text
     yield say("receivers.same")

@@ -31,7 +31,7 @@ class TariffCost(NamedTuple):
 
 
 class TariffPair(NamedTuple):
-    """The true difference between two tariffs' costs that will be recognised.
+    """The smallest true difference between two tariffs' costs that will be recognised.
 
     In 95% of months the released difference has the right sign and a p-value of at most 5%.
     """

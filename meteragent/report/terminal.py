@@ -21,7 +21,7 @@ def text(guarantees: Sequence[Guarantee], settings: config.Config) -> str:
 
 
 def _receivers(settings: config.Config) -> str:
-    """Return who gets what, and what it costs together; empty if there is a sink instead."""
+    """Return the receivers and what they cost together; empty if there is a sink instead."""
     if not settings.receiver:
         return ""
     lines = (filled(line, _INDENT, _INDENT * 2) for line in sharing.lines(settings))

@@ -20,7 +20,7 @@ _LEVEL_HIGH = 4
 
 
 def of_config(settings: config.Config) -> list[str]:
-    """Return the warnings that concern no single stream: files that others can read, the store's place."""
+    """Return the warnings about no single stream: files that others can read, and the store's location."""
     secrets = [
         say("warning.secret", setting=key, path=path) for key, path in config.exposed(settings).items()
     ]

@@ -97,7 +97,7 @@ def where(terms: Terms, slot_text: str | None = None) -> str:
 
 
 def slot_values(terms: Terms) -> str:
-    """Return what the values of slots are called."""
+    """Return the noun for the values of slots."""
     if terms.weights is not None:
         return say("promise.amounts")
     if terms.space is Space.PEAK:
@@ -351,12 +351,12 @@ def guesses() -> str:
 
 
 def guess_limit(percent: int, events: str) -> str:
-    """Return the sentence about how often a guess about one of these events is right at most."""
+    """Return the sentence about how often, at most, a guess about one of these events is right."""
     return say("guess.limit", percent=percent, events=events)
 
 
 def guess_columns() -> tuple[str, ...]:
-    """Return the heads of `guess_rows`."""
+    """Return the column headings of `guess_rows`."""
     daily = (say("guess.daily", days=days) for days in REPETITIONS[1:])
     return (say("guess.event"), say("guess.moves"), say("guess.once"), *daily)
 

@@ -1,13 +1,13 @@
 """The contract with receivers as JSON Schema (draft 2020-12) and AsyncAPI 3.
 
-Theory of operation. Each schema states the messages of this version and allows further fields, because later
-versions add some (docs/contracts.md). What relates two numbers or two messages is beyond a schema, such as
-the id of a descriptor or the lattice of a record's values. These rules have names in `RULES`, and the
-conformance file, docs/contracts/conformance.json, has cases for each.
+Theory of operation. Each schema describes the messages of this version and allows further fields, because
+later versions add some (docs/contracts.md). A schema cannot express rules that relate two numbers or two
+messages, such as those for the id of a descriptor or the lattice of a record's values. These rules have names
+in `RULES`, and the conformance file, docs/contracts/conformance.json, has cases for each.
 
-The names of kinds, metrics, spaces, roundings and units are those of `domain`, so a new one is in the schemas
-at once. The patterns are those with which `consume` reads. A test compares the fields with what `descriptor`,
-`record`, `senml`, `total` and `status` write.
+The names of kinds, metrics, spaces, roundings and units are those of `domain`, so the schemas include a new
+name at once. The patterns are those that `consume` uses to read. A test compares the fields with those that
+`descriptor`, `record`, `senml`, `total` and `status` write.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ EXACT = r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?"
 """The pattern of exact numbers in text: an integer, a decimal or a ratio of integers."""
 
 DURATION = r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?"
-"""The pattern of durations, of hours, minutes and seconds; at least one of them is there and not 0."""
+"""The pattern of durations in hours, minutes and seconds; at least one of these is present and not 0."""
 
 RULES = {
     "json": "The message is one JSON object, or one SenML pack of one record.",
@@ -49,7 +49,7 @@ RULES = {
     "twice": "Two records of one meter, time and band are equal. Identical records count once.",
     "overlap": "The slots of one meter do not overlap, except for the bands of one window.",
 }
-"""The rules by which a receiver refuses messages, by the names that the conformance file uses."""
+"""The rules by which a receiver refuses messages, under the names that the conformance file uses."""
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "number"}
@@ -102,7 +102,7 @@ def record_senml() -> dict[str, Any]:
     quantity = "(power|energy)"
 
     def entry(suffix: str, **fields: Any) -> dict[str, Any]:
-        """Return the schema of an entry by the end of its name."""
+        """Return the schema of an entry whose name ends with `suffix`."""
         return _object({"n": {"type": "string", "pattern": f"^{quantity}{suffix}$"}, **fields})
 
     first = _object(
@@ -216,7 +216,7 @@ _ONE_SLOT = {Space.WEIGHTED, Space.PEAK, Space.ABOVE}
 
 
 def _space(space: Space) -> dict[str, Any]:
-    """Return the rule for the descriptors of one space: the fields that it needs and has alone."""
+    """Return the rule for one space's descriptors: the fields they need, and the fields they must lack."""
     fields = _SPACE_FIELDS[space]
     foreign_fields = _OWN_FIELDS - set(fields)
     then: dict[str, Any] = {"required": list(fields), **_absent(*foreign_fields)}
@@ -314,7 +314,7 @@ _CHANNELS: dict[str, tuple[str, tuple[str, ...], str, bool]] = {
     ),
     "prices": ("{priceTopic}", ("prices",), "With window.weights.topic: public prices, to the agent.", False),
 }
-"""For each channel its address, its messages, its description, and whether it is retained."""
+"""For each channel, its address, its messages, its description, and whether it is retained."""
 
 _PARAMETERS = {
     "sinkTopic": "The meter's topic: sink.topic, with {meter} replaced by the meter's public id.",

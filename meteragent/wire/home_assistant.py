@@ -9,8 +9,8 @@ Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026
     energy      Home Assistant refuses the state class "measurement" for energies. A slot's energy is a
                 "total" that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It
                 is not "total_increasing", because private numbers may be negative.
-    total       The running total is a "total" that began at `since`, which moves on after a missing slot.
-                The total may fall.
+    total       The running total is a "total" that began at `since`, which moves forward after a missing
+                slot. The total may fall.
     cost        An amount has the device class "monetary", whose only state class is "total".
     bands       Each band has a sensor. A message names its band, and sensors ignore an empty value. The
                 energy of a band in a window is a "total" as above. A band of a mean day is part of that day,
@@ -21,7 +21,7 @@ Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026
                 hidden and the start of the newest slot. The first is always available: it says "off" when
                 the agent is gone.
     object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which
-                names stream and meter.
+                names the stream and the meter.
 """
 
 import hashlib
@@ -127,11 +127,11 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }
-    if "threshold_w" not in facts:  # as an energy, Home Assistant would offer it as the total consumption
+    if "threshold_w" not in facts:  # with this class, it would be offered as the total consumption
         sensor["device_class"] = "monetary" if quantity == "cost" else quantity
     if quantity == "power":
         sensor["state_class"] = "measurement"
-    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # not the total energy of its time
+    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # not all energy used in a period
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}

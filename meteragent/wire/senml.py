@@ -15,7 +15,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
 UTF8 = "utf8:"
-"""The prefix of SenML names that hold a name that SenML does not allow, as UTF-8 in hex."""
+"""The prefix of SenML names that encode a name that SenML does not allow, as UTF-8 in hex."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 

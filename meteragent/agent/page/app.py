@@ -191,7 +191,7 @@ class _Page:
 
 
 def _language(request: Request) -> str:
-    """Return the language of a request's reader, who may be someone else than whoever started the agent."""
+    """Return the language of a request's reader, who need not be the person who started the agent."""
     return catalogue.of_reader(request.headers.get("accept-language", ""))
 
 

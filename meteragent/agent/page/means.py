@@ -1,9 +1,9 @@
 """The consumption in each slot while a page is open, by the core's arithmetic without noise, in memory only.
 
 The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). This module adds
-them to noiseless windows of the same class. A mean is therefore the private number without its noise, from
-the same code that clamps values, handles register rollover and fills gaps. The windows are those of the
-stream and of each preset that the page can show instead. The means go to the page only (law 3).
+them to noiseless windows of the same class. A mean is therefore the private number without its noise,
+computed by the same code that clamps values, handles register rollover and fills gaps. The windows are
+those of the stream and of each preset that the page can show instead. The means go to the page only (law 3).
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import HOUR_MS, MICRO, Kind
 
 _CLOSED = 2000
-"""The largest number of closed slots whose means wait for the page."""
+"""The largest number of closed slots whose means may wait for the page."""
 
 
 class SlotMean(NamedTuple):

@@ -1,4 +1,4 @@
-"""The page's view of the agent: plain data and functions, which are the page's only access."""
+"""The page's view of the agent: plain data and functions, the page's only access to the agent."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -69,7 +69,7 @@ class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
     `promises` is slow and is called once. `topic` returns the topic of a meter's records; `meters` returns
-    the stream's meters. `group` is the group in whose total the stream counts; None if the
+    the stream's meters. `group` is the group whose total includes the stream; None if the
     stream sends records instead.
     """
 
@@ -148,7 +148,7 @@ class Reports(NamedTuple):
 
     `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
     which the broker confirmed the last one; None if there is none. `has_keys` says whether both operators'
-    keys of the current slot are known.
+    keys for the current slot are known.
     """
 
     sent_count: int
@@ -164,7 +164,7 @@ class Glance(NamedTuple):
     `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), and since the
     start. `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming`
     is the slot to be released next; None if no slot is scheduled. `allowance` is None without a budget.
-    `reports` is None unless the stream counts in the total of a group.
+    `reports` is None unless the stream is part of a group's total.
     """
 
     now_ms: int | None

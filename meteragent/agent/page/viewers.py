@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; false while no page is open and no readings need to be passed on."""
+    """The open pages; false while no page is open, when no readings need to be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []

@@ -182,7 +182,7 @@ def _check(question: NestedQuestion) -> None:
 
 
 def _grid(length_count: int) -> Iterator[tuple[Fraction, ...]]:
-    """Yield all shares in whole steps that add up to one, with at least one step for the finest."""
+    """Yield all shares in whole steps that add up to one, with at least one step for the finest length."""
 
     def distribute(places: int, steps: int) -> Iterator[tuple[int, ...]]:
         """Yield all ways to distribute steps over places."""

@@ -208,7 +208,7 @@ def odds_level(setting: Setting, event: Event) -> float:
 def least(hide: Hide, share: Share, level: Fraction, timezone: str) -> Setting:
     """Find the setting with the least error that hides `hide`, over all numbers of slots in a window.
 
-    A preset that hides the same, as rounded by `check`, with no larger error is preferred, because it has a
+    A preset is preferred if it hides the same, as rounded by `check`, with no larger error, because it has a
     name.
     """
     best = min(candidates(hide, share, level, timezone), key=Setting.error_w)

@@ -43,8 +43,8 @@ class Question:
 class Near(NamedTuple):
     """A possible setting near the question: what changes, and the number of homes that meets the goal.
 
-    `kind` is ``homes`` for more of them, ``event`` for enough of them to hide the event, ``share`` for
-    another share, or ``less`` for less energy to hide.
+    `kind` is ``homes`` for more homes, ``event`` for enough homes to hide the event, ``share`` for another
+    share, or ``less`` for less energy to hide.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class Answer:
 
 
 def solve(question: Question) -> Answer:
-    """Solve for the part that the question leaves open; if nothing is open, check whether it is possible.
+    """Solve for the part that the question leaves open; if nothing is open, check whether it has an answer.
 
     Raises:
         ValueError: the question leaves too much open, or its goal is an energy but its share is a power.
@@ -122,7 +122,7 @@ def _watts(goal: Goal, share: Share) -> float | None:
         return None
 
 
-# Given what to hide and what to share ---------------------------------------------------------------
+# Given the change to hide and the share ---------------------------------------------------------------
 
 
 def _error(question: Question, hide: Hide, share: Share) -> Answer:
@@ -158,7 +158,7 @@ def _smaller(question: Question, share: Share, homes: int, goal_w: float) -> lis
     return [Near("less", setting, homes)] if setting else []
 
 
-# Given what to hide and the error ---------------------------------------------------------------------
+# Given the change to hide and the error ---------------------------------------------------------------------
 
 
 def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
@@ -180,7 +180,7 @@ def _share(question: Question, hide: Hide, goal: Goal) -> Answer:
     return Answer(question, None, homes, reason, (*with_more_homes, *smaller), settings)
 
 
-# Given what to share and the error --------------------------------------------------------------------
+# Given the share and the error --------------------------------------------------------------------
 
 
 def _hide(question: Question, share: Share, goal: Goal) -> Answer:
@@ -211,7 +211,7 @@ def around(setting: Setting, factors: tuple[Fraction, ...]) -> list[Setting]:
 
 
 def sliding(question: Question, setting: Setting) -> Sliding | None:
-    """Find consecutive windows that keep the level over a whole event, if their error is smaller.
+    """Find consecutive windows that keep the level over a whole event, unless `simple` is as accurate.
 
     A stretch of time as long as w slots can touch w + 1; the event may have any shape within its power.
     """
@@ -230,5 +230,5 @@ def sliding(question: Question, setting: Setting) -> Sliding | None:
 
 
 def is_chosen(setting: Setting) -> bool:
-    """Return whether the number of blocks was chosen, as it is if a calendar window has several."""
+    """Return whether the number of blocks was chosen, which is so if a calendar window has several."""
     return setting.share.unit is not None and setting.slots > 1

@@ -5,7 +5,7 @@
 2   the command line is wrong        130   interrupted (sanitise, init)
 
 `usage` lists the commands with their arguments and help. Each command is a module here that defines
-`run(options)`, and only the module of the requested command is imported: the agent starts without the
+`run(options)`, and only the module of the requested command is imported, so the agent starts without the
 libraries that archives, pages and plans need.
 """
 

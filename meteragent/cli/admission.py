@@ -25,7 +25,7 @@ def stored_streams(path: Path) -> set[str]:
 
 
 def admit(settings: config.Config) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return the refusals, and those that become warnings because their stream has run before."""
+    """Return the refusals, and separately the warnings: refusals of streams that have run before."""
     missing = [*config.missing_extras(settings), *config.unreadable(settings)]
     if not config.refusals(settings):
         return missing, []

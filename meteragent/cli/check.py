@@ -18,7 +18,7 @@ from meteragent.store import read_only, terms
 def run(options: argparse.Namespace) -> int:
     """Print the promises of all streams; if a stream must not run, print only the refusals and return 78.
 
-    JSON and the statement do not depend on who reads them: they are in English.
+    JSON and the statement are always in English, whatever --lang says.
     """
     is_plain_text = not (options.json or options.statement)
     with catalogue.speaking(options.lang if is_plain_text else catalogue.ENGLISH):

@@ -52,7 +52,7 @@ def _migrate(service: Any, settings: configuration.Settings) -> int:
 
 
 def _place(settings: configuration.Settings) -> Iterator[str]:
-    """Yield where records are kept."""
+    """Yield lines about the place where records are kept."""
     if settings.dataset is not None:
         yield f"folder: {settings.dataset.folder}"
     sink = settings.dataset or settings.database

@@ -296,7 +296,7 @@ def _choose_preset(options: Options, base: draft.Base) -> Generator[Step, Any, s
     return (yield from _ask(options, question))
 
 
-# Where to -------------------------------------------------------------------------------------------
+# The sink and the files -----------------------------------------------------------------------------
 
 
 def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]:
@@ -347,7 +347,7 @@ def _folder_fault(path: Path) -> str | None:
 
 
 def _is_free(name: str) -> str | None:
-    """Return the expected answer if a file exists or cannot be created in its folder, else None."""
+    """Return the expected answer if this file or one beside it exists, or cannot be created; else None."""
     if file := _existing(Path(name)):
         return f"another name: {file} exists, and `init` never overwrites files"
     return _folder_fault(Path(name))
@@ -365,7 +365,7 @@ def _choose_unit(options: Options) -> Generator[Step, Any, Path | None]:
 
 
 def _is_no_or_free(name: str) -> str | None:
-    """Return the expected answer if a file exists or cannot be created in its folder, else None."""
+    """Return None for the answer "no" or a file that can be created, else the expected answer."""
     if name == NO:
         return None
     if os.path.lexists(name):

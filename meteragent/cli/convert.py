@@ -1,4 +1,4 @@
-"""The `convert` command: private records in formats that utilities exchange, and readings for `sanitise`."""
+"""The `convert` command: write private records in the formats of utilities, or readings for `sanitise`."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""The arguments of `convert`, without what converting needs."""
+"""The arguments of `convert`, declared without importing the libraries that a conversion needs."""
 
 import argparse
 from pathlib import Path

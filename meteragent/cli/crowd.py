@@ -1,4 +1,4 @@
-"""The `crowd` command: run an operator of a group of homes, show its state, make its identity."""
+"""The `crowd` command: run an operator of a group of homes, show its state, or create its identity."""
 
 import argparse
 import asyncio
@@ -62,7 +62,7 @@ def _health(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    """Print a line for each slot that was finished."""
+    """Print a line for each finished slot."""
     for line in _module("store").ledger(_settings(options).store.path):
         slot, at = iso_time(line.slot_s * 1000), iso_time(line.at_s * 1000)
         if options.json:

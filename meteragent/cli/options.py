@@ -288,7 +288,7 @@ def sanitise(parser: argparse.ArgumentParser) -> None:
 
 
 def key_file(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument FILE, which all actions of `key` take and `key show` takes alone."""
+    """Declare the argument FILE of all actions of `key`; it is the only argument of `key show`."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the key's file")
 
 

@@ -177,7 +177,7 @@ def _rows(result: Any, rows: int) -> list[str]:
 
 
 def _readings(result: Any, windows: int) -> list[str]:
-    """Return a warning if the readings, with the configured hold or interval, do not cover the windows."""
+    """Return a warning if readings, with the configured hold or interval, leave gaps or overlap."""
     policy = result.policy
     usual, numbers = policy.usual, result.counts.numbers - result.counts.gap
     share = numbers * policy.reach_ms / (windows * usual.length_ms) if windows else 1
@@ -195,7 +195,7 @@ def _readings(result: Any, windows: int) -> list[str]:
 
 
 def _small(preview: Any) -> list[str]:
-    """Return a warning if the numbers are probably in another unit, such as kW for W."""
+    """Return a warning if the numbers are probably in another unit, such as kW instead of W."""
     usual, numbers = preview.policy.usual, preview.counts.numbers - preview.counts.gap
     if preview.small_count <= _SMALL_SHARE * numbers:
         return []

@@ -15,7 +15,7 @@ from meteragent.report.catalogue import LANGUAGES, of_environment
 
 
 def parsed_by(command: str, function: str) -> Callable[[str], Any]:
-    """Return an argument parser that calls a function of a command's module, which it imports only then."""
+    """Return an argument parser that calls a function of a command's module, imported only for the call."""
 
     def parse(text: str) -> Any:
         """Parse an argument with the command's function."""

@@ -1,8 +1,8 @@
 """The command line: the purpose of each command, its arguments, an example and its exit codes.
 
 Nothing here imports a command, so that `--help` is quick and the agent starts without the libraries that
-other commands need. A command's module is `meteragent.cli.NAME`, which has `run(options)`; `options` declares
-its arguments.
+other commands need. A command's module, `meteragent.cli.NAME`, defines `run(options)`. The module `options`
+declares the arguments of all commands.
 """
 
 import argparse

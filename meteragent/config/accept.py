@@ -22,7 +22,7 @@ level.
 
 
 def refusals(config: Config, running: Collection[str] = ()) -> list[ConfigError]:
-    """Return the refusals of streams whose readings follow the load too coarsely; none if `running`."""
+    """Return the refusals of streams, except `running` ones, whose readings follow the load too coarsely."""
     return [_refusal(stream, key) for stream, key in _coarse(config) if stream.name not in running]
 
 
@@ -39,7 +39,7 @@ def missing_extras(config: Config) -> list[ConfigError]:
 
 
 def page_needs(module: str) -> ConfigError:
-    """Return the refusal of a page whose extra lacks a module."""
+    """Return the refusal of a page if a module of its extra is missing."""
     return ConfigError("page", f"this table, but no {module}", f"the page's extra: {extras.hint('page')}")
 
 
@@ -78,7 +78,7 @@ def _refusal(stream: Stream, prefix: str) -> ConfigError:
 
 
 def _cost(rules: Terms) -> str:
-    """Return the reason, the energy for which a change by the hidden energy can count, and its level."""
+    """Return the reason, the energy that a change by the hidden energy can count as, and its level."""
     distance = loads.distance(rules, rules.hides_wh) * rules.wh_per_value * rules.hours
     if rules.kind is Kind.POWER:
         sparse = f"power is read every {format_duration(loads.longest_hold_ms(rules))}"

@@ -1,4 +1,4 @@
-"""The models of a broker, and of a receiver and a crowd at one, on which `model` builds the rest."""
+"""The models of a broker, a receiver and a crowd, on which `model` builds."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ def joined(config: Config) -> Config:
 
 
 def counted(stream: Stream) -> Stream:
-    """Return a stream with the terms of its group, if it names one; raises ConfigError as `group_of`."""
+    """Return a stream with the terms of its group, if it names one; raises ConfigError as `group_of` does."""
     if stream.sink.crowd is None:
         return stream
     group = group_of(stream.sink.crowd)

@@ -39,7 +39,7 @@ def _path_text(path: Path) -> str:
 
 
 def exposed(config: Config) -> dict[str, Path]:
-    """Return the file of each secret that every user of this machine can read, by key."""
+    """Return, by key, the files of secrets that every user of this machine can read."""
     paths: dict[str, Path] = {}
     for prefix, table in _brokers(config):
         keys = [key for key in _SECRETS if getattr(table, key, None) is not None]

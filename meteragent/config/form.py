@@ -45,7 +45,7 @@ from meteragent.domain.lines import Path, line_of, lines, path_of
 from meteragent.domain.refusal import expectation, key_text, value_text
 
 SHARED = ("receiver", "store", "page", "tariff", "archive")
-"""The tables beside those of the streams."""
+"""The tables that do not belong to a stream."""
 
 EXPLAINED_MAX = 100
 """The largest number of errors to list; a file with more errors is hardly a configuration."""

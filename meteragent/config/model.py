@@ -379,13 +379,13 @@ class Config(Section):
     _tables: tuple[int, ...] = PrivateAttr(())
 
     def with_streams(self, streams: Sequence[Stream], tables: Sequence[int]) -> Self:
-        """Return this configuration with other streams; `tables` is the number of each stream's table."""
+        """Return this configuration with other streams; `tables` holds the number of each stream's table."""
         config = self.model_copy(update={"stream": tuple(streams)})
         config._tables = tuple(tables)  # noqa: SLF001 -- same class
         return config
 
     def nested_with(self, stream: Stream) -> tuple[Stream, ...]:
-        """Return the streams of a stream's table, from fine to coarse: itself alone, unless it has shares."""
+        """Return the streams of a stream's table, from fine to coarse; without shares, only the stream."""
         if stream.receivers:
             return (stream,)
         tables = self._tables or tuple(range(len(self.stream)))

@@ -1,9 +1,9 @@
-"""Receivers: a stream for each preset that somebody gets, shared by all who get it.
+"""Receivers: one stream for each preset, shared by all receivers of that preset.
 
 A receiver's records differ from those of others only by topic and broker. So receivers of one preset share
-one stream: its noise is drawn and charged once, and they learn no more together than one of them alone.
-Streams of other presets add to the charges of the meter. The name of a stream is that of its preset, and does
-not depend on who gets it, because it is a key of the ledger.
+one stream: its noise is drawn and charged once, and together they learn no more than one of them alone.
+Streams of other presets add to the charges of the meter. A stream is named after its preset and not after its
+receivers, because the name is a key of the ledger.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from meteragent.domain.presets import PRESETS
 from meteragent.domain.shape import Space
 
 NO_TOPIC = "{meter}"
-"""The topic of the sink in a file with receivers: the core names topics by the public id alone."""
+"""The sink's topic in a file with receivers, for which the core names topics by the public id alone."""
 
 _OF_RECEIVER = {name: name for name in Receiver.model_fields if name in Sink.model_fields}
 _NO_SLOTS = {"length": None, "step": None, "blocks": None, "bands": None, "weights": None, "threshold": None}
@@ -24,7 +24,7 @@ _NO_BANDS = {"band": (), "rest": None, "holidays": ()}
 def shared_streams(config: Config) -> list[Stream]:
     """Return the streams of a file with receivers: one for each preset, in the order of the file.
 
-    The sink of a stream is that of its first receiver that is not paused, for tools that look at one.
+    The sink of a stream is that of its first receiver that is not paused, for tools that use only one sink.
     """
     by_preset: dict[str, list[Receiver]] = {}
     for receiver in config.receiver:
@@ -37,13 +37,13 @@ def shared_streams(config: Config) -> list[Stream]:
 
 
 def first_receiver(peers: Sequence[Receiver]) -> Receiver:
-    """Return the receiver that tools look at: the first that is not paused, or the first."""
+    """Return the receiver for tools that use only one: the first that is not paused, or else the first."""
     return next((receiver for receiver in peers if not receiver.paused), peers[0])
 
 
 def of_preset(base: Stream, name: str) -> Stream:
     """Return the stream of a preset, with the source, the calendar and the budget of the file."""
-    preset = PRESETS.get(name)  # an unknown one is refused later
+    preset = PRESETS.get(name)  # an unknown preset is refused later
     window = _NO_SLOTS if preset is not None and preset.space is Space.BANDS else _NO_SLOTS | _NO_BANDS
     if preset is None or not isinstance(preset.length, str):
         window = window | {"timezone": None}
@@ -58,7 +58,7 @@ def of_preset(base: Stream, name: str) -> Stream:
 
 
 def link(stream: Stream, receiver: Receiver) -> Stream:
-    """Return a stream whose sink is a receiver's: its broker, its login and its topic."""
+    """Return a stream with the receiver's broker, login and topic as its sink."""
     keys = {name: getattr(receiver, name) for name in _OF_RECEIVER}
     fields_set = receiver.model_fields_set & keys.keys()
     sink = stream.sink.model_copy(update=keys)

@@ -94,7 +94,7 @@ def interval_ms(source: Source) -> int:
 
 
 def every_ms(source: Source) -> int:
-    """Return the usual time between readings, as configured or else by the device's profile; 0 if unknown."""
+    """Return the usual time between readings, as configured or else from the profile; 0 if unknown."""
     device = profile(source)
     return source.every or source.interval or (0 if device is None else device.every_ms)
 

@@ -161,7 +161,10 @@ def quantum(stream: Stream) -> Fraction:
 
 
 def _per_amount(stream: Stream, duration_ms: int) -> Fraction:
-    """Return the slot value of 1 W over a duration; for amounts, bands, peaks and energies above, of 1 Wh."""
+    """Return the slot value of 1 W over a duration.
+
+    For amounts, bands, peaks, energies above a threshold and crowds, return that of 1 Wh instead.
+    """
     if stream.group is not None:
         return Fraction(1)
     if space(stream) is Space.WEIGHTED:
@@ -235,7 +238,7 @@ def level(stream: Stream) -> Fraction:
 def others_per_day(config: Config, stream: Stream) -> Fraction:
     """Return the sum of the daily charges of a meter's other streams, as epsilon in 1/W.
 
-    Streams of which all receivers are paused charge nothing.
+    Streams whose receivers are all paused charge nothing.
     """
     siblings = (sibling for sibling in config.stream if sibling is not stream and sibling.is_received)
     return sum((terms(sibling).per_day for sibling in siblings), Fraction(0))
@@ -305,7 +308,7 @@ def _terms(stream: Stream, window_ms: int, bands: tuple[Band, ...]) -> Terms:
 
 
 def _crowd(stream: Stream) -> Crowd | None:
-    """Return the group of a stream, if it has one, as its windows know it."""
+    """Return a stream's group in the form that terms contain; None if it has no group."""
     group = stream.group
     return None if group is None else Crowd(group.id.hex(), 1000 * group.deadline_s)
 

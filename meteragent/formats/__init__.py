@@ -1,8 +1,8 @@
-"""Files that utilities exchange: CSV, Green Button and IEC 61968-9 MeterReadings, and what each can carry.
+"""The formats of files that utilities exchange: CSV, Green Button, IEC 61968-9 MeterReadings, and AIIDA's.
 
-Each format is a function from entries to bytes, or back; it does no I/O. What a format cannot carry is listed
-in docs/formats.md. Numbers are exact, XML with a document type is refused, and no error holds a value.
+Each format is a function from entries to bytes, or back; it does no I/O. docs/formats.md lists what each
+format cannot carry. Numbers are exact, XML with a document type is refused, and no error holds a value.
 
-`entry` has what all formats share, `table` is CSV, `green_button` ESPI, `meter_readings` and `aiida` are the
-CIM messages, `xml` has what XML needs, and `readings` makes the input of `sanitise`.
+`entry` defines the type that all formats share. `table` is CSV, `green_button` is ESPI, `meter_readings` and
+`aiida` are CIM messages, `xml` has the functions for XML, and `readings` makes the input of `sanitise`.
 """

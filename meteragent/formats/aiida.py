@@ -1,9 +1,9 @@
-"""Near-real-time documents of CIM 1.12 as AIIDA sends them (EDDIE), out only: a JSON envelope on each line.
+"""Near-real-time documents of CIM 1.12, written as AIIDA (EDDIE) sends them: a JSON envelope on each line.
 
-AIIDA sends what a meter shows at an instant; a record is the mean of an interval. Its envelope has the end of
-the interval, the mean in kW as quantity type 2 (active power consumption), and the quality ESTIMATED. The
-length of the interval and the standard deviation have no field. Energies are refused: type 0 is the reading
-of a register.
+AIIDA sends what a meter shows at an instant, whereas a record is the mean of an interval. A record's envelope
+has the end of the interval, the mean in kW as quantity type 2 (active power consumption), and the quality
+ESTIMATED. It has no field for the length of the interval or the standard deviation. Energies are refused,
+because type 0 is the reading of a register.
 """
 
 import json
@@ -21,11 +21,11 @@ _CONSUMPTION_KW: Final = "2"
 _NAME_MAX: Final = 60
 _QUALITY: Final = {"estimated": "ESTIMATED", "measured": "AS_PROVIDED"}
 _NAMESPACE: Final = uuid.UUID("2c0f0f0c-9f2e-4a52-8a5e-3f0c8c2f7b11")
-"""The name space of the documents' ids, so that the same values have the same ids."""
+"""The namespace of the documents' ids, so that a repeated conversion yields the same ids."""
 
 
 def write(entries: Iterable[Entry], now_ms: int) -> bytes:
-    """Return entries as envelopes, one a line; raises FormatError if AIIDA's document cannot carry one."""
+    """Return entries as envelopes, one per line; raises FormatError if AIIDA's form cannot carry one."""
     lines = [json.dumps(envelope(entry, now_ms)) for entry in require_intervals(entries, "aiida")]
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -66,7 +66,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
 
 
 def _kilowatts(entry: Entry) -> float:
-    """Return the mean power in kW as a JSON number of the same digits; raises FormatError."""
+    """Return the mean power in kW as a JSON number with the same digits; raises FormatError."""
     exact = decimal(entry.base_value) / 1000
     number = float(exact)
     if Fraction(Decimal(repr(number))) != entry.base_value / 1000:

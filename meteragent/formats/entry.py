@@ -1,4 +1,4 @@
-"""What all formats share: the value of an interval of a meter, with its quality and standard deviation."""
+"""The type that all formats share: a meter's value in an interval, with quality and standard deviation."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     """The mean power (W, kW) or the energy (Wh, kWh) of an interval.
 
     A released value is estimated, has the standard deviation `sd` of its noise, and names its descriptor `d`.
-    The `band` of a mean day has the time of its window; otherwise `band` is empty.
+    The interval of a value with a `band` is its window; for all other values, `band` is empty.
     """
 
     meter: str
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 
 def released(meters: Iterable[Series]) -> Iterator[Entry]:
-    """Yield the entries of released series; raises FormatError for values that are not those of intervals."""
+    """Yield the entries of released series; raises FormatError for values that do not belong to intervals."""
     for series in meters:
         for record in series.records:
             if series.terms(record).space in _WITHOUT_INTERVALS:
@@ -80,7 +80,7 @@ def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
 
 
 def decimal(value: Fraction) -> Decimal:
-    """Return a value with at most six decimal places, exactly; raises FormatError for any other."""
+    """Return a value exactly; raises FormatError if it has more than six decimal places or is too large."""
     if (value * MICRO).denominator != 1 or abs(value * MICRO) >= 1 << _BITS:
         raise FormatError("a value has more than six decimal places, or more than 13 digits before them")
     return Decimal(int(value * MICRO)).scaleb(-6).normalize()

@@ -1,13 +1,13 @@
-"""Green Button: an Atom feed of ESPI resources (NAESB REQ.21), out and in.
+"""Green Button: an Atom feed of ESPI resources (NAESB REQ.21), for writing and reading.
 
     UsagePoint (a meter) <- MeterReading (a stream of values) <- IntervalBlock (the values of a UTC day)
                                      | related
                                 ReadingType (unit, power of ten, length of intervals)
 
-Values are whole numbers of a power of ten of W (code 38) or Wh (code 72), the mean or the energy of an
-interval. ESPI has no quality for "estimated" alone: its codes 8 and 9 name a method that was not used here. A
-released value has code 11, derived: calculated, not only measured. The standard deviation has no element;
-it is in the title of the ReadingType, where people and `read` find it.
+Each value is the mean power or the energy of an interval: a whole number, times a power of ten, of W (code
+38) or Wh (code 72). ESPI has no quality for "estimated" alone: its codes 8 and 9 name methods that were not
+used here. A released value has code 11, derived: calculated, not only measured. There is no element for the
+standard deviation; it is in the title of the ReadingType, where people and `read` find it.
 """
 
 import re
@@ -33,18 +33,18 @@ _POWER, _ENERGY = 38, 72
 _UOM: Final = {_POWER: "W", _ENERGY: "Wh"}
 _DERIVED = 11
 _MEASURED: Final = {0, 7, 17, 18, 19}
-"""Qualities of a measured value: valid, edited by hand, validated, verified, good for bills."""
+"""Qualities of a measured value: valid, manually edited, validated, verified, revenue quality."""
 _DELTA, _INDICATING = 4, 6
 _AVERAGE, _NORMAL = 2, 12
 _KIND_ENERGY, _KIND_POWER = 12, 37
 _ELECTRICITY = 1
 _FORWARD: Final = {0, 1, 4}
-"""Directions of flow that are consumption, or net."""
+"""Accepted flow directions: not applicable, consumption, and net."""
 _POWERS: Final = (0, -3, -6)
 _INT48_MAX: Final = 2**47 - 1
 _ROOT: Final = "/espi/1_1/resource"
 _NAMESPACE: Final = uuid.UUID("6f2d2b8e-54a5-4f0e-9d0b-6d0f3a3f6c52")
-"""The name space of the feed's ids, so that the same values have the same ids."""
+"""The namespace of the feed's ids, so that a repeated conversion yields the same ids."""
 _TITLE = re.compile(r"estimated, standard deviation (\S+) Wh?, descriptor (\S*)")
 
 ET.register_namespace("atom", ATOM.strip("{}"))
@@ -52,7 +52,7 @@ ET.register_namespace("espi", ESPI.strip("{}"))
 
 
 class Form(NamedTuple):
-    """What the values of a MeterReading share."""
+    """The properties that all values of a MeterReading share."""
 
     is_energy: bool
     length_s: int
@@ -154,7 +154,7 @@ def _period(parent: ET.Element, name: str, start_ms: int, end_ms: int) -> None:
 def _resource(
     feed: ET.Element, place: str, above: str, related: list[str], title: str, now_ms: int
 ) -> ET.Element:
-    """Append an entry of the feed; return its content."""
+    """Append an entry to the feed; return its content element."""
     element = child(feed, f"{ATOM}entry")
     _identify(element, place, title, now_ms, above)
     for other_place in related:
@@ -174,7 +174,7 @@ def _identify(element: ET.Element, place: str, title: str, now_ms: int, above: s
 
 
 class _Type(NamedTuple):
-    """What `read` needs of a ReadingType."""
+    """The parts of a ReadingType that `read` needs."""
 
     unit: str
     scale: Fraction
@@ -207,7 +207,7 @@ def read(content: bytes) -> Iterator[Entry]:
 
 
 def _resources(feed: ET.Element, kind: str) -> Iterator[tuple[str, ET.Element]]:
-    """Yield the entries of a feed whose content is of a kind, with their places."""
+    """Yield a feed's entries for one kind of resource, each with its place."""
     for element in feed.iter(f"{ATOM}entry"):
         if element.find(f"{ATOM}content/{ESPI}{kind}") is not None:
             yield next(iter(_links(element, "self")), ""), element
@@ -218,13 +218,13 @@ def _links(element: ET.Element, relation: str) -> list[str]:
 
 
 def _above(element: ET.Element, place: str, kind: str) -> str:
-    """Return the place of the resource to which another one belongs."""
+    """Return the place of a resource's parent."""
     above = next(iter(_links(element, "up")), place.rpartition("/")[0])
     return above.removesuffix(f"/{kind}")
 
 
 def _meter(points: dict[str, ET.Element], place: str) -> str:
-    """Return the name of a meter: the title of its UsagePoint, if no other has it, or else its number."""
+    """Return a meter's name: the title of its UsagePoint if it is unique, or else the UsagePoint's number."""
     titles = {name: (point.findtext(f"{ATOM}title") or "").strip() for name, point in points.items()}
     title = titles.get(place, "")
     name = title if title and list(titles.values()).count(title) == 1 else place.rpartition("/")[2]
@@ -234,7 +234,7 @@ def _meter(points: dict[str, ET.Element], place: str) -> str:
 
 
 def _type(resource: ET.Element) -> _Type:
-    """Return what a ReadingType says; raises FormatError for a quantity that is not a power or an energy."""
+    """Parse a ReadingType; raises FormatError if its values cannot be entries."""
     element = next(resource.iter(f"{ESPI}ReadingType"))
     uom = _integer(element, "uom")
     if uom not in _UOM:

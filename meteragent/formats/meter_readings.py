@@ -1,13 +1,14 @@
-"""The message payload MeterReadings of IEC 61968-9 (2nd edition, CIM profile of 2011), out only.
+"""The message payload MeterReadings of IEC 61968-9 (2nd edition, CIM profile of 2011), for writing only.
 
     MeterReadings > MeterReading > IntervalBlocks > IntervalReadings (timeStamp, value, ReadingQualities)
 
-Each meter has a MeterReading, and each of its forms an IntervalBlocks with its ReadingType: 18 numbers that
-name quantity, unit and length. A `timeStamp` is the end of its interval. The quality of a released value is
-2.8.0: estimated, by the system that manages meter data; the comment beside it has the standard deviation.
+Each meter has a MeterReading, with one IntervalBlocks element for each ReadingType. A ReadingType is 18
+numbers that state the quantity, unit and length. A `timeStamp` is the end of its interval. The quality of a
+released value is 2.8.0: estimated by the system that manages meter data. The comment beside it states the
+standard deviation.
 
-The schema is sold by IEC and was not at hand: the elements and their order are those of documents that are
-published (docs/formats.md).
+IEC sells the schema, which was not available here. The elements and their order follow published documents
+(docs/formats.md).
 """
 
 import xml.etree.ElementTree as ET
@@ -32,14 +33,14 @@ _PERIOD: Final = {
     HOUR_MS: 7,
     DAY_MS: 4,
 }
-"""The code of the length of intervals, of those lengths that have one."""
+"""The code of each interval length that has one."""
 _ESTIMATED, _VALID = "2.8.0", "2.0.0"
 
 ET.register_namespace("m", NAMESPACE.strip("{}"))
 
 
 def reading_type(entry: Entry) -> str:
-    """Return the 18 numbers of a quantity; raises FormatError for a length that has no code."""
+    """Return the 18 numbers of a quantity; raises FormatError for an interval length without a code."""
     period = _PERIOD.get(entry.end_ms - entry.start_ms)
     if period is None:
         raise FormatError(
@@ -53,7 +54,7 @@ def reading_type(entry: Entry) -> str:
 
 
 def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
-    """Return entries as a payload; raises FormatError if it cannot carry one of them."""
+    """Return entries as a payload; raises FormatError if the payload cannot carry one of them."""
     root = ET.Element(f"{NAMESPACE}MeterReadings")
     for meter, of_meter in groupby(require_intervals(entries, "meter-readings"), lambda entry: entry.meter):
         element = child(root, f"{NAMESPACE}MeterReading")

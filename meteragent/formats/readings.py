@@ -1,7 +1,7 @@
 """Readings for `sanitise`: a Parquet file of meter, time and value, from entries of any format.
 
-An energy has the time at which its interval ends, and a mean power that at which it begins, as `sanitise`
-reads them; `source_lines` are the lines of [source] that say so.
+As `sanitise` expects, an energy has the time at which its interval ends, and a mean power the time at which
+its interval begins. `source_lines` returns the lines of [source] that describe the values.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from meteragent.formats.entry import Entry, decimal
 
 
 def table(entries: Sequence[Entry]) -> Any:
-    """Return entries as an Arrow table; raises FormatError unless they are of one unit and one interval."""
+    """Return entries as an Arrow table; raises FormatError unless all have one unit and interval length."""
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
     _require_uniform(entries)

@@ -3,8 +3,9 @@
     meter,start,end,value,unit,quality,sd,band,d
     m1,2026-11-20T12:00:00Z,2026-11-20T12:30:00Z,311.5,W,estimated,44.0,,1a2b3c4d
 
-The other dialect has semicolons between columns and a comma in numbers. A file is UTF-8, with a header; times
-have an offset or Z. `quality`, `sd`, `band` and `d` may be absent, as may other columns be present.
+The other dialect has semicolons between columns and a decimal comma in numbers. A file is UTF-8, with a
+header; times have an offset or Z. The columns `quality`, `sd`, `band` and `d` may be missing, and unknown
+columns are ignored.
 """
 
 import csv
@@ -54,7 +55,7 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
 
 
 def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a CSV file of either dialect; raises FormatError, naming line and column."""
+    """Yield the entries of a CSV file of either dialect; raises FormatError with the line that is wrong."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -112,7 +113,7 @@ class _Cells(NamedTuple):
         return FormatError(f"line {self.line}: column {column}: expected {expected}")
 
     def time(self, column: str) -> int:
-        """Return a time; raises FormatError."""
+        """Parse the time in a column; raises FormatError."""
         try:
             return parse_time(self.texts[column])
         except ValueError:

@@ -1,4 +1,4 @@
-"""XML without its dangers: a document type, and with it every entity of its own, is refused."""
+"""Safe XML: documents with a document type are refused, so none can define entities."""
 
 import xml.etree.ElementTree as ET
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ from meteragent.domain.errors import FormatError
 
 
 class _WithoutTypes(ET.TreeBuilder):
-    """A builder of trees that refuses a document type before anything in it is read."""
+    """A tree builder that refuses a document type before reading its content."""
 
     def doctype(self, *_: Any) -> NoReturn:
         """Refuse a document type."""

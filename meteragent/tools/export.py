@@ -1,4 +1,4 @@
-"""Export, as CSV, of the delivered records that the store still keeps.
+"""The CSV export of the delivered records that the store still keeps.
 
 An export reads only messages that the broker has acknowledged, so it contains only what has already left;
 waiting records are not exported. Numbers are written as in the record, digit for digit.
@@ -81,7 +81,7 @@ def descriptors(connection: sqlite3.Connection) -> dict[str, Descriptor]:
 
 
 def _views(exported: Iterable[ExportedRecord], descriptors: dict[str, Descriptor]) -> tuple[list[float], int]:
-    """Return the view's value of each record, and the number of days or windows with a negative total."""
+    """Return the view's value for each record, and the number of days or windows with a negative total."""
     meters: defaultdict[tuple[str, str, str], dict[int, Record]] = defaultdict(dict)
     for index, row in enumerate(exported):
         record = Record.parse(row.payload)

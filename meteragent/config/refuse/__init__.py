@@ -53,7 +53,7 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     prefixes = ["" if flat else f"stream[{number}]." for number in range(len(config.stream))]
     wrong_by_stream = _by_stream(len(config.stream), wrong_paths)
     if any(path[:1] == ("receiver",) for path in wrong_paths):
-        return  # the form has dropped the list, so nobody knows which streams there are
+        return  # the form has dropped the list, so the streams are unknown
     if config.receiver:
         yield from receivers.receivers(config, wrong_by_stream[0], _stream_problems, flat=flat)
         yield from _of_shared_tables(_with_presets(config), wrong_by_stream, wrong_paths)
@@ -61,7 +61,7 @@ def problems(config: Config, *, flat: bool, wrong_paths: Collection[Path] = ()) 
     for stream, prefix, wrong_keys in zip(config.stream, prefixes, wrong_by_stream, strict=True):
         for problem in _table_problems(stream, wrong_keys):
             yield problem.under(prefix)
-    # Conflicts between streams concern the names and topics that shares and groups give them.
+    # Streams can conflict in names and topics that come from shares and groups, so these are applied first.
     of_groups = [
         stream if _is_without_group(wrong_keys) else counted(stream)
         for stream, wrong_keys in zip(config.stream, wrong_by_stream, strict=True)
@@ -90,7 +90,7 @@ def _of_shared_tables(
 
 
 def _with_presets(config: Config) -> Config:
-    """Return a file with receivers as one with a stream for each preset, as far as presets exist."""
+    """Convert a file with receivers into a file with one stream for each preset that exists."""
     peers = tuple(receiver for receiver in config.receiver if receiver.preset in PRESETS)
     streams = shared_streams(config.model_copy(update={"receiver": peers})) if peers else config.stream
     return config.with_streams(streams, range(len(streams)))
@@ -142,7 +142,7 @@ def _table_problems(stream: Stream, wrong_paths: set[Path]) -> Problems:
 
 
 def _is_without_group(wrong_paths: Collection[Path]) -> bool:
-    """Return whether the file of a stream's group is not known, or refused."""
+    """Return whether the file of a stream's group is unknown or was refused."""
     return any(depends(path_of("sink.crowd.group"), path) for path in wrong_paths)
 
 

@@ -1,4 +1,4 @@
-"""Refusals of a stream that counts in the total of a group: of its file, its id, and settings it excludes."""
+"""Refusals for a stream in a group's total: of the group's file and id, and of settings that it excludes."""
 
 from collections.abc import Collection
 
@@ -21,11 +21,11 @@ _FREE = {
 }
 """The keys that the group does not determine."""
 _OF_RECORDS = ("format", "total", "home_assistant", "retain")
-"""The keys of a sink that concern records, of which a crowd's home has none."""
+"""The sink's keys that concern records, which a home in a crowd does not send."""
 
 
 def before(stream: Stream, wrong_paths: Collection[Path]) -> Problems:
-    """Yield the refusals that do not need the group: of keys beside `sink.crowd`, its file and its id."""
+    """Yield the refusals that come before the group is applied: of its file, its id, and conflicting keys."""
     settings, group = stream.sink.crowd, None
     if settings is None or any(depends(path_of("sink.crowd"), path) for path in wrong_paths):
         return
@@ -60,7 +60,7 @@ def _beside(stream: Stream, group: Group | None) -> Problems:
 
 
 def _terms(group: Group) -> str:
-    """Return the terms of a group, for a refusal of a key that would state others."""
+    """Return a group's terms as text, for the refusal of a key that could contradict them."""
     return (
         f"the group has windows of one slot of {format_duration(1000 * group.slot_s)}, level"
         f" {exact(group.level)}, and hides {exact(group.hide_wh)} Wh; quantum {exact(group.quantum_wh)} Wh"
@@ -89,7 +89,7 @@ def deadline(stream: Stream) -> Problems:
 
 @reads("sink.crowd.group", "window.range")
 def limits(stream: Stream) -> Problems:
-    """Yield a refusal of a range beyond the group's, whose totals would then be implausible."""
+    """Yield a refusal of a range beyond the group's range, because totals could then be implausible."""
     if stream.group is None:
         return
     (low, high), (lowest, highest) = stream.window.range, limits_w(stream.group)
@@ -122,4 +122,4 @@ def label(stream: Stream) -> Problems:
 
 
 CHECKS = (limits, lattice, label, deadline)
-"""The checks of a stream with the terms of its group; the last one refuses the key that all others read."""
+"""The checks of a stream with the terms of its group; the last check refuses the key that all others read."""

@@ -1,4 +1,4 @@
-"""Refusals of receivers: settings that they rule out, repeated names, times, and topics that conflict."""
+"""Refusals for receivers: of settings that they rule out, repeated names, wrong times, conflicting topics."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -18,7 +18,7 @@ _BESIDE = {
     "privacy": ("accept",),
     "sink": ("format", "pseudonym_key_file", "spread", "inflight"),
 }
-"""The keys that all receivers of a file have in common."""
+"""The keys that may be set beside receivers, and apply to all of them."""
 
 _REASONS = {
     "window": "a receiver's preset has its windows",
@@ -75,7 +75,7 @@ def _names_and_times(config: Config) -> Iterator[ConfigError]:
 
 
 def _links(config: Config, wrong_paths: Collection[Path], stream_problems: StreamProblems) -> Problems:
-    """Yield the refusals of each receiver's stream, broker and topic; of common keys, each only once."""
+    """Yield the refusals of each receiver's stream, broker and topic, but each common key's only once."""
     [base] = config.stream
     keys, links, wrong_by_link = set[str](), [], []
     for number, receiver in enumerate(config.receiver):
@@ -95,7 +95,7 @@ def _links(config: Config, wrong_paths: Collection[Path], stream_problems: Strea
 
 
 def _of_receiver(problem: ConfigError, prefix: str) -> ConfigError:
-    """Return a problem of a receiver's stream under the key that the file has."""
+    """Return a problem of a receiver's stream under its key in the file."""
     if problem.key == "privacy.preset":
         problem.key = f"{prefix}preset"
     elif problem.key.startswith("sink.") and problem.key not in ("sink.format", "sink.pseudonym_key_file"):

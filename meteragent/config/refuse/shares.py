@@ -21,7 +21,7 @@ _BESIDE = {
     "window": ("timezone", "lateness", "clock", "ahead", "gap", "range", "forget", "catch_up"),
     "privacy": ("shares", "preset", "level", "hide", "accept"),
 }
-"""The keys of windows and of the promise that nested streams share."""
+"""The keys of [window] and [privacy] that may be set beside `privacy.shares`."""
 
 _REASONS = {
     "window.length": "each share sets the length of its windows",

@@ -1,4 +1,4 @@
-"""Refusals of tariffs that price other bands than a stream's, or that cannot be compared."""
+"""Refusals of tariffs that price bands other than a stream's, or that cannot be compared."""
 
 import difflib
 from collections.abc import Collection, Iterator, Sequence

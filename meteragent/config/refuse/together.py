@@ -107,7 +107,7 @@ def prices(streams: Sequence[Stream], prefixes: Sequence[str], wrong_paths: Wron
 
 
 def _uses(stream: Stream, topic: str, broker: tuple[str, int]) -> bool:
-    """Return whether a stream reads readings from a broker's topic, or writes to it."""
+    """Return whether a stream gets readings from a broker's topic, or writes to it."""
     segments, template = tuple(topic.split("/")), identity.parse_template(stream.sink.topic)
     reads = _broker(stream.source.url) == broker and identity.overlap(branches(stream.source), segments)
     writes = identity.overlap(segments, template) or topic == stream.sink.status

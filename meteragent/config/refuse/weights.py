@@ -63,7 +63,7 @@ def _hours(stream: Stream, table: Weights) -> Problems:
 
 
 def _topic(stream: Stream, table: Weights, topic: str) -> Problems:
-    """Yield a refusal of a topic with a table, with the event clock, or with messages of this home."""
+    """Yield refusals of a topic beside a table or the event clock, or with this home's messages."""
     if table.price:
         yield ConfigError("window.weights.topic", repr(topic), "only one of window.weights.topic and .price")
     if stream.window.clock is not Clock.WALL:

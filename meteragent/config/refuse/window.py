@@ -40,7 +40,7 @@ def zone(stream: Stream) -> Problems:
 
 
 def unknown_zone(key: str, name: str, also: str = "") -> ConfigError | None:
-    """Return the refusal of a time zone, or None if it exists; `also` describes the key's other values."""
+    """Return the refusal of a time zone, or None if it exists; `also` describes other valid values."""
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

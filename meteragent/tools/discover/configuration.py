@@ -91,7 +91,7 @@ def _toml(
     zoned: bool = False,
     every: str | None = None,
 ) -> str:
-    """Return a configuration with these lines of [privacy], and with a time zone if `zoned` or slow.
+    """Return a configuration with these lines of [privacy], and a time zone if `zoned` or readings are rare.
 
     If `every` is not None, it is the longest time between readings.
     """

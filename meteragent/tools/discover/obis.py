@@ -1,4 +1,4 @@
-"""The OBIS codes that vzlogger announces on ../id, beside a channel's numbers, and that state the kind."""
+"""The OBIS codes that vzlogger announces on ../id, beside a channel's numbers; they state the kind."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Points: single numbers whose kind and unit are stated by a description on the broker or a name."""
+"""Points: single numbers whose kind and unit are stated by a description on the broker or by a name."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 class Unit(NamedTuple):
-    """A unit: its kind (register: any energy), the configuration's unit, and its size in that unit."""
+    """A device's unit: its kind (register for any energy), the configuration's unit, and its size in that."""
 
     kind: Kind
     name: str

@@ -140,7 +140,7 @@ def _of_template(
 def _candidate(
     profile: Profile, template: str, rows: Mapping[str, list[Row]], rank: int
 ) -> tuple[Candidate | None, list[Unplaced]]:
-    """Make a candidate of the first quantity, power before energy, with the others as alternatives."""
+    """Make a candidate from the first quantity, power before energy, with the others as alternatives."""
     rows = {name: part for name, part in rows.items() if not _hides_direction(profile, name, rows)}
     by_kind = sorted(rows, key=lambda name: profile.quantities[name].kind is not Kind.POWER)
     offers: list[Candidate] = []
@@ -323,14 +323,14 @@ def _by_payload(
 
 
 def _by_position(log: TopicLog) -> Unplaced:
-    """List a topic that has more or fewer unnamed values than usual."""
+    """Return the entry for a topic that has more or fewer unnamed values than usual."""
     count = _newest(log).count(b",") + 1
     reason = f"{PROFILES[_CSV].title}: nothing states which of its {count} values is meant"
     return Unplaced(log.topic, reason, ("value", "kind", "unit"), {"topic": log.topic, "profile": _CSV})
 
 
 def _is_of_other_medium(log: TopicLog) -> bool:
-    """Return whether wmbusmeters states another medium, or that a telegram only repeats a register."""
+    """Return whether wmbusmeters states another medium, or states that a telegram only repeats a register."""
     reasons = set()
     for quantity in PROFILES["wmbusmeters"].quantities.values():
         try:

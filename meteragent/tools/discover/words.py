@@ -155,7 +155,7 @@ class Meaning:
     rest: frozenset[str] = frozenset()
 
     def completed_by(self, context: "Meaning") -> "Meaning":
-        """Return this meaning with what it lacks taken from a name around it, except its kind and unit."""
+        """Return this meaning, completed from a surrounding name except for the kind and unit."""
         return replace(
             self,
             direction=self.direction or context.direction,

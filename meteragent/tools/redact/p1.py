@@ -17,7 +17,7 @@ _LINE_END = re.compile(r"\r?\n")
 
 
 def restore(recorded: str, redacted: str) -> str:
-    """Restore the mark in each telegram's header, and keep the checksum as correct as it was before.
+    """Restore the baud digit in each telegram's header; keep right checksums right, and wrong ones wrong.
 
     Both texts have the same length. The checksum covers the lines either as they are, or as they were before
     a program turned CR LF into LF.

@@ -146,7 +146,7 @@ class Redactor:
         return bool(words) and words <= SMALL
 
     def _like(self, mantissa: str) -> str:
-        """Draw a number with as many digits: 1, then 0 to 5, then any; a single digit is any but 0."""
+        """Draw a number of the same length: 1, then 0 to 5, then any digits; a single digit is any but 0."""
         leading = len(mantissa) - len(mantissa.lstrip("0."))
         count = sum(character.isdigit() for character in mantissa[leading:])
         start = "1" + string.digits[self._random(6)] if count > 1 else string.digits[1 + self._random(9)]

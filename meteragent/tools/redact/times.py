@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 BASE = date(2020, 1, 15)
 """The date to which the first time in a text is shifted."""
 NEAR_DAYS = 7
-"""Times further than this from the first move to BASE, too, because a meter's installation day identifies the
-meter."""
+"""Times further than this from the first time also move to BASE, because a meter's installation day
+identifies the meter."""
 
 _FORMS = (
     re.compile(r"(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)(?P<rest>(?:[Tt ]\d\d:\d\d.*)?)", re.DOTALL),
@@ -29,7 +29,7 @@ _UNIX_MIN, _UNIX_MAX = 1_000_000_000, 4_000_000_000
 
 
 class Shift:
-    """A shift of all times by as many days as move the first to BASE; distant times get that date, too."""
+    """A shift of all times by the days that move the first to BASE; distant times move to BASE, too."""
 
     def __init__(self) -> None:
         self._days: int | None = None

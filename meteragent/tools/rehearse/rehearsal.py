@@ -112,7 +112,7 @@ class Rehearsal:
         return round(duration_ms * self.factor)
 
     def _decoder(self, decode: Decoder, kind: Kind) -> Decoder:
-        """Return a decoder that treats a message's newest reading as arriving now, and others as earlier."""
+        """Return a decoder that treats a message's newest reading as arriving now, the others earlier."""
         scale = Fraction(1) if kind is Kind.POWER else self.factor
 
         def decode_fast(payload: bytes) -> list[Reading]:

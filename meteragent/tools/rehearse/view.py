@@ -46,7 +46,7 @@ class View:
         self._write(HEAD)
 
     def show(self, rows: Sequence[Row], now_ms: int) -> None:
-        """Write the slots that ended or, after a while without slots, the reason.
+        """Write the slots that ended or, after a while without slots, the reason why there are none.
 
         A warning about clamped readings comes before the slots: after the first reading, the 10th, the 100th
         and so on.

@@ -63,7 +63,10 @@ class Trace:
             self._drop(1 + KEPT_MAX // 10)
 
     def _insert(self, time_ms: int, value_u: int, *, is_sum: bool) -> None:
-        """Insert a reading by its time; at equal times, the first reading counts, but the last sum."""
+        """Insert a reading by its time.
+
+        Of several readings at the same time, the first counts; of several sums, the last.
+        """
         index = bisect_left(self.readings, (time_ms,))
         if index == len(self.readings) or self.readings[index][0] != time_ms:
             self.readings.insert(index, (time_ms, value_u))

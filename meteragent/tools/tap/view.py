@@ -208,7 +208,7 @@ class View:
         self._listening_ms.setdefault(stream, self._now_ms())
 
     def tick(self) -> None:
-        """Write, once for each stream, that no message came for a while, and what to do."""
+        """Write what to do if no message arrives on a stream for a while, once for each stream."""
         for stream, since_ms in self._listening_ms.items():
             if stream not in self._checked and self._now_ms() - since_ms >= SILENCE_MS:
                 self._checked.add(stream)
@@ -256,7 +256,7 @@ class View:
 
 
 def _half_widths(shapes: tuple[Terms, ...], usual: Terms) -> dict[str, float]:
-    """Return half the 95% band for each of the configuration's descriptors."""
+    """Return half the width of the 95% interval for each of the configuration's descriptors."""
     half_widths = {}
     for terms in {*shapes, usual}:
         descriptor = describe(replace(terms, others_per_day=usual.others_per_day))

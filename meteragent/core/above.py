@@ -1,7 +1,7 @@
 """A window that releases the energy above a threshold: the integral of the power in excess of it.
 
 Each reading counts as max(value - threshold, 0), which changes by no more than the reading does. So the
-energy above a threshold changes by no more than the whole energy, and the noise for an energy hides it
+energy above a threshold changes by no more than the total energy does, and the noise for an energy hides it
 (THEORY-2 A.14). The energy used *while* the power is above a threshold is a different quantity: it jumps by
 threshold times duration.
 """

@@ -12,9 +12,9 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """A stream's budgets, in 1/W: the one that limits its charges, and all those that count them.
+    """A stream's budgets, in 1/W: the one that limits its charges, and all that count them.
 
-    A budget covers all streams of a meter, so the streams share `odometers`; `own_budget` is one of them.
+    A budget covers all streams of a meter, so its streams share `odometers`, of which `own_budget` is one.
     """
 
     own_budget: Odometer | None = None

@@ -22,7 +22,7 @@ class Claims:
     store. The store's mark in descriptors is derived from `key`.
 
     A receiver that is admitted to a shared stream adds topics of its own, so the core asks again. Until the
-    answer, windows that the new receiver does not get still open.
+    answer arrives, only windows that are not for the new receiver open.
     """
 
     __slots__ = (
@@ -47,8 +47,8 @@ class Claims:
     ) -> None:
         """Begin with the topics of this store; `announced` maps each to the id of its latest descriptor.
 
-        `validities` are those of a shared stream's receivers, and `unannounced`, by topic, those of the
-        receivers to whom this descriptor was not sent.
+        `validities` are those of a shared stream's receivers; `unannounced` maps each topic to the validities
+        of the receivers to which its latest descriptor was not sent.
         """
         self._announced = dict(announced)
         self._validities = validities
@@ -67,7 +67,7 @@ class Claims:
             self._questions.append(sink_topic)
 
     def take(self) -> list[str]:
-        """Return the topics, collected since the last call, that the shell has to ask about."""
+        """Return the topics collected since the last call; the shell has to ask about them."""
         sink_topics, self._questions = self._questions, []
         return sink_topics
 
@@ -76,7 +76,7 @@ class Claims:
         self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether a window may open: the topic is this store's for all who get the first slot."""
+        """Return whether a window may open: the topics of all who get its first slot are this store's."""
         if self._is_clear(sink_topic):
             return True
         return sink_topic in self._announced and not self._has_new(sink_topic, window_ms, slot_end_ms)
@@ -85,7 +85,7 @@ class Claims:
         return not self._listens or sink_topic in self._clear_topics
 
     def _has_new(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether somebody who gets a slot has not been sent the descriptor."""
+        """Return whether a receiver that gets a slot has yet to be sent the descriptor."""
         validities = self._unannounced.get(sink_topic, ())
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in validities)
 
@@ -95,7 +95,7 @@ class Claims:
         self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit, unless all who get the window have it as the latest.
+        """Add a window's descriptor to the commit, unless all who get the window have it already.
 
         A share has no descriptor: the leader publishes that of the total.
         """

@@ -1,4 +1,4 @@
-"""The next opening and closing of each meter of a stream, in the order of time (wall clock only)."""
+"""The next opening and closing of each meter of a stream, in time order (wall clock only)."""
 
 import heapq
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 class Deadlines:
     """The times at which slots are due to open and to close: two heaps, whose entries may be stale.
 
-    At the same time closings come before openings, and closings in the order of the public ids (law 4).
+    Of entries with the same time, closings come before openings, in the order of their public ids (law 4).
     """
 
     __slots__ = ("_closings", "_openings")
@@ -17,7 +17,7 @@ class Deadlines:
         self._closings: list[tuple[int, str, str]] = []
 
     def __bool__(self) -> bool:
-        """Return whether anything is due to open or to close, ever."""
+        """Return whether any opening or closing is scheduled."""
         return bool(self._openings or self._closings)
 
     def add_opening(self, time_ms: int, meter: str) -> None:
@@ -29,15 +29,15 @@ class Deadlines:
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
     def first_ms(self, *, closing: bool) -> int | None:
-        """Return the first of all times, or None; without `closing`, only openings count."""
+        """Return the earliest time, or None; without `closing`, only openings count."""
         heads = (*self._openings[:1], *(self._closings[:1] if closing else ()))
         return min((head[0] for head in heads), default=None)
 
     def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
-        """Remove and yield, in order, what is due; more may be added meanwhile.
+        """Remove and yield the due entries in order; entries may be added meanwhile.
 
-        Openings are due by `open_ms`, and closings by `close_ms`, but never before an earlier opening. Yields
-        the time of a closing, or None for an opening, and the meter.
+        Openings are due by `open_ms`. Closings are due by `close_ms`, but none is yielded before an earlier
+        opening. Yields (time, meter) for a closing, and (None, meter) for an opening.
         """
         close_ms = min(open_ms, close_ms)
         while True:

@@ -1,4 +1,4 @@
-"""From messages to readings of meters.
+"""The intake, which turns messages into readings of meters.
 
 A message may hold several readings. They are processed in time order, and each is counted under its
 outcome. A message is free (it may be acknowledged) once all its readings are free. For a meter with phases,
@@ -42,12 +42,12 @@ class Intake:
         self._zones = ZoneWatch() if stream.local_times else None
 
     def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[MeterReading]:
-        """Return the readings of messages that arrived in one millisecond.
+        """Return the readings of messages that arrived in the same millisecond.
 
         The tokens of messages without any reading that counts are appended to `free`. Messages that waited in
         a broker arrive together. If several readings are stamped with the same time on arrival, only the last
-        one counts: a power holds from then on, a register includes the earlier ones, and an interval is the
-        only one known to have just ended.
+        one counts: a power holds from then on, a register includes the earlier ones, and of intervals only
+        the last is known to have just ended.
         """
         items: list[MeterReading] = []
         arrivals: dict[tuple[str, str | None, int], MeterReading] = {}

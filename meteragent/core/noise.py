@@ -8,8 +8,8 @@ as long as each is used for only one window or slot. If thousands of windows ope
 several times faster.
 
 If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
-machine, would contain it. The copy and the original would then give two windows the same noise. Hence each
-feed ends with `forget`, which drops the unused pairs, dithers and bits.
+machine, would contain it. The copy and the original would then each open a window with the same noise. Hence
+each feed ends with `forget`, which drops the unused pairs, dithers and bits.
 """
 
 from meteragent.core.shares import Crowd, ShareWindow
@@ -22,21 +22,21 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""The number of pairs of the same terms, or of dithers of one lattice, that are drawn singly.
+"""The number of pairs for the same terms, or of dithers for one lattice, that are drawn singly.
 
-A home opens few windows.
+A home opens few windows, so it needs no batch.
 """
 BATCH = 256
 """The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
-"""The coarsest lattice, in accumulator units, with dithers that fit into arrays."""
+"""The coarsest lattice, in accumulator units, whose dithers fit into arrays."""
 
 
 class Noise:
     """The draws of one feed.
 
     Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice.
-    The windows of a crowd have a pad instead, from the same bits.
+    The windows of a crowd have a pad instead, drawn from the same bits.
     """
 
     __slots__ = ("_bits", "_crowd", "_dither_counts", "_dithers", "_pair_counts", "_pairs")

@@ -1,4 +1,4 @@
-"""A peak's window: the largest mean of its parts, noise-first.
+"""A peak's window: the largest mean of its parts, added to noise that is drawn first.
 
 Theory of operation
 -------------------

@@ -1,4 +1,4 @@
-"""The phases of one meter, summed into one secret.
+"""The phases of one meter, summed into one reading.
 
 Power: a reading of a phase stands until the phase's next reading, for at most `hold`. Each reading of a phase
 gives the meter a new reading: the sum of the standing readings. While a phase has never sent a reading, or
@@ -38,7 +38,7 @@ _WAITING = 64
 
 
 class _Part(Share):
-    """A phase's reading with its message: one use while it stands, and one for each sum that includes it."""
+    """A phase's reading and its message, with one use while it stands and one for each sum that includes it."""
 
     __slots__ = ("live", "phase", "time_ms", "value_u")
 

@@ -8,11 +8,12 @@ the transaction cannot be written, the process must end, because its memory is a
 
 A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
 opens and closes all slots that are due by then, so a reading meets the slots that were open when it arrived.
-`Deadlines` has the next opening and closing of each meter; it may be stale, so each is checked when due.
+`Deadlines` has the next opening and closing of each meter; an entry may be stale, so it is checked when due.
 
 Two clocks drive a wall-clock stream: `now` opens windows and slots, and `closing` closes slots. They differ
-only after a start, while readings that waited in the broker arrive and slots that fell due during the stop
-stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp is both clocks.
+only after a start, while readings that waited in the broker arrive and slots that fell due while the agent
+was stopped stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both
+clocks.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
@@ -53,7 +54,7 @@ from meteragent.domain.units import DAY_MS, Kind
 from meteragent.privacy.sampling import SecretBits
 from meteragent.wire.record import RecordFormats
 
-_SESSION_EXPIRY_MS = 7 * DAY_MS  # the time for which the agent asks the broker to keep waiting messages
+_SESSION_EXPIRY_MS = 7 * DAY_MS  # how long the agent asks the broker to keep undelivered messages
 
 
 class Pipeline:
@@ -159,7 +160,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return the time of the next call of `feed`, or None; without `closing`, only openings count."""
+        """Return the time for the next call of `feed`, or None; without `closing`, only openings count."""
         return self._deadlines.first_ms(closing=closing)
 
     def meters(self) -> Collection[str]:
@@ -171,7 +172,7 @@ class Pipeline:
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
     def upcoming(self, meter: str) -> Upcoming | None:
-        """Return the next of a meter's slots to be released; None if no slot is scheduled."""
+        """Return a meter's next slot to be released; None if no slot is scheduled."""
         timeline = self._timelines.get(meter)
         return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
@@ -191,7 +192,7 @@ class Pipeline:
             raise PayloadError("refused_ahead")
         is_new = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
-        clock_ms = min(received_ms, now_ms)  # slots have opened up to this time
+        clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
         # The fast path, for nearly all power readings; its result is the same as that of the code below
         if phase is None and (standing := timeline.extend_standing(reading, clock_ms)) is not None:
             self._effects.acknowledge.append(standing.token)
@@ -214,7 +215,7 @@ class Pipeline:
         return True
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading, and send it to the observer unless it is None: a phase without a sum."""
+        """Count an accepted reading and send it to the observer; None is a phase's reading without a sum."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -344,7 +345,7 @@ class Pipeline:
         self._claims.announce(self._formats[window.terms_id].descriptor, window, now_ms, self._effects.commit)
 
     def _is_forgotten(self, timeline: Timeline) -> bool:
-        """Return whether `forget` has passed in whole windows without a reading (wall clock only).
+        """Return whether `forget` has passed without a reading, counted in whole windows (wall clock only).
 
         While readings that waited in the broker may still arrive, the limit is at least the session expiry.
         """

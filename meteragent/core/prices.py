@@ -52,5 +52,5 @@ class Prices:
         return ("prices",) if clamped_u == price_u else ("prices", "price_clamped")
 
     def prune(self, until_ms: int) -> None:
-        """Drop the prices that end by `until_ms`, when that time is integrated for good."""
+        """Drop the prices that end by `until_ms`, once all time before it is integrated for good."""
         self.rows = [row for row in self.rows if row[1] > until_ms]

@@ -22,8 +22,8 @@ What the store keeps
 After an outage, the register includes the energy that was used during the outage. This use can be computed
 only from the earlier register, but neither that register nor two numbers that determine it may be on disk
 (law 3). Let (t0, r0) be the newest reading that was integrated. If everything is integrated up to t0, the
-store keeps for the slot that contains t0 not the accumulator A = noise * L + dither + use since the slot's
-start, but
+slot that contains t0 is stored not as the accumulator A = noise * L + dither + use since the slot's start,
+but as
 
     M = r0 * c - A    (c: from registers to accumulators)
 
@@ -36,11 +36,10 @@ The distribution of the use over [t0, t] does not matter, because all of it lies
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
 slot cannot be separated from the use after it: M and r give only their sum with the noise. Counting the sum
 in this slot would include the power of other slots (not a 1-Lipschitz map: curves that differ by d in the
-other slots would move this slot by d times more than one slot's length). Counting a part of the sum would
-release a part of the noise. So the slot is lost: it is gap throughout, and M is forgotten along with its
-noise. The slot is released nevertheless (law 4), with noise from a new noise bound with the same
-distribution. No bound yields more than n values, the earlier draw is never released, and the new noise masks
-a constant.
+other slots would move this slot by more than d times its length). Counting a part of the sum would release a
+part of the noise. So the slot is lost: it is gap throughout, and M is forgotten along with its noise. The
+slot is released nevertheless (law 4), with noise from a new noise bound with the same distribution. No bound
+yields more than n values, the earlier draw is never released, and the new noise masks a constant.
 
 M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise +
 energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's start.
@@ -50,7 +49,7 @@ error after an unnoticed reset is never larger than the noise could be.
 
 If the clock closed the slot after the newest reading, the next slot contains nothing of the register yet, and
 accumulators are stored unchanged. So are the accumulators of bands: a band consists of many stretches, and a
-boundary during an outage would lose half a month. In bands, an outage without redelivery is gap.
+boundary during an outage would cost half a month of readings. In bands, an outage without redelivery is gap.
 
 A copy of the disk made while a slot is open reveals the register at the slot's end once the slot is released.
 In the same way, a copy of a power meter's state reveals the energy used since the copy was made. Two such
@@ -86,7 +85,7 @@ class Read(Protocol):
 def use_between(start: Read, end: Read, rules: Terms) -> tuple[int | None, bool]:
     """Return the use between two readings, in millionths, and whether the register rolled over.
 
-    Instead of a use, return None if the register was reset or replaced.
+    The use is None if the register was reset or replaced.
     """
     span_ms, use_u = end.time_ms - start.time_ms, end.value_u - start.value_u
     if use_u >= 0 or use_u * rules.interval_ms >= rules.low_u * span_ms:
@@ -168,7 +167,7 @@ class RegisterTimeline(Timeline):
     def integrate_until(self, until_ms: int) -> list[Token]:
         """Add all time up to `until_ms` to the slots; return the freed tokens.
 
-        After a restart, resume or lose the masked slot first.
+        After a restart, the masked slot is first resumed or lost.
         """
         window = next((window for window in self.windows if window.masked_slot is not None), None)
         if window is None:

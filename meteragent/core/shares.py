@@ -1,14 +1,14 @@
-"""A window that releases a share of its energy; one of two operators has the other part (docs/crowd.md 4).
+"""A window that releases a share of its energy; the rest, a pad, goes to the helper (docs/crowd.md 4).
 
 With P the pad, u the dither, S the energy so far and L one quantum in accumulator units,
 
     A = (u + S - P L) mod 2^64 L,     released: floor(A / L) = (m - P) mod 2^64,     m = floor((u + S) / L)
 
 No noise is added here: the operators add it to the sum of all homes. P is sealed when the window opens, and
-dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
+then dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
 
-The store keeps A itself, as for bands: a register that is not read between a restart and the end of the slot
-loses the time in between, which is gap.
+The store keeps A itself, as for bands: if a register is not read between a restart and the end of the slot,
+the time in between is gap.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Crowd(Protocol):
     """The cryptography of a stream whose windows release shares."""
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether the name can be a home's label, and both operators' keys of the slot are known."""
+        """Return whether the name can be a home's label, and both operators' keys for the slot are known."""
         ...
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:

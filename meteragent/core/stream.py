@@ -27,7 +27,7 @@ class Stream:
     format         the format of records
     price_topic    the topic of prices, if weights come from one
     local_times    whether the times of readings are correct only if read in the source's time zone
-    validities     those of the receivers who get what leaves, each on a topic of its own (`store.grants`);
+    validities     the validities of the receivers, each of which has a topic of its own (`store.grants`);
                    None: the stream is not shared
     unannounced    by topic, the validities of the receivers who lack its latest descriptor
     crowd          the cryptography of shares; None unless shares leave
@@ -67,11 +67,11 @@ class Stream:
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in self.validities)
 
     def is_wanted(self, start_ms: int, terms: Terms) -> bool:
-        """Return whether anybody gets a slot of a window: the one that ends first, if any."""
+        """Return whether anybody gets a slot of a window; if so, somebody gets the one that ends first."""
         return self.has_receiver(start_ms, start_ms + terms.first_slot[1])
 
     def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
-        """Return a state without the open windows of which nobody gets a slot any more."""
+        """Return a state without the open windows whose slots nobody gets any more."""
         if self.validities is None:
             return state
         windows = [item for item in state.windows if self.is_wanted(item.start_ms, terms[item.terms_id])]

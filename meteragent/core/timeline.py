@@ -27,7 +27,7 @@ Rules
 4. At most n noise values are ever drawn for one window, each when its slot opens (THEORY 2.1). R is dropped
    with the last draw: while R is known, an accumulator reveals more than its noise allows. The noise of a
    lost slot (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
-5. At most `PENDING` readings are pending; if there are more, those closest to a neighbour are dropped.
+5. At most `PENDING` readings are pending; if there are more, those closest to their predecessor are dropped.
 6. A slot is integrated only after it has opened: the split passes the clock only to reach a lost slot's end.
 """
 
@@ -47,9 +47,9 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""The numbers of integrated times kept, to tell `duplicate` from `late`, and dropped at once."""
+"""How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
-"""The largest number of a meter's pending readings, since a sender could stamp thousands within `ahead`."""
+"""The limit of a meter's pending readings, because a sender could stamp thousands within `ahead`."""
 
 
 class Outcome(StrEnum):
@@ -247,7 +247,8 @@ class Timeline:
         return first_delivery.token
 
     def extend_standing(self, reading: Pending, clock_ms: int) -> Pending | None:
-        """Accept a power reading and integrate to its time in one step, if it follows in the same open slot.
+        """Accept a power reading and integrate up to its time in one step, if this stays within one open
+        slot.
 
         This is the fast path through `accept` and `integrate_to_watermark`. Return the previous standing
         reading, whose token is then free. If the fast path does not apply, return None and change nothing.
@@ -266,8 +267,9 @@ class Timeline:
         ):
             return None
         # The result is that of the general path. `accept` would append `reading`, the newest. Its time is the
-        # watermark: there is no lateness, and the clock has reached it. Before the watermark lie only the
-        # span of the standing reading, for at most `hold`, then gap, in one slot. `_free` would drop it.
+        # watermark: there is no lateness, and the clock has reached it. Up to the watermark, the slot has
+        # only the span of the standing reading, for at most `hold`, and then gap. `_free` would drop the
+        # standing reading.
         window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
             window.put(slot_index, time_ms - end_ms, None)

@@ -1,4 +1,4 @@
-"""The next slot of a meter to be released, which is public: it follows from schedule and clock alone."""
+"""The next slot of a meter to be released, which is public: it follows from the schedule and the clock."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A weighted window: the sum of price times energy, noise-first.
+"""A weighted window: the sum of price times energy, added to noise that is drawn first.
 
 Theory of operation
 -------------------
@@ -93,7 +93,7 @@ class WeightedWindow(Window):
 
 
 def _bounded(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
-    """Clamp prices to a window's bound, which may differ from the bound at the time of their acceptance."""
+    """Clamp prices to a window's bound, which may differ from the one when they were accepted."""
     for from_ms, to_ms, price_u in prices:
         yield from_ms, to_ms, min(max(price_u, -bound_u), bound_u)
 
@@ -116,7 +116,7 @@ def window_of(terms: Terms) -> type[Window]:
 
 
 def restored(state: OpenWindow, terms: Terms) -> Window:
-    """Return an open window of the store."""
+    """Restore an open window from its state in the store."""
     window = window_of(terms)(
         state.start_ms,
         terms,

@@ -1,16 +1,16 @@
 """A detector of meters whose local times are read in the wrong time zone.
 
 A single time far from its arrival proves nothing, since its message may have waited in a broker. But messages
-that waited arrive at shorter intervals than those at which they were sent, so their times approach the
-arrival. Times that stay a whole number of hours off the arrival for a minute are those of another zone, and
-every reading is refused until the difference changes. The state is in memory only: after a restart, the first
-minute is treated as at the first start.
+that waited arrive at shorter intervals than those at which they were sent, so their times catch up with their
+arrivals. Times that differ from their arrivals by the same whole number of hours for a minute are those of
+another zone; every reading is then refused until the difference changes. The state is in memory only: after a
+restart, the first minute is treated as at the first start.
 """
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
 
 SETTLED_MS = MINUTE_MS
-"""The time for which a meter's times must stay off the arrival."""
+"""The time for which the difference from the arrival must be steady before readings are refused."""
 _STEADY_MS = 10_000
 """The largest change of a difference that counts as steady; delays of messages cause such changes."""
 _CLOCK_MS = 2 * MINUTE_MS
@@ -26,7 +26,7 @@ class ZoneWatch:
         self._steady: dict[object, tuple[int, int]] = {}
 
     def is_off(self, meter: object, time_ms: int, received_ms: int) -> bool:
-        """Return whether a meter's times have been whole hours off the arrival for `SETTLED_MS` or longer."""
+        """Return whether a meter's times have been off by whole hours for `SETTLED_MS` or longer."""
         off_ms = time_ms - received_ms
         since_ms, first_off_ms = self._steady.get(meter, (received_ms, off_ms))
         if abs(off_ms - first_off_ms) > _STEADY_MS or received_ms < since_ms:

@@ -38,7 +38,7 @@ _WAITING = 64
 
 
 class _Part(Share):
-    """A phase's reading and its message, with one use while it stands and one for each sum that includes it."""
+    """A phase's reading and message, with one use while it stands and one for each sum that includes it."""
 
     __slots__ = ("live", "phase", "time_ms", "value_u")
 

@@ -247,8 +247,7 @@ class Timeline:
         return first_delivery.token
 
     def extend_standing(self, reading: Pending, clock_ms: int) -> Pending | None:
-        """Accept a power reading and integrate up to its time in one step, if this stays within one open
-        slot.
+        """Accept a power reading and integrate up to it in one step, if this stays within one open slot.
 
         This is the fast path through `accept` and `integrate_to_watermark`. Return the previous standing
         reading, whose token is then free. If the fast path does not apply, return None and change nothing.

@@ -24,10 +24,10 @@ class Slot(NamedTuple):
 
 
 class SealedPad(NamedTuple):
-    """The pad of a slot of a crowd, which only the helper can open, and the keys of the slot's operators.
+    """The pad of a crowd's slot, which only the helper can open, and the keys of the slot's operators.
 
     `helper_key` is the id of the helper's key; `leader_public` is the leader's whole public key, so that an
-    agent that restarts after midnight closes the day's last slot.
+    agent that restarts after midnight can close the previous day's last slot.
     """
 
     helper_key: bytes
@@ -43,8 +43,8 @@ class OpenWindow(NamedTuple):
     n. `slots` are the open slots. `topic` and `public_id` are the topic and the name under which the window's
     records leave. `masked_slot` is the index of the slot that holds a difference instead of an accumulator:
     the register at the newest integrated reading minus the accumulator, which equals the register at the
-    slot's start minus noise and dither. `sealed_pad` is the pad of a slot of a crowd, whose accumulator began
-    with minus the pad instead of noise.
+    slot's start minus noise and dither. `sealed_pad` is the pad of a crowd's slot, whose accumulator began
+    with the negated pad instead of noise.
     """
 
     start_ms: int
@@ -133,9 +133,9 @@ class ReleasedSlot(NamedTuple):
 class Outgoing(NamedTuple):
     """A message to send, byte for byte, at `due_ms` (wall clock) or later.
 
-    By `slot` the store decides who gets a message of a shared stream: a record's own slot, or the first slot
-    that a descriptor covers. Other messages have none. From `until_ms` on, a report to a crowd is no longer
-    sent; other messages have no such time.
+    `slot` determines who gets a message of a shared stream. It is a record's own slot, or the first slot that
+    a descriptor covers; other messages have none. A report to a crowd is no longer sent from `until_ms` on;
+    other messages have no such time.
     """
 
     topic: str
@@ -176,8 +176,8 @@ class Commit:
     messages arrived, so that meters that report together share pages. `terms`: the terms to which states
     refer, by id. `descriptors`: new descriptors. `outgoing`: the messages to send, in order. `totals`:
     running totals by public name. `prices`: all prices of the stream that are still needed, or None if
-    nothing is new. `shared`: whether each active receiver gets the messages (`store.grants`), whose topics
-    then begin with the public id in place of a sink topic.
+    nothing is new. `shared`: whether the messages go to each active receiver (`store.grants`); their topics
+    then begin with the public id instead of a sink topic.
     """
 
     stream: str

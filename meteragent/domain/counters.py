@@ -25,7 +25,7 @@ REFUSALS = {
     "refused_meter": "the payload is from a meter other than source.id",
     "refused_meters": "there are already source.max_meters meters",
 }
-"""The reasons for refusing a message as a reading of this stream; it is still acknowledged and counted."""
+"""The reasons for refusing a message as a reading of this stream; it is still acknowledged, and counted."""
 
 COUNTERS = {
     "received": "messages received",
@@ -78,7 +78,7 @@ COUNTERS = {
 """Every counter, with the events that it counts."""
 
 FORMER_NAMES = {"over_budget": "passed"}
-"""The counters' names in the previous version; metrics and health report both names until the next one."""
+"""The counters' names in the previous version; metrics and health report both until the next version."""
 
 PUBLIC = frozenset(
     {
@@ -87,7 +87,7 @@ PUBLIC = frozenset(
         *("publish_refused", "source_lost", "sink_lost", "store_full", "clock_waits", "store_set_aside"),
     }
 )
-"""Counters that depend only on schedule, connections and store, and so reveal nothing about a meter."""
+"""Counters that depend only on the schedule, connections and store, so they reveal nothing about a meter."""
 
 
 class Counts(Counter[str]):
@@ -104,7 +104,7 @@ class Counts(Counter[str]):
         return _Part(self)
 
     def text(self, *, public: bool = False) -> str:
-        """Format all counts above zero, or the `PUBLIC` ones, as ``name=count`` in order of `COUNTERS`."""
+        """Format all counts above zero, or only `PUBLIC` ones, as ``name=count`` in order of `COUNTERS`."""
         names = [name for name in COUNTERS if self[name] and (name in PUBLIC or not public)]
         return " ".join(f"{name}={self[name]}" for name in names) or "nothing"
 

@@ -39,9 +39,9 @@ class ConfigError(MeteragentError):
     """A refused configuration, with the key, its value and the expected value.
 
     `key` is the path in the file, such as ``privacy.radius``; it is empty if the whole file is refused.
-    `meant` is the value that was probably intended. `text` is the whole text, if it is not to be made of the
-    value found and the value expected. `file` and `line` are None while the position is unknown.
-    Whatever the key, the text never repeats an address that contains a password.
+    `meant` is the value that was probably intended. `text` is the whole text, unless it is to be made from
+    the value found and the value expected. `file` and `line` are None while the position is unknown. Whatever
+    the key, the text never repeats an address that contains a password.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ConfigError(MeteragentError):
 
     @property
     def errors(self) -> tuple["ConfigError", ...]:
-        """One error for each refusal, which is only this one."""
+        """This error alone, because it is a single refusal."""
         return (self,)
 
     def under(self, prefix: str) -> "ConfigError":
@@ -121,7 +121,7 @@ class RecordError(MeteragentError):
 
 
 class LinkError(MeteragentError):
-    """A broker or database that cannot be reached, or a broker that refused what was asked of it."""
+    """A broker or database that cannot be reached, or a broker that refused a request."""
 
 
 class DatabaseError(MeteragentError):
@@ -129,7 +129,7 @@ class DatabaseError(MeteragentError):
 
 
 class FormatError(MeteragentError):
-    """A file that is not of the format it should be, or values that a format cannot carry."""
+    """A file that is not in the expected format, or values that a format cannot hold."""
 
 
 class StoreError(MeteragentError):

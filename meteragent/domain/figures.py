@@ -9,13 +9,13 @@ _DIGITS = 60
 _WHOLE_FROM = 999.5
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)")
 _EXPONENT_MAX = 30
-"""The largest exponent of ten; an integer of a million digits is not a setting and would stall the check."""
+"""The largest exponent of ten; no setting needs a larger one, and huge integers would stall the check."""
 _EXPONENT_DIGITS = 3
 _NUMBER_CHARS_MAX = 100
 
 
 def parse_exact(value: Any) -> Fraction:
-    """Parse an exact number of a TOML file; otherwise raises ValueError with the expected value."""
+    """Parse an exact number from a TOML file; raises ValueError, which names the expected value."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         raise ValueError("a decimal number")  # noqa: TRY004  pydantic reports ValueError only
     if not _is_ordinary(value):
@@ -27,7 +27,7 @@ def parse_exact(value: Any) -> Fraction:
 
 
 def _is_ordinary(value: int | Decimal | str) -> bool:
-    """Return whether a number, in any notation, is small enough to compute with without delay."""
+    """Return whether a number, in any notation, is small enough for fast arithmetic."""
     if isinstance(value, str):
         exponent = _EXPONENT.search(value)
         return len(value) <= _NUMBER_CHARS_MAX and (exponent is None or len(exponent[1]) < _EXPONENT_DIGITS)

@@ -95,7 +95,7 @@ class _Scanner:
         return self._newest(table, line)
 
     def _newest(self, table: Path, line: int) -> Path:
-        """Record the line of a table in a header; return the table or, of an array, the newest element."""
+        """Record the line of a table in a header; return the table or an array's newest element."""
         self.lines.setdefault(table, line)
         if table in self._elements:
             table = (*table, self._elements[table])
@@ -165,7 +165,7 @@ class _Scanner:
             self._at = match.end()
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        """Return the text that a pattern matches at this place, and skip it.
+        """Return the text that a pattern matches at the current position, and skip it.
 
         In a valid document the pattern always matches.
         """
@@ -176,7 +176,7 @@ class _Scanner:
         return match[0]
 
     def _line_here(self) -> int:
-        """Return the number of the line at this place."""
+        """Return the line number of the current position."""
         self._line += self._text.count("\n", self._counted_to, self._at)
         self._counted_to = self._at
         return self._line

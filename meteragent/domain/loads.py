@@ -1,4 +1,4 @@
-"""The promise for loads: the level of a change in the load if readings are sparse or count in steps.
+"""The promise for loads: the level of a change in the load if readings are sparse or are counted in steps.
 
 The level of a stream is a promise about its readings. `privacy.loads` bounds the growth of a load's change in
 the readings; this module applies these bounds to a stream's terms, within one slot and in all. Unknown facts
@@ -42,7 +42,7 @@ def longest_hold_ms(terms: Terms) -> int:
 
 
 def counts(terms: Terms) -> int:
-    """Count the truncated numbers in a slot (in l1, in all slots): intervals, stretches, counters."""
+    """Count the truncated numbers in a slot (in l1, in all slots): for each counter, its intervals or stretches."""
     slots = range(terms.n if terms.bands else 1)
     if terms.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]
@@ -87,7 +87,7 @@ def level(terms: Terms, change_wh: Fraction) -> Fraction:
 
 
 def factor(terms: Terms) -> Fraction:
-    """Compute the level of a change by the hidden energy, as a multiple, at least 1, of the stream's."""
+    """Compute the level of a change by the hidden energy as a multiple of the stream's level, at least 1."""
     return max(level(terms, terms.hides_wh) / terms.level, Fraction(1))
 
 
@@ -109,7 +109,7 @@ def wh_per_unit(terms: Terms) -> Fraction:
 
 
 def in_all_wh(terms: Terms, change_wh: Fraction, slots: int, rises: int = 1) -> Fraction:
-    """Return a bound on the change of all slot values, as energy, by a change of the load in all.
+    """Return a bound, as energy, on the change of all slot values that a change of the load causes.
 
     `change_wh` is the energy that the change adds and removes, over any number of slots. `slots` counts those
     from the first that the change touches to the last that is seen, and `rises` how often the change rises

@@ -35,7 +35,7 @@ PRESETS = {
     "tariff": Preset("1mo", Fraction(1000), Fraction(1), space=Space.BANDS),
 }
 COMPLETE = {name: preset for name, preset in PRESETS.items() if preset.space is not Space.BANDS}
-"""The presets that define a window's slots; with all others, the configuration defines the bands."""
+"""The presets that define a window's slots; for the others, the configuration defines the bands."""
 
 
 def units_per_watt(kind: Kind, unit: str, duration_ms: int) -> Fraction:

@@ -126,7 +126,7 @@ PROBLEMS = {
 class Problem:
     """A condition that needs a person's attention, in one stream or in the agent (`stream` is None).
 
-    `fields` are those of the cause; a field in milliseconds has a name that ends in `_ms`.
+    `fields` are those of the cause; the names of fields in milliseconds end in `_ms`.
     """
 
     code: str
@@ -158,7 +158,7 @@ class Alarms:
         self._active: dict[tuple[str, str | None], Problem] = {}
 
     def raise_(self, code: str, stream: str | None = None, **fields: str | int) -> None:
-        """Raise a problem; it replaces one of the same code and stream."""
+        """Raise a problem, which replaces one with the same code and stream."""
         self._active[code, stream] = problem(code, stream, **fields)
 
     def clear(self, code: str, stream: str | None = None) -> None:

@@ -23,7 +23,7 @@ _EXPECTED = {
     "string_type": "a text",
     "tuple_type": "a list",
 }
-"""The expected value in plain words, by the type of pydantic's error; its text is in Python's terms."""
+"""The expected value in plain words, by the type of pydantic's error, whose own text is in Python's terms."""
 
 _QUOTED = re.compile(r"'([^']*)'")
 _SECRET = re.compile(r"(?:^|_)(?:file|key|password|secret|token)(?:_|$)")

@@ -2,7 +2,7 @@
 
 A window is divided into equal slots (`linf`), into the blocks of a curve (`curve`: equal slots whose values
 represent one function), or into bands: hours of the day over all days of the window. In a `profile`, the
-slots have the quantity of the readings; in `bands`, they are energies, whatever the readings are. A
+slots hold the same quantity as the readings; in `bands`, they hold energies, whatever the readings are. A
 `weighted` window has one slot, whose value is the sum of energy times price. A `peak` has one slot, whose
 value is the largest mean of the window's equal parts. A window `above` a threshold has one slot, whose value
 is the energy above the threshold. Configurations, records and descriptors use the names of `Space`.
@@ -36,7 +36,7 @@ UNKNOWN_BAND = "unknown"
 
 
 class Band(NamedTuple):
-    """Hours of the day that are one slot; `stretches` are (from, to) in ms after the window's start.
+    """Hours of the day that form one slot; `stretches` are (from, to) in ms after the window's start.
 
     The unknown band has no hours: its only stretch is empty and lies at the window's end.
     """

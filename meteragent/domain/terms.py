@@ -49,7 +49,7 @@ _SPLIT_MIN_MS = 15 * MINUTE_MS
 class Crowd(NamedTuple):
     """A group whose totals have the noise of two operators (docs/crowd.md): its id, in hex digits.
 
-    `deadline_ms` is how long after a slot's end its report must have left.
+    `deadline_ms` is how soon after a slot's end its report must have left.
     """
 
     group_id: str

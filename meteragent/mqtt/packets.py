@@ -20,7 +20,7 @@ _LONG: Final = struct.Struct("!I")
 _PUBACK: Final = struct.Struct("!BBH").pack
 _DIGIT, _MORE = 0x7F, 0x80
 _NUMBERS: Final = 2048
-"""The number of cached variable byte integers; packet lengths repeat."""
+"""The number of variable byte integers that are cached, because packet lengths repeat."""
 
 
 class Kind(IntEnum):
@@ -86,7 +86,7 @@ def subscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
 
 
 def unsubscribe(level: int, packet_id: int, topic_filter: str) -> bytes:
-    """Return an UNSUBSCRIBE of one filter (3.10)."""
+    """Return an UNSUBSCRIBE from one filter (3.10)."""
     return _packet(
         Kind.UNSUBSCRIBE | 0x02, _SHORT.pack(packet_id), _no_properties(level), _text(topic_filter)
     )

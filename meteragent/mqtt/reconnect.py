@@ -124,7 +124,7 @@ class _Versions:
         self._has_worked = False
 
     def note_attempt(self, reason: LinkError, *, has_worked: bool) -> None:
-        """Choose the next version from the reason why a connection ended."""
+        """Choose the next version by the reason why a connection ended."""
         self._has_worked |= has_worked
         unanswered = isinstance(reason, NoConnack) and not self._has_worked
         if not self._is_configured and (unanswered or isinstance(reason, VersionRefused)):

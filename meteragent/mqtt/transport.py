@@ -120,7 +120,7 @@ class Transport(asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on the events in the bytes."""
+        """Pass each event in the bytes to `on_event`."""
         self._last_read_s = self._loop.time()
         for event in self._protocol.receive(data):
             self._on_event(event)

@@ -63,7 +63,7 @@ class _Watcher:
         self._failures = 0
 
     async def serve(self, session: Session) -> None:
-        """Subscribe to the filters on a new connection, then report that it listens."""
+        """Subscribe to the filters on a new connection, then call `on_listening`."""
         self._session = session
         for topic_filter in self._filters:
             await session.subscribe(topic_filter)
@@ -71,7 +71,7 @@ class _Watcher:
         self._on_listening()
 
     def take(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
-        """Acknowledge a message and hand it over."""
+        """Acknowledge a message and pass it to `on_message`."""
         if token is not None and self._session is not None:
             self._session.acknowledge([token])
         self._on_message(topic, payload, retain)

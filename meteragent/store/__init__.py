@@ -27,8 +27,8 @@ Rules:
    checks that the generation is still this agent's: if a lock fails to exclude a second agent, the first
    agent can no longer write.
 4. The code does not touch content that it does not understand: an incompatible newer store and another
-   program's database are refused. A corrupt or missing store is set aside, and its replacement begins with a
-   floor before which no window opens.
+   program's database are refused. A corrupt store is set aside. It or a missing store is replaced by a new
+   one with a floor before which no window opens.
 5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
    floor, because the marks of a meter that moves to another store stay in the old one.
 """
@@ -96,11 +96,11 @@ class Store:
     ) -> Self:
         """Lock, examine, accept, migrate and return the store at `path`; create it if there is none.
 
-        A corrupt, truncated or lost store is renamed to `<path>.corrupt-<now_ms>` and replaced by a new one:
-        no window opens before `recovery_floor_ms`, and charges before `now_ms` are unknown. If
-        `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised instead and
-        nothing is renamed. A file that looks damaged is examined again after `again_s`. Also raises
-        StoreInUse, StoreRestored or StoreError.
+        A corrupt, truncated or lost store is replaced by a new one, and its remaining files are renamed to
+        `<path>.corrupt-<now_ms>`. No window opens before `recovery_floor_ms`, and charges before `now_ms` are
+        unknown. If `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised
+        instead and nothing is renamed. A file that looks damaged is examined again after `again_s`. Also
+        raises StoreInUse, StoreRestored or StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -203,7 +203,7 @@ class Store:
                 raise
 
     def prepare(self) -> None:
-        """Write in advance the generation file of the next commit with records, so that the commit is fast.
+        """Write the generation file for the next commit with records in advance, so that the commit is fast.
 
         If writing fails, for instance because the disk is full, the commit writes the file.
         """
@@ -260,10 +260,9 @@ class Store:
     def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
         """Claim a stream's shard of a fleet, such as "2/8 by name".
 
-        `follows_wall_clock` is True if the stream follows the wall clock. Raises StoreMoved if the stream had
-        another shard before (rule 5). Raises StoreLost for a new store whose stream follows the meters'
-        clocks: meters may send readings of times that another store has released, so the operator must first
-        state a time with `restore_at`.
+        Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost for a new store
+        whose stream follows the meters' clocks: meters may send readings of times that another store has
+        released, so the operator must first state a time with `restore_at`.
         """
         key = f"shard/{stream}"
         execute = self.connection.execute
@@ -377,7 +376,8 @@ def restore_at(
 
     Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
     Undelivered rows are kept and leave unchanged. Charges before `at_ms` are unknown. `take_over` gives this
-    store the meters that another store announced earlier. Raises StoreError if the store's clock is later.
+    store the meters that another store announced earlier. Raises StoreError if the store's clock is later
+    than `at_ms`.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:

@@ -3,7 +3,7 @@
 Version 3 kept R as long as a window was open, and stored the accumulators of registers as fractions. Version
 4 keeps R only while slots remain to be drawn from it, and stores accumulators as whole numbers. States are
 rewritten when the store is first opened, so that no later copy holds the removed values. Windows that were
-open then finish as they began: their values are rounded half up.
+open at that time finish as they began: their values are rounded half up.
 """
 
 import sqlite3

@@ -61,7 +61,7 @@ _TYPES_5 = {
     " (typeof(id_of_terms), typeof(from_ms), typeof(to_ms))"
     " NOT IN (VALUES ('text', 'integer', 'integer'), ('null', 'null', 'null'))",
 }
-"""Those for the tables and columns of version 5."""
+"""The same for the tables and columns that version 5 added."""
 
 _TYPES_6 = {
     "a list of keys": "SELECT 1 FROM crowd_keys WHERE"
@@ -69,7 +69,7 @@ _TYPES_6 = {
     "the deadline of a message": "SELECT 1 FROM outbox WHERE delivered_ms IS NULL AND"
     " typeof(until_ms) NOT IN ('integer', 'null')",
 }
-"""Those for the tables and columns of version 6."""
+"""The same for the tables and columns that version 6 added."""
 
 _TEXTS = (
     "SELECT channel, meter FROM mark",
@@ -115,7 +115,7 @@ def examine(connection: sqlite3.Connection) -> None:
 
 
 def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: Iterable[str]) -> None:
-    """Check values by queries for wrong types and for texts; raises StoreError or sqlite3.Error."""
+    """Check types and texts with the given queries; raises StoreError or sqlite3.Error."""
     for content, query in types.items():
         if connection.execute(query).fetchone() is not None:
             raise _unreadable(content)
@@ -125,7 +125,7 @@ def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: 
 
 
 def _examine_receivers(connection: sqlite3.Connection) -> None:
-    """Check the grants, and what is kept for withdrawals and receipts; raises StoreError or sqlite3.Error."""
+    """Check the grants, and the rows for withdrawals and receipts; raises StoreError or sqlite3.Error."""
     _examine_rows(connection, _TYPES_5, _TEXTS_5)
     for (link,) in connection.execute("SELECT link FROM receiver"):
         if not _has_url(link):

@@ -46,7 +46,7 @@ BUSY_S = 0.5
 """The longest wait, in seconds, for a lock that another reader of the file holds."""
 
 DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""Primary error codes of a damaged file. SQLITE_ERROR is one of them, because all statements are constant."""
+"""Primary error codes of a damaged file; a constant statement raises SQLITE_ERROR only for such a file."""
 
 KEPT_FILES = 3
 """The number of damaged stores to keep, newest first; each may be as large as the store."""
@@ -70,7 +70,7 @@ class Damage(Exception):
 
 @contextmanager
 def device(path: Path) -> Iterator[None]:
-    """Raise device errors as StoreError; the texts name files, pages and tables, never values."""
+    """Raise device errors as StoreError; their texts name files, pages and tables, never values."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -293,7 +293,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
     """Rename the damaged file and then SQLite's files beside it; return whether its open windows are blanked.
 
     The generation file exists before the first rename: if the agent crashes between two renames, the next
-    start finds the store missing and handles it as lost.
+    start finds the store missing and treats it as lost.
     """
     if not generation.read(path):
         generation.write(path, Generation.begin("lost"))

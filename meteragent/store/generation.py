@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A store restored from a backup would release again what has already left. An old copy of a store looks like
-the store itself, so a small file beside the store identifies the newest copy. The file holds
+A store restored from a backup would release intervals that it has already released. An old copy of a store
+looks like the store itself, so a small file beside the store identifies the newest copy. The file holds
 
 - the name of the store's generation, drawn at random at each start and each clean stop;
 - the number of commits with records, by which a copy from before the last record of this generation is

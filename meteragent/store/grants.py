@@ -1,4 +1,4 @@
-"""Receivers of shared streams: who may receive what, from admission to revocation.
+"""Receivers of shared streams, and the messages that each may have from its admission to its revocation.
 
 Theory of operation
 -------------------
@@ -9,20 +9,21 @@ grant's topic and the same payload (`append`). So noise is drawn once, and an un
 hold up the others.
 
 A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
-the grant (`Validity`). Both are public times, so who gets what follows from the configuration and the clock
-alone (law 4). The core opens no window of which nobody gets a slot. A window of which somebody gets a slot is
-charged as a whole: its slots after the last grant's end are drawn and closed like others, and go to nobody.
+the grant (`Validity`). Both are public times, so the configuration and the clock alone determine who gets a
+slot (law 4). The core opens a window only if somebody gets one of its slots. The window is then charged as a
+whole: its slots after the last grant's end are drawn and closed like others, and go to nobody.
 
 `settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
-while no message is sent. In one transaction it revokes what is no longer configured, and admits what is new.
-Revoking deletes all rows that wait in the queue, and the descriptors that are sent on each connection, then
-queues an empty retained message for each topic on which a descriptor may be retained. After that, nothing
-else can enter the queue, because `append` reads the grants in the transaction that writes the rows.
+while no message is sent. In one transaction it revokes the grants that are no longer configured, and admits
+new receivers. Revoking deletes all rows that wait in the queue, and the descriptors that are sent on each
+connection, then queues an empty retained message for each topic on which a descriptor may be retained. After
+that, nothing else can enter the queue, because `append` reads the grants in the transaction that writes the
+rows.
 
-A descriptor is sent to whoever gets the first slot that it covers. A receiver that is new to a stream lacks
-the descriptors sent before its admission (`unannounced`), and may have a topic on which another agent
-releases. So the core asks again before the first window that the new receiver gets (law 1), and sends its
-descriptor anew.
+A descriptor is sent to each receiver that gets the first slot that it covers. A receiver that is new to a
+stream lacks the descriptors sent before its admission (`unannounced`), and may have a topic on which another
+agent releases. So before the first window that the new receiver gets, the core asks again whether another
+agent releases there (law 1), and sends the window's descriptor again.
 """
 
 import json
@@ -42,8 +43,8 @@ _COLUMNS = "id, channel, name, topic, link, since_ms, until_ms"
 class Wanted(NamedTuple):
     """A receiver that the configuration admits now, for windows that begin at `from_ms` or later.
 
-    `topic` is the template of its topics, `link` its broker's settings as text, of which `place` says where
-    records go. Without `until_ms`, the grant has no end.
+    `topic` is the template of its topics. `link` is the text of its broker's settings, with the broker's
+    address. Without `until_ms`, the grant has no end.
     """
 
     stream: str
@@ -67,11 +68,11 @@ class Grant(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """The name of the grant's rows in the outbox; no stream has such a name."""
+        """The name of the grant's queue in the outbox; no stream has such a name."""
         return f"{self.stream}@{self.name}.{self.id}"
 
     def sink_topic(self, topic: str) -> str:
-        """Return the receiver's topic for one that begins with the public id."""
+        """Return the receiver's topic in place of a topic that begins with the public id."""
         public_id, *below = topic.split("/", 1)
         return "/".join([identity.render(self.topic, public_id), *below])
 
@@ -98,9 +99,10 @@ class Sent(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The messages that a revoked grant's receiver was sent.
+    """The messages that were sent to the receiver of a revoked grant.
 
-    `discarded` is the number of messages deleted at the revocation, which its broker had not confirmed.
+    `discarded` is the number of messages that were deleted at the revocation, before its broker had confirmed
+    them.
     """
 
     grant: Grant
@@ -128,7 +130,7 @@ def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
 
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
     """Append a shared stream's messages to the queue of each receiver that may have them; return the rows."""
-    outbox.put_descriptors(tx, commit.stream, commit.descriptors)  # the topics that are this store's
+    outbox.put_descriptors(tx, commit.stream, commit.descriptors)  # these topics now belong to this store
     if not (commit.outgoing or commit.descriptors):
         return []
     rows: list[WaitingRow] = []
@@ -177,7 +179,7 @@ def count_sent(tx: sqlite3.Connection, row_ids: Collection[int]) -> None:
 
 
 def unannounced(connection: sqlite3.Connection, stream: str) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of the receivers who were not sent its latest descriptor."""
+    """Return, by topic, the validities of the receivers to which its latest descriptor was not sent."""
     validities: dict[str, list[Validity]] = {}
     for grant in active(connection):
         if grant.stream == stream:
@@ -196,14 +198,14 @@ def _missing_topics(connection: sqlite3.Connection, grant: Grant) -> list[str]:
 def settle(
     store: Store, receivers: Iterable[Wanted], reasons: dict[tuple[str, str], str], now_ms: int
 ) -> list[Grant]:
-    """Revoke the grants of all other receivers; admit these receivers if they have no grant.
+    """Revoke the grants of all receivers but these; admit these receivers unless they have a grant.
 
-    A grant whose receiver was not sent anything yet begins later, if its receiver is now to begin later: the
-    core asks its question again. So does a grant whose end is moved after its receiver was not sent a
-    descriptor: it does not get the windows that are open under these terms. Returns the grants that are new
-    or begin later. `reasons` has the reason of a revocation by stream and receiver; a receiver without one
-    was removed. A receiver with a different broker or topic counts as a different receiver. Raises
-    StoreError.
+    A grant's start moves to a later configured start in two cases: no descriptor has been sent to its
+    receiver, or its end is extended and its receiver lacks the latest descriptor of a topic. The core then
+    asks again about the topics, and the receiver does not get the windows that are already open. Returns the
+    grants that are new or begin later. `reasons` has the reason for a revocation by stream and receiver; a
+    receiver without one was removed. A receiver with a different broker or topic counts as a different
+    receiver. Raises StoreError.
     """
     by_place = {(item.stream, item.name, item.topic, _place(item.link)): item for item in receivers}
     places_kept = set()
@@ -257,7 +259,7 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
     """Admit a receiver, from the first window that begins after now.
 
     A withdrawal that still waits for the same topics is dropped, because it would clear the new descriptors;
-    the revocation of the new grant withdraws what it leaves.
+    the topics that it leaves are withdrawn when the new grant is revoked.
     """
     former = [
         grant

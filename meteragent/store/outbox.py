@@ -187,8 +187,8 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
     While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
     first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
-    count as dropped. Such rows are kept until then, because a stream that is configured again sends them. The
-    ledger is not counted: it is never pruned, and must not stop the agent.
+    count as dropped. Until then such rows are kept, because the stream sends them if it is configured again.
+    The ledger is not counted: it is never pruned, and must not stop the agent.
     """
     totals = store.connection.execute(
         "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"

@@ -79,14 +79,14 @@ VERSION_4: tuple[str, ...] = ()
 (`earlier`). An older program would round dithered values half up."""
 
 VERSION_5 = (
-    # The grants: a row from the admission of a receiver on, never deleted. `link` is its broker's settings.
+    # The grants: one row for each admission of a receiver, never deleted. `link` is its broker's settings.
     """CREATE TABLE receiver (id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, name TEXT NOT NULL,
        topic TEXT NOT NULL, link TEXT NOT NULL, since_ms INTEGER NOT NULL, until_ms INTEGER,
        revoked_ms INTEGER, reason TEXT, discarded INTEGER NOT NULL DEFAULT 0,
        receipt INTEGER NOT NULL DEFAULT 0)""",
     # The topics on which a grant's descriptors are retained, in the order in which they are withdrawn.
     """CREATE TABLE announced (queue TEXT, topic TEXT, PRIMARY KEY (queue, topic)) WITHOUT ROWID""",
-    # What a grant's receiver has confirmed, for the receipt.
+    # The records that the broker of a grant's receiver has confirmed, for the receipt.
     """CREATE TABLE sent (queue TEXT, topic TEXT, id TEXT, records INTEGER NOT NULL, from_ms INTEGER NOT NULL,
        to_ms INTEGER NOT NULL, PRIMARY KEY (queue, topic, id)) WITHOUT ROWID""",
     "ALTER TABLE outbox ADD COLUMN id_of_terms TEXT",

@@ -24,7 +24,7 @@ power cut at any instant, the following holds:
   So each value that left is on disk, and is sent again byte for byte until the broker confirms it.
 - *No message that an old copy could release again.* Step 5 counts the commit before its messages leave.
 
-After a crash behind step 5, the agent only repeats messages that the broker may already have. A crash before
+If the agent crashes after step 5, it only repeats messages that the broker may already have. A crash before
 step 6 leaves earlier accumulators in the log, which the next start erases before anything else.
 """
 

@@ -56,7 +56,7 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
     if not _is_moved(connection, "RESTART"):
         return False
     log = Path(f"{path}-wal")
-    connection.execute("BEGIN IMMEDIATE")  # no other connection may append to the log while it becomes zeros
+    connection.execute("BEGIN IMMEDIATE")  # no other connection may append to the log while it is zeroed
     try:
         if _data_version(connection) != version:
             return False
@@ -65,7 +65,7 @@ def erase(connection: sqlite3.Connection, path: Path) -> bool:
         connection.execute("ROLLBACK")
     if log.stat().st_size <= LARGEST_KEPT_BYTES:
         return True
-    # A reader that has started since reads the database file only, but keeps the log from being truncated.
+    # A reader that has started since then reads only the database file, but blocks truncating the log.
     if not any(_is_moved(connection, "TRUNCATE") for _ in range(TRIES)):
         raise _busy_error(path)
     return True
@@ -130,7 +130,7 @@ def _overwrite(log: Path) -> None:
 
 
 def _zero(descriptor: int) -> None:
-    """Overwrite a log with zeros up to its last byte that is not zero: header first; sync each part."""
+    """Overwrite a log with zeros up to its last non-zero byte: first the header, then the frames, each synced."""
     size = _used_bytes(descriptor)
     for start, end in ((0, min(HEADER_BYTES, size)), (HEADER_BYTES, size)):
         offset = start

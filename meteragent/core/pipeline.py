@@ -117,7 +117,7 @@ class Pipeline:
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Let no record of a topic leave before those already waiting, whose delay may be longer."""
+        """Keep new records of a topic behind those already waiting, whose delay may be longer."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:

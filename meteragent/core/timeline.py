@@ -49,7 +49,7 @@ from meteragent.domain.units import Kind
 _RECENT, _DROP = 144, 16
 """How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
 PENDING = 4096
-"""The limit of a meter's pending readings, because a sender could stamp thousands within `ahead`."""
+"""The limit on a meter's pending readings, because a sender could stamp thousands within `ahead`."""
 
 
 class Outcome(StrEnum):

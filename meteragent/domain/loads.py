@@ -42,7 +42,7 @@ def longest_hold_ms(terms: Terms) -> int:
 
 
 def counts(terms: Terms) -> int:
-    """Count the truncated numbers in a slot (in l1, in all slots): for each counter, its intervals or stretches."""
+    """Count a slot's truncated numbers (in l1, all slots'): for each counter, its intervals or stretches."""
     slots = range(terms.n if terms.bands else 1)
     if terms.kind is Kind.INTERVAL_ENERGY:
         numbers = [ceil(Fraction(terms.slot_ms(i), terms.interval_ms)) for i in slots]

@@ -298,7 +298,7 @@ class Store:
 
     @property
     def secret(self) -> bytes:
-        """The key of the hash behind `spread`: 32 bytes, drawn once."""
+        """The key of the hash that sets each meter's delay within `spread`: 32 bytes, drawn once."""
         return bytes(meta(self.connection, "secret"))
 
     @property

@@ -1,8 +1,8 @@
 """The rows that hold the meters' states, which never move (rule 2 of the store).
 
-Ids and sizes of the rows are read once and cached, because no other program writes them. All rows of one size
-are written by one statement, which SQLite runs without the interpreter lock, so that the core runs at the
-same time.
+The ids and sizes of the rows are read once and cached, because no other program writes them. All rows of one
+size are written by one statement, which SQLite runs without the interpreter lock, so that the core runs at
+the same time.
 """
 
 import sqlite3

@@ -7,8 +7,8 @@ One step of the core is one transaction, in this order:
 1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
    before anything else is written.
 2. Check the marks (`openings`), then write marks, terms, states, totals and clock (`Store.write`).
-3. Append the messages that the step releases to the outbox (`outbox.append`); those of a shared stream once
-   for each receiver that may have them (`grants.append`).
+3. Append the step's messages to the outbox (`outbox.append`); those of a shared stream are appended once for
+   each receiver that may have them (`grants.append`).
 4. Mark earlier messages that the broker has confirmed, and delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
    generation file if it has messages (`generation`).

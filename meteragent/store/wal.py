@@ -130,7 +130,7 @@ def _overwrite(log: Path) -> None:
 
 
 def _zero(descriptor: int) -> None:
-    """Overwrite a log with zeros up to its last non-zero byte: first the header, then the frames, each synced."""
+    """Zero a log up to its last non-zero byte: first the header, then the frames; sync each part."""
     size = _used_bytes(descriptor)
     for start, end in ((0, min(HEADER_BYTES, size)), (HEADER_BYTES, size)):
         offset = start

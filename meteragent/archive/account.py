@@ -34,7 +34,7 @@ _BATCH_NUMBERS = 1 << 20  # approximate
 class Account:
     """The result of a run's first pass: how many windows it releases and refuses. All of it is public.
 
-    `descriptors` has the start of the first window released under each descriptor, by its id; `keys` has the
+    `descriptors` maps each descriptor's id to the start of the first window released under it; `keys` has the
     keys' ids.
     """
 

@@ -40,7 +40,7 @@ _EVER_MS = (FIRST_MS - (1 << 40), LAST_MS)
 
 @dataclass(frozen=True)
 class Job:
-    """Some row groups, and which of their rows belong to the job."""
+    """Some row groups, and the conditions under which their rows belong to the job."""
 
     groups: tuple[int, ...]
     starts_ms: tuple[int, int] = _EVER_MS
@@ -59,7 +59,7 @@ class Job:
 
 
 def jobs(source: Source, limit: int) -> list[Job]:
-    """Return jobs of at most about `limit` rows, cut so that the least has to be read."""
+    """Return jobs of at most about `limit` rows, cut so that as little as possible has to be read."""
     groups = source.groups
     all_groups = tuple(range(len(groups)))
     count = math.ceil(source.rows / limit)
@@ -129,7 +129,7 @@ def _cuts(firsts: list[T], groups: Sequence[Group], limit: int) -> list[T]:
 
 
 class Rows(NamedTuple):
-    """A job's rows: their numbers in the input, their meters' numbers, times in ms; values if requested."""
+    """A job's rows: their numbers in the input, their meters' numbers, times in ms; if requested, values."""
 
     row: Integers
     meter: Integers

@@ -72,7 +72,7 @@ class Intervals:
         """Return which windows are among the windows that make up one of their meter's intervals.
 
         All windows of an interval have the same length. A window that merely overlaps an interval does not
-        belong to it: after a change of a time zone's rules, its days have different boundaries.
+        belong to it: after a change in a time zone's rules, its days have different boundaries.
         """
         if not self.meter.size or not windows.meter.size:
             return np.zeros(windows.meter.size, np.bool_)

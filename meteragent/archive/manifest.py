@@ -41,8 +41,8 @@ WINDOWS = 1 << 19
 """The approximate number of rows of the wide layout (that is, windows) that are accounted for at once."""
 
 CUT: list[Any] = ["by start", VALUES, PART_BATCHES, ROWS]
-"""The values that decide where the parts of one process end. A run continues only an output with the same
-values."""
+"""The values that decide where parts end if one process does the run. A run continues only an output with the
+same values."""
 _DOMAIN = b"meteragent run 1"
 
 

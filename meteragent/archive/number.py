@@ -117,7 +117,7 @@ def _scale(integers: Whole, digits: int, valid: Flags, policy: Policy) -> Micro:
     top, bottom = factor.numerator, factor.denominator
     if bottom == 1 and integers.size and _all_in_range(integers, *_range(top, usual)):
         return Micro(_zero_missing(integers.astype(np.int64) * top, valid), valid, 0)
-    # Numbers beyond these bounds lie beyond the range in millionths too.
+    # Numbers outside these bounds are also outside the range in millionths.
     lowest, highest = -((1 - usual.low_u) * bottom // top + 2), (usual.high_u + 1) * bottom // top + 2
     if integers.dtype == object or max(-lowest, highest) * 2 * top + bottom >= 1 << 62:
         cut = np.clip(integers.astype(object), lowest, highest)

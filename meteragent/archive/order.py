@@ -5,11 +5,11 @@ Theory of operation
 1. Windows are written in order of start, then of their meter's public name. In that order, a row group begins
    at the first start after each multiple of a fixed number of windows; if more windows than that begin at the
    same time, a hash of the name spreads them over row groups.
-2. Which windows are released is public, since the output contains them. The order of the input, the content
+2. The set of released windows is public, since the output contains them. The order of the input, the content
    of its lists and the way its files are cut are private, and have no influence. So `Order` is computed from
    the run's rows in the ledger, which are on disk by then: a resumed run computes the same order.
 3. The input is read once, in its own order. The windows of each batch get their noise, and `store` writes
-   them to a file in a folder beside the output, by row group. When all batches are there, `row_groups`
+   them to a file in a folder beside the output, by row group. Once all batches are stored, `row_groups`
    collects the pieces of each row group from these files and sorts them.
 4. A file written by `store` exists in full or not at all, and files are written in order. So a resumed run
    continues after the last file, and then writes the missing parts. A repeated batch gets the same noise,

@@ -1,6 +1,6 @@
 """The policy of an archive, read from the same kind of file as the agent's configuration.
 
-Windows, terms and presets mean the same as in an agent's stream. Settings that concern messages only (topics,
+Windows, terms and presets mean the same as in an agent's stream. Settings that concern only messages (topics,
 lateness, forget, ahead, clock, budget) do not apply. A policy holds the paths of keys, never a key, so it may
 be sent to other processes.
 """
@@ -34,7 +34,7 @@ LAST_MS = grid.parse_time("2200-01-01T00:00:00Z")
 
 ARITHMETIC = 2
 """The version of the arithmetic that turns numbers into quanta and adds noise. A change would give released
-windows other noise, so a different version makes a different run."""
+windows different noise, so a different version makes a different run."""
 
 _INT64 = 1 << 62
 
@@ -188,7 +188,7 @@ class Policy:
 
     @property
     def secret(self) -> bytes:
-        """The pseudonym key, which also affects what is released; for keyed digests only."""
+        """The pseudonym key, which also affects the releases; use it for keyed digests only."""
         path = self.stream.sink.pseudonym_key_file
         return b"" if path is None else _pseudonym_key(path.absolute())
 
@@ -248,7 +248,7 @@ def _pseudonym_key(path: Path) -> bytes:
 
 @lru_cache(maxsize=256)
 def _edges(calendar: Calendar, from_ms: int, to_ms: int) -> Integers:
-    """Return the starts of all windows from the one that holds `from_ms` to the one after `to_ms`."""
+    """Return the starts of all windows from the one that contains `from_ms` to the one after `to_ms`."""
     edges = [calendar.start_ms(from_ms)]
     while edges[-1] <= to_ms:
         edges.append(calendar.end_ms(edges[-1]))

@@ -9,16 +9,16 @@ inputs):
     each: start (ms since 1970) and the n slots' quanta
 
 Numbers in bytes are little-endian; all other numbers are decimal text. A tag of 12 bytes stands for the input
-when bits are generated (`privacy.keyed.KeyedRows`). It is the PMAC under the epoch's tag key
-(`privacy.keyed.tags`, AES-256) of the SHA-256 of all parts before the numbers, which is computed once per
-meter, and of the numbers themselves. Version 1 also hashed the numbers with SHA-256, one window after
-another, which takes four times as long.
+when bits are generated (`privacy.keyed.KeyedRows`). It is a PMAC under the epoch's tag key
+(`privacy.keyed.tags`, AES-256). The PMAC covers the SHA-256 of all parts before the numbers, which is
+computed once per meter, and the numbers themselves. Version 1 also hashed the numbers with SHA-256, one
+window after another, which takes four times as long.
 
-Why all parts are bound: with equal bits, y' - y is the difference between two windows' data. A correction
-would be revealed exactly, and two epsilons would reveal the reading itself. So data, terms and slots are
-bound. The same window with the same data and terms has the same noise, wherever it is released. A second
-release of a window is still not safe: a corrected window has different noise and costs epsilon again, so the
-ledger refuses it.
+Why all parts are bound: if two releases y and y' used equal bits, y' - y would be the difference between
+their data. A correction would be revealed exactly, and two epsilons would reveal the reading itself. So data,
+terms and slots are bound. The same window with the same data and terms has the same noise, wherever it is
+released. A second release of a window is still not safe: a corrected window has different noise and costs
+epsilon again, so the ledger refuses it.
 """
 
 import hashlib

@@ -19,7 +19,7 @@ _INT64_BITS = 63
 
 
 class Readings(NamedTuple):
-    """Readings as columns: the meter's number, time in ms, value in millionths, whether it is present."""
+    """Readings as columns: the meter's number, time in ms, value in millionths, and whether it is present."""
 
     meter: Integers
     time_ms: Integers
@@ -73,7 +73,7 @@ def slots(
 
 
 def _ordered(readings: Readings) -> Readings:
-    """Return the readings that have a value, by meter and time; of those at one time, only the smallest."""
+    """Return the readings that have a value, by meter and time; of several at one time, only the smallest."""
     if not readings.valid.all():
         readings = readings.rows(readings.valid)
     if not _in_order(readings.meter, readings.time_ms):

@@ -1,7 +1,7 @@
 """Integrate readings into the slots of many windows at once, as the agent's `core.window` does one by one.
 
 A power reading holds until the next reading, for at most `hold`. An energy covers the interval that ends at
-its time, except for any part that an earlier energy covers. The rest is gap. A slot's value is rounded,
+its time, except for any part that an earlier energy covers. The rest is a gap. A slot's value is rounded,
 floor(x/q + 1/2). Of several readings at the same time the smallest counts, so that their order does not
 matter.
 
@@ -87,7 +87,7 @@ def _spans(window: Integers, offset_ms: Integers, values_u: Integers, usual: Ter
 
 
 def fill_slots(starts_ms: Integers, spans: Spans, policy: Policy) -> Ragged:
-    """Integrate spans into the slots of windows; time without a span is gap."""
+    """Integrate spans into the slots of windows; time without a span is a gap."""
     terms_index, terms = policy.terms(starts_ms)
     lengths_ms = np.array([part.length_ms for part in terms], np.int64)[terms_index][spans.window]
     begin, end = np.maximum(spans.begin, 0), np.minimum(spans.end, lengths_ms)

@@ -199,7 +199,7 @@ def _is_int96(file: pq.ParquetFile, name: str) -> bool:
 
 
 def _with_zone(batch: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
-    """Give times without a zone the zone UTC: only 96-bit times lack one, since others were refused."""
+    """Set the zone of times without one to UTC: only 96-bit times lack a zone, since others were refused."""
     index = batch.schema.get_field_index(policy.columns.time)
     if index < 0 or batch.column(index).type.tz is not None:
         return batch

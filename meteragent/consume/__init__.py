@@ -15,7 +15,7 @@
     compare_tariffs(home, tariffs, window_ms).cheapest      # and .sureness, .costs
     energy_above(home, window_ms)           # the energy above a threshold
     highest_mean(home, window_ms)           # the largest quarter-hour mean of a month
-    days, months = nested(days, months)     # streams that `privacy.shares` makes: smaller errors
+    days, months = nested(days, months)     # nested streams (`privacy.shares`): smaller errors
     nonnegative(home).values                # a view that keeps every day's energy
     mean_value(meters.values(), t_ms)       # of many homes, in the stream's unit
     mean_energy(meters.values(), start_ms, end_ms)
@@ -28,8 +28,8 @@
     read_table(connection, stream, start_ms, end_ms)        # what `meteragent collect` has kept, likewise
 
 An interval contains the agent's value (after fill and clamp) with the stated probability, by the exact
-distribution of the noise that the descriptor names. A record states the mean or the energy of its slot; how
-the load varied within the slot was never sent.
+distribution of the noise that the descriptor names. A record states the mean or the energy of its slot, but
+nothing about how the load varied within the slot.
 
 Records are JSON objects, SenML packs or a mixture; descriptors are JSON; archives are Parquet (`archive`,
 which needs pyarrow).

@@ -1,8 +1,8 @@
 """The releases of an archive in the output of `sanitise`: a folder of Parquet files with a manifest.
 
-The manifest, `_manifest.parquet`, has no row and the columns of the others, so that every reader of Parquet
-sees the folder as one table. Its facts are JSON in the metadata of the file. Outputs of earlier versions, and
-folders that `meteragent.spark` writes from a stream, have them in `_manifest.json`.
+The manifest, `_manifest.parquet`, has no rows, but the same columns as the other files, so that every reader
+of Parquet sees the folder as one table. Its facts are JSON in the metadata of the file. Outputs of earlier
+versions, and folders that `meteragent.spark` writes from a stream, have them in `_manifest.json`.
 
 Needs pyarrow. An incomplete output is refused, because some of its windows would be missing.
 """
@@ -38,7 +38,7 @@ def manifest_text(path: Path) -> bytes | None:
 
 
 def write_manifest(file: Any, text: bytes, schema: Any) -> None:
-    """Write a manifest's facts, JSON, as a file of no rows with the columns of a schema."""
+    """Write a manifest's facts, as JSON, to a file without rows that has the columns of a schema."""
     import pyarrow.parquet as pq  # noqa: PLC0415  only archives need it
 
     with pq.ParquetWriter(file, schema.with_metadata(None)) as writer:

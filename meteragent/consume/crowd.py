@@ -4,7 +4,7 @@
         total.energy(), total.mean(), total.homes
 
 `homes` counts the gateways that reported in the slot: not people, and not meters whose existence anyone has
-proven. A mean is that of these gateways.
+proven. A mean is over these gateways.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ class CrowdDescriptor:
         """Parse a descriptor; it must be consistent, and have the id of its facts.
 
         Raises:
-            RecordError: it is not; the error names the field.
+            RecordError: a field is missing or inconsistent; the error names it.
         """
         fields = Fields("descriptor", message, float)
         facts = {name: value for name, value in fields.facts.items() if name != "id"}
@@ -114,7 +114,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
 
     Raises:
         RecordError: a message is neither a total nor a descriptor of totals; a total names a descriptor that
-            is missing or of another group; or two different totals are of one group and slot.
+            is missing or of another group; or two different totals have the same group and slot.
     """
     descriptors: dict[str, CrowdDescriptor] = {}
     records: list[Fields] = []

@@ -144,7 +144,7 @@ def noise_of(terms: Descriptor) -> tuple[LInfLaplace, Rounding]:
 
 
 def _errors(counts: Integers, descriptors: Sequence[Descriptor], coverage: float) -> Floats:
-    """Compute `error_of` for each cell; `counts` has its numbers of meters under each descriptor."""
+    """Compute `error_of` for each cell; `counts` has each cell's numbers of meters under each descriptor."""
     distinct_counts, cell = np.unique(counts, axis=0, return_inverse=True)
     errors = [
         error_of(

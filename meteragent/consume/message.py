@@ -1,4 +1,4 @@
-"""Received descriptors and records, which are complete, exact and consistent, or refused.
+"""Received descriptors and records: each is complete, exact and consistent, or is refused.
 
 Unknown fields are not an error, because later versions add some. Records are JSON objects or SenML packs
 (`consume.senml`); a pack has the fields of the equivalent JSON record.
@@ -54,10 +54,10 @@ class Descriptor:
 
     Slots are `step_ms` long, or are `bands`: the duration of each in its window, by name. A peak's slot is
     its window, its value is the largest mean of a part, and `step_ms` is the length of a part. `metric` is
-    the distance that the promise refers to; in l1 each slot's noise is independent, of a mechanism with
-    n = 1. Windows are aligned to the Unix epoch or follow the local calendar of `timezone`. `rounding` turns
-    slot values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest price of a
-    kWh if the values are amounts, whose unit is a currency.
+    the distance that the promise refers to; in l1 each slot's noise is independent and follows a mechanism
+    with n = 1. Windows are aligned to the Unix epoch or follow the local calendar of `timezone`. `rounding`
+    turns slot values into whole quanta; a descriptor without it is half-up. `price_bound` is the largest
+    price of a kWh if the values are amounts, whose unit is a currency.
     """
 
     id: str
@@ -84,7 +84,7 @@ class Descriptor:
         """Parse a descriptor; it must be complete and consistent, and have the id of its facts.
 
         Raises:
-            RecordError: the descriptor is not; the error names the field.
+            RecordError: a field is missing, invalid or inconsistent; the error names it.
         """
         fields = Fields("descriptor", message, float)
         if fields.text("id") != _id_of(fields.facts):
@@ -178,7 +178,7 @@ class Descriptor:
 
     @property
     def variance(self) -> Fraction:
-        """The variance of the noise of a value, in unit², as the decimal of at most 17 digits nearest to it.
+        """The variance of the noise of a value, in unit², as the nearest decimal of at most 17 digits.
 
         Slots are uncorrelated, so the variance of a sum of values is the sum of their variances.
         """
@@ -260,7 +260,7 @@ class Fields:
             raise self.error("v", "is not 1: a later version wrote it")
 
     def error(self, name: str, reason: str) -> RecordError:
-        """Return the error of a field: what the message is, the field's name and the reason."""
+        """Return the error for a field; it states the kind of message, the field's name and the reason."""
         return RecordError(f"a {self._subject} whose {name!r} {reason}")
 
     def text(self, name: str) -> str:
@@ -287,7 +287,7 @@ class Fields:
         raise self.error(name, "is not a whole number")
 
     def parse_with(self, name: str, parse: Callable[[str], T]) -> T:
-        """Return what `parse` makes of a string field."""
+        """Return the result of `parse` for a string field."""
         text = self.text(name)
         with suppress(ValueError, ZeroDivisionError):
             return parse(text)

@@ -52,7 +52,7 @@ from meteragent.privacy.totals import Weighted, half_width_of_total
 
 Flags = NDArray[np.bool_]
 Composition = tuple[tuple[int, int, int], ...]
-"""The composition of a sum: triples (terms, slots, windows), the number of windows with that many slots."""
+"""The composition of a sum: triples (terms, slots, windows) that count the windows with that many slots."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Rules:
             raise ValueError("capacity needs share, the largest part of it that one home may have")
 
     def capacities_u(self, meters: tuple[str, ...]) -> Integers:
-        """Return each meter's capacity in whole millionths; raises ValueError if one has none above zero."""
+        """Return each meter's capacity in whole millionths; raises ValueError unless all are above zero."""
         capacities = self.capacity or {}
         capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (capacity_u > 0).all():
@@ -91,7 +91,7 @@ EVERYTHING = Rules()
 
 
 def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> Flags:
-    """Return, for each cell, whether a home has more than `share` of its capacity.
+    """Return, for each cell, whether a home has more than `share` of the cell's capacity.
 
     `first_rows` are the rows at which the cells begin.
     """
@@ -100,9 +100,9 @@ def over_capacity(capacity_u: Integers, first_rows: Integers, share: float) -> F
 
 
 def may_be_dominated(slots: Slots, feeder: Integers, feeders: int, rules: Rules) -> Flags:
-    """Return, for each feeder, whether a home may have more than `share` of its energy.
+    """Return, for each feeder, whether a home may have more than `share` of the feeder's energy.
 
-    `feeder` is the index of each meter's feeder; each meter has slots.
+    `feeder` is the index of each meter's feeder; each meter must have slots.
     """
     energies, compositions = energy_kwh(_sums_u(slots), slots.descriptors), _compositions(slots)
     results = np.zeros(feeders, np.bool_)

@@ -1,8 +1,8 @@
 """Records in SenML packs (RFC 8428), converted to the fields of a JSON record.
 
 A pack holds one record: the value as ``<meter>/power`` or ``<meter>/energy``, and the other fields of a
-record under the same name with ``_for``, ``_sd``, ``_terms`` and ``_band`` (`meteragent.wire`). Base fields
-may be as sent, or already resolved by a program that forwarded the pack.
+record under the same name with ``_for``, ``_sd``, ``_terms``, ``_band`` and ``_draws`` (`meteragent.wire`).
+Base fields may be as sent, or already resolved by a program that forwarded the pack.
 """
 
 import re
@@ -28,10 +28,10 @@ PackFields = dict[str, tuple[Fraction, Mapping[str, Any]]]
 
 
 def fields(pack: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the fields of the equivalent JSON record, with the numbers of the pack.
+    """Return the fields of the equivalent JSON record; numbers are those of the pack.
 
     Raises:
-        RecordError: the pack does not hold one record; the error names the missing field.
+        RecordError: the pack does not hold exactly one valid record; the error says why.
     """
     fields_by_name = _resolve(pack)
     main = [name for name in fields_by_name if name.rpartition("/")[2] in _QUANTITIES]

@@ -2,7 +2,7 @@
 
 The estimated quantities are the slot values of the meter's agent, after fill and clamp. An interval contains
 the quantity with the stated probability, by the law of the noise that the descriptor names
-(`privacy.totals`): independent between windows and between meters, dependent within a window.
+(`privacy.totals`). Noise is independent between windows and between meters, but dependent within a window.
 """
 
 from __future__ import annotations

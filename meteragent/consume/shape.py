@@ -1,9 +1,9 @@
 """A window as a curve, which has a value at any time, as a mean day, as energies of bands, or as an amount.
 
 A band is simultaneous: with the stated probability, all values of a window are within the half width. A curve
-made of them by positive functions that sum to 1 (steps, hats) is then as close, everywhere, to the curve made
-in the same way of the measured means (THEORY 4.3). The band does not include the distance between a load and
-its means within a block, because that was not sent (`privacy.curve.error_bound`).
+made from them with non-negative functions that sum to 1 (steps, hats) is then as close, everywhere, to the
+curve made in the same way from the measured means (THEORY 4.3). The band does not include the distance
+between a load and its means within a block, because that was not sent (`privacy.curve.error_bound`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Curve:
     def at(
         self, times_ms: ArrayLike, kind: Literal["steps", "hats"] = "steps"
     ) -> tuple[Floats, Floats, Floats]:
-        """Evaluate the curve at any times of the window: (values, low, high), shaped as the times.
+        """Evaluate the curve at any times of the window: (values, low, high), in the shape of the times.
 
         "steps" is the reconstruction that the descriptor names; "hats" interpolates linearly between the
-        middles of blocks. Both are post-processing. The band holds the same curve of the measured means at
-        all times together.
+        middles of blocks. Both are post-processing. The band contains the same curve of the measured means,
+        at all times simultaneously.
 
         Raises:
             ValueError: a time is outside the window, or the kind is unknown.
@@ -166,9 +166,9 @@ def highest_mean(series: Series, time_ms: int, coverage: float = 0.95) -> Estima
     """Estimate the largest mean of a part of the window that starts at `time_ms`, in `unit`.
 
     The interval holds for any number of draws k: the error is at most that of the k noises, so its deviation
-    is at most sqrt(k) times that of one, and each of them stays within the interval that covers it with 1 -
-    (1 - coverage) / k (theory A.13). With one draw the estimate is unbiased; with more draws it may be too
-    high.
+    is at most sqrt(k) times that of one, and each of them stays within the interval that covers it with
+    probability 1 - (1 - coverage) / k (theory A.13). With one draw the estimate is unbiased; with more draws
+    it may be too high.
 
     Raises:
         ValueError: there is no such window; it is not a peak; or coverage is not between 0 and 1.

@@ -1,7 +1,7 @@
 """The records that `meteragent collect` has kept, as `collect` and `Slots` return them from messages.
 
-Intervals in SQL are a normal approximation; those of `consume` are exact, and these functions read the rows
-from which both are computed. They take a connection of psycopg 3 to the database, or the folder of a dataset,
+Intervals in SQL are a normal approximation, and those of `consume` are exact. These functions read the rows
+from which both are computed. They take a psycopg 3 connection to the database, or the folder of a dataset,
 which needs pyarrow.
 """
 

@@ -52,7 +52,7 @@ class TariffChoice:
 
     @property
     def sureness(self) -> float:
-        """The certainty that no other tariff would have cost less."""
+        """One minus the sum of the p-values, or 0 if that is negative (see the module)."""
         return max(0.0, 1 - sum(self.p_values.values()))
 
 

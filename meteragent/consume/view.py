@@ -3,8 +3,9 @@
 Negative values are correct: they keep sums and means unbiased, and clipping them makes every total too high.
 Here all values of a day are lowered by one amount, and those that would fall below zero become zero. The
 amount is chosen so that the day's energy stays the same: of all non-negative values with that energy, these
-are the nearest to the records, in squares weighted by duration. This is post-processing and costs no privacy.
-Single slots are biased, small ones upwards and large ones downwards, and intervals do not hold for them.
+are the nearest to the records, by least squares weighted by duration. This is post-processing and costs no
+privacy. Single slots are biased, small ones upwards and large ones downwards, and intervals do not hold for
+them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class View:
     """Non-negative values, in the series' unit and order.
 
     The energy of each UTC day is that of the series, or of each window if windows are days of the local
-    calendar or longer than a day. `raised_ms` lists the days and windows whose energy is negative, which
-    makes this impossible; all their values are zero.
+    calendar or longer than a day. `raised_ms` lists the days and windows for which this is impossible because
+    their energy is negative; all their values are zero.
     """
 
     values: Floats

@@ -11,7 +11,7 @@ and are ignored. In power codes, some meters also write 255 instead of 0, as in 
 has no CRC, and anything that a gateway appends to a readout is ignored.
 
 Austrian meters use W and Wh, without decimals; D0 readouts use W with at most two decimals. A number in W or
-Wh with more decimals is refused, because it must be in kW or kWh and have lost its k on the way.
+Wh with more decimals is refused, because it must have been in kW or kWh and lost its k on the way.
 
 A telegram's time is the meter's local time with S (summer) or W (winter). W stands for the smaller and S for
 the larger of the zone's offsets in the telegram's year. The repeated hour in autumn is therefore unambiguous,

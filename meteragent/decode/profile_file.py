@@ -71,7 +71,7 @@ def _refusals(details: list[ErrorDetails], document: dict[str, Any], text: str) 
 
 
 def _meant(path: Path, document: Any) -> str | None:
-    """Return the key that a misspelt key probably means: the nearest that its table lacks."""
+    """Return the key that a misspelt key probably means: the most similar one that its table lacks."""
     for part in path[:-1]:
         document = document[part]
     names = [name for name in _keys(path) if name not in document]
@@ -100,7 +100,7 @@ def _refusal(
 
 
 def _place(place: Path) -> Path:
-    """Return the key's path for pydantic's location, without pydantic's type names."""
+    """Convert pydantic's location to the key's path, without pydantic's type names."""
     depth = {"quantity": 3, "source": 3}.get(str(place[0]), 1) if place else 0
     return place[:depth]
 

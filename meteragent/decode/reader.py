@@ -42,7 +42,7 @@ _NO_VALUE = (b"unknown", b"unavailable", b"none")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What all quantities of a profile share: conditions, and the paths of the time and the id.
+    """The facts that all quantities of a profile share: conditions, and the paths of the time and the id.
 
     A message must meet one of the conditions in `match`, if there are any. A message that meets one of the
     conditions in `partial` may lack a quantity, and is then counted as `other`.
@@ -63,7 +63,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Where a quantity's number is: alternative sums; the first that has a value counts.
+    """The place of a quantity's number: alternative sums, of which the first that has a value counts.
 
     `channel` is set if a value may be a list: the channel's number, from 0, or `all` for the sum. A text that
     spells a number counts as a number only if `text` is true. In a message that meets one of the `negative`

@@ -96,7 +96,7 @@ def _bounded(number: Decimal) -> Decimal:
 
 
 def _time_ms(time_s: Decimal) -> int | None:
-    """Return a Reading's time: ms since the epoch, minus the ms before arrival, or None (arrival)."""
+    """Return a Reading's time: ms since the epoch, ms relative to arrival if negative, or None (arrival)."""
     if time_s.copy_abs() > _TIME_MAX_S or 0 < time_s < _ABSOLUTE_S:
         raise PayloadError("refused_time")
     return int(_EXACT.multiply(time_s, Decimal(1000)).to_integral_value(ROUND_FLOOR)) or None

@@ -141,7 +141,7 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
     noise_by_id = {descriptor.id: noise_of(descriptor) for descriptor in terms}
 
     def work(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Work out the figures of each row's noise and sum."""
+        """Compute the figures from each row's noise and sum."""
         noises: list[Noise] = []
         for row in batch.column("noise").to_pylist():
             by_id = sorted((entry["d"], entry["count"]) for entry in row)
@@ -159,11 +159,11 @@ def _figures(terms: tuple[Descriptor, ...], coverage: float) -> Work:
 
 
 def _verdicts(terms: tuple[Descriptor, ...], rules: Rules) -> Work:
-    """Return the function that decides for each feeder whether a home may have more than its share."""
+    """Return the function that decides, for each feeder, whether a home may have more than `rules.share`."""
     index_of = {descriptor.id: index for index, descriptor in enumerate(terms)}
 
     def may_be_dominated(rows: list[dict[str, Any]]) -> bool:
-        """Return whether a home of these rows may have more than its share."""
+        """Return whether a home of these rows may have more than `rules.share` of their energy."""
         names = {name: index for index, name in enumerate(sorted({row["meter"] for row in rows}))}
         sums_u, kinds_of_home = (
             np.zeros((len(names), len(terms)), np.int64),

@@ -1,7 +1,7 @@
 """Data frames: readings -> windows -> releases, with the archive's own functions (`worker`).
 
 The wide layout needs no shuffle. In the long layout each reading is assigned to every window that it may
-touch. A window then needs nothing else, and Spark groups readings by meter and window, even in streams.
+touch. A window then needs no other data, and Spark groups readings by meter and window, even in streams.
 """
 
 import pyarrow as pa
@@ -115,7 +115,7 @@ def by_slots(releases: DataFrame, policy: Policy) -> DataFrame:
 
 
 def opened_windows(readings: DataFrame, policy: Policy) -> DataFrame:
-    """Return the windows that readings open, as their meters and times alone decide: meter, start, end.
+    """Return the windows that readings open, which depend only on meters and times: meter, start, end.
 
     In the long layout each window appears once. In the wide one there is a row for each input row, with
     `fits`: whether it is on the grid and its numbers fit.

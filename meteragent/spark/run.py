@@ -1,12 +1,12 @@
-"""`sanitise --engine spark`: the run of the local engine, but Spark does the two passes.
+"""`sanitise --engine spark`: the same run as the local engine's, except that Spark does the two passes.
 
 The lock, the run's id, the ledger's rows and the manifest are those of the local engine. Parts are cut
 differently: a hash of a window's start and its meter's public name decides the part, and parts are sorted by
-start and name. Only releases are shuffled for this. So neither the part nor the position depends on the
-input's order or on the meters' own names. Any output of a killed run is deleted and written again, with the
-same bytes. Files, key and ledger must have the same paths on the driver and on the workers. While Spark
-groups readings of the long layout, they are in shuffle files (`spark.local.dir`;
-`spark.io.encryption.enabled` encrypts them).
+start and name. So neither the part nor the position depends on the input's order or on the meters' own names.
+Only releases are shuffled for this. Any output of a killed run is deleted and written again, with the same
+bytes. Files, key and ledger must have the same paths on the driver and on the workers. While Spark groups
+readings of the long layout, they are in shuffle files (`spark.local.dir`; `spark.io.encryption.enabled`
+encrypts them).
 """
 
 import os

@@ -16,12 +16,12 @@ After a crash, the restarted query repeats the micro-batch with the same reading
 the ledger has the micro-batch, its rows must be the same; otherwise they are written now. The noise is
 computed again and is the same, so the sink gets the same bytes or nothing: if the source delivers other data
 than before, the query fails. A new checkpoint starts a new run, for which the ledger refuses every window
-that the old run released. So the loss of a checkpoint loses the windows that were not yet released, and never
+that the old run released. So losing a checkpoint loses the windows that were not yet released, but never
 causes a second release.
 
-Readings of open windows lie unchanged in the checkpoint's state and in shuffle files: keep both where raw
-readings may be kept. The column of window ends is computed from the column of times, so it inherits the mark
-that `withWatermark` puts there: Spark then knows when to drop a window's state, on any calendar.
+The checkpoint's state and shuffle files contain the raw readings of open windows: keep both where raw
+readings may be kept. The column of window ends is computed from the column of times, so it inherits the
+watermark that `withWatermark` sets there: Spark then knows when to drop a window's state, on any calendar.
 """
 
 import hashlib

@@ -7,7 +7,7 @@ Rules:
 * A worker reads the key from its file, and caches it until the file changes. No closure, plan or event log
   contains the key. A worker whose key is not the driver's (`KeyFingerprint`) releases nothing: a task
   that is retried elsewhere must not use a different key.
-* Spark's times are microseconds; an archive's are milliseconds, rounded down.
+* Spark's times are in microseconds; an archive's are in milliseconds, rounded down.
 """
 
 import os
@@ -40,7 +40,7 @@ def safely(work: Work) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch
     """Return a function that applies `work` to each batch, as Spark expects; its errors quote no value."""
 
     def work_on_all(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield what `work` makes of each batch."""
+        """Yield the result of `work` for each batch."""
         for batch in batches:
             yield _attempt(work, batch)
 
@@ -59,7 +59,7 @@ def _attempt(work: Work, batch: RecordBatch) -> RecordBatch:
 
 
 class KeyFingerprint(NamedTuple):
-    """Identifies the driver's key, by its id in an epoch; workers refuse any other. Both are public."""
+    """The epoch and id that identify the driver's key to workers, which refuse any other; both are public."""
 
     epoch: int
     id: str
@@ -106,7 +106,7 @@ def assign_readings(policy: Policy) -> Work:
     """
 
     def work(batch: RecordBatch) -> RecordBatch:
-        """Repeat each row for the windows in its reach."""
+        """Repeat each row for each window that its span may touch."""
         meters, times = _meters_and_times(batch, policy)
         rows, starts = _reachable_windows(times, policy)
         columns = {
@@ -157,7 +157,7 @@ def check_rows(policy: Policy) -> Work:
     """Check rows of the wide layout: meter, time, length (null: no list) -> meter, start, end, fits."""
 
     def work(batch: RecordBatch) -> RecordBatch:
-        """Find each row's interval and whether its list fits."""
+        """Find each row's interval, and check whether its list fits."""
         meters, starts = _meters_and_times(batch, policy)
         numbers = batch.column("numbers")
         offsets = np.append(0, np.cumsum(numbers.fill_null(0).to_numpy(zero_copy_only=False)))
@@ -190,7 +190,7 @@ def add_noise(policy: Policy, fingerprint: KeyFingerprint) -> Work:
 
 
 def settle(policy: Policy, fingerprint: KeyFingerprint) -> Work:
-    """Release the windows that are not taken, and add `name`; those that are taken have nulls."""
+    """Release the windows that are not taken, and add `name`; taken windows have only name, start and end."""
 
     def work(batch: RecordBatch) -> RecordBatch:
         """Add noise to the free windows and nulls for the others."""

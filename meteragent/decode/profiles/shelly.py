@@ -1,4 +1,4 @@
-"""Shelly's energies of whole minutes, which need code; the rest of these profiles is in files.
+"""Shelly's energies of whole minutes, which need code; the rest of Shelly's profiles is in files.
 
 `by_minute` lists the energies of the last three minutes, newest first; the first minute ends at `minute_ts`.
 `aenergy` counts both the energy drawn and the energy fed in, and `ret_aenergy` only the energy fed in, so

@@ -54,7 +54,7 @@ are 0."""
 
 
 def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], Sequence[PayloadNumber]]:
-    """Make a reader of an electricity meter's number; heat meters have fields with the same names.
+    """Make a reader of an electricity meter's number; it skips heat meters, whose fields have the same names.
 
     `find` returns the number in a driver's document.
     """

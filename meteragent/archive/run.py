@@ -210,7 +210,7 @@ class _Release:
         return Parts(missing, len(work) - missing, self.counts)
 
     def _write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write a part; raise ArchiveError if the input has changed by the time it is complete."""
+        """Write a part; raise ArchiveError if the input has changed by the time the part is complete."""
 
         def fill(file: Any) -> None:
             """Write the batches as Parquet, then check that the input is unchanged."""

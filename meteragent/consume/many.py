@@ -43,7 +43,7 @@ class Cells(Columns):
     """Cells by feeder and time, as columns of one length; the numbers of cells that are not `shown` are NaN.
 
     `total` and `mean` are in `unit`; `sd` is that of the mean's noise, and `low` .. `high` contains the mean
-    of the measured values with probability `coverage` (times `homes`: the total).
+    of the measured values with probability `coverage`; multiplied by `homes`, it contains the total.
     """
 
     feeder: NDArray[np.str_]

@@ -33,7 +33,7 @@ class Register:
 def total(
     series: Series, start_ms: int | None = None, end_ms: int | None = None, coverage: float = 0.95
 ) -> Register:
-    """Compute the running sum at the end of every slot, or for the bands of a mean day, of every window.
+    """Compute the running sum at the end of every slot or, for the bands of a mean day, of every window.
 
     The sum runs from the first record to the last, or from `start_ms` to `end_ms`.
 

@@ -30,8 +30,9 @@ feeder is withheld: noise makes this rule withhold more, never less, and feeders
 times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some home
 has more than s of any total above zero.
 
-The rule is about the energy of the whole time. If a home has most of a single slot (a car that charges at
-night), the noise of one slot hides it here, as it hides it from everybody else: that is the promise.
+The rule concerns the energy over the whole requested time. If a home has most of a single slot (a car that
+charges at night), the noise of one slot hides it here, as it hides it from everybody else: that is the
+promise.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _micro(value: Column) -> Column:
 def _mark_shown(
     cells: DataFrame, windows: DataFrame | None, terms: tuple[Descriptor, ...], rules: Rules
 ) -> DataFrame:
-    """Mark the cells that the rules on capacity or energies allow to be shown, in the column `told`."""
+    """Mark, in the column `told`, the cells that the rules allow to be shown."""
     enough_homes = F.col("homes") >= rules.at_least
     if rules.share is None:
         return cells.withColumn("told", enough_homes)

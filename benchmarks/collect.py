@@ -1,17 +1,18 @@
-"""`collect` beside plain writers and plain consumers: ``python -m benchmarks.collect --meters 100000``.
+"""`collect` compared with plain writers and consumers: ``python -m benchmarks.collect --meters 100000``.
 
-Every contestant writes the same records of half hours, 5,000 in each transaction or row group. First in this
-process, without a broker, for some rounds in which all take turns:
+Every contestant writes the same records of half hours, 5,000 in each transaction or row group. First, these
+run in this process, without a broker, and take turns for several rounds:
 
 * COPY: rows that are already parsed, copied into an empty table with the same key and partitions;
 * a plain consumer: `json.loads` of each record, then COPY; it checks nothing, and a repetition would end it;
 * `collect`: the core and the database, as `service` calls them;
-* pyarrow: rows that are already parsed, written to one file, which is complete at the end only;
+* pyarrow: rows that are already parsed, written to one file, which is complete only at the end;
 * a plain consumer, Parquet: `json.loads` of each record, then the same;
 * `collect`, Parquet: the core and the dataset, each batch on disk, and moved into files at the end.
 
-Then each as a program, with a broker that holds the records (`collect_sources`): mosquitto, a nats-server
-with JetStream, and librdkafka's mock cluster, which has no disk. `--sources` selects from them.
+Then `collect` and the plain consumer run as programs, with each broker that holds the records
+(`collect_sources`): mosquitto, a nats-server with JetStream, and librdkafka's mock cluster, which has no
+disk. `--sources` selects among the brokers.
 """
 
 import argparse
@@ -50,7 +51,7 @@ DESCRIPTOR = Message(f"{topic('m0')}/privacy", describe(TERMS).message("m0", NOO
 
 
 class Contestant(NamedTuple):
-    """Work on records, into a table or a folder, and whether they are files."""
+    """A function that writes records, given a database or a folder, and whether it writes files."""
 
     work: Callable[[str], Coroutine[Any, Any, None]]
     is_files: bool
@@ -142,7 +143,7 @@ def new_table(server: Postgres) -> str:
 
 
 def measured(server: Postgres, count: int, contestant: Contestant) -> tuple[Run, float]:
-    """Run a contestant on empty tables or files; return its cost, and the bytes a record on disk."""
+    """Run a contestant on empty tables or files; return its cost, and the bytes per record on disk."""
     with tempfile.TemporaryDirectory() as folder:
         prepared_files(Path(folder))
         target = folder if contestant.is_files else new_table(server)
@@ -191,7 +192,7 @@ def contestants(records: Sequence[Message]) -> dict[str, Contestant]:
 
 
 def line(name: str, runs: Sequence[Run], size: float | None = None) -> str:
-    """Return a row of the table: medians, and what was measured besides."""
+    """Return a row of the table: medians, and the other measurements."""
     rate = statistics.median(run.rate for run in runs)
     cpu_us = statistics.median(run.cpu_us for run in runs)
     text = f"{name:33} {rate:9.0f} records/s {cpu_us:7.1f} us of CPU a record"

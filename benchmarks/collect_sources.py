@@ -1,9 +1,9 @@
 """`collect` and a plain consumer as programs, each with a broker that holds the records: part of `collect`.
 
-Each program starts when all records wait at the broker. Time runs from its start until the table has
-every record, or until the program has ended if it writes files. CPU is that of its process, its start
-included, and of no broker or database. Memory is the peak of `collect`'s process, after a tenth of the
-records and at the end.
+Each program starts when all records are waiting at the broker. Time runs from its start until the table has
+every record, or until the program has ended if it writes files. CPU time is that of its process, including
+its start, but not that of a broker or database. Memory is the peak of `collect`'s process, after a tenth of
+the records and at the end.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tests.support.kafka import TOPICS, Kafka
 from tests.support.nats import Nats, nats_program
 
 _WINDOW = 500
-"""Publications unanswered at once."""
+"""The largest number of unanswered publications."""
 _PARTITIONS = 64
 """Partitions of Kafka's topics; the mock keeps 5 MB in each."""
 
@@ -44,7 +44,7 @@ class Feed(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The cost of a program: records a second, CPU a record, and peaks of memory, if they were measured."""
+    """The cost of a program: records a second, CPU time per record, and peaks of memory, if measured."""
 
     rate: float
     cpu_us: float
@@ -100,7 +100,7 @@ async def publish_to_nats(url: str, records: Sequence[Message]) -> None:
 
 @contextmanager
 def by_mqtt(folder: Path, records: Sequence[Message], url: str) -> Iterator[Feed]:
-    """Let a mosquitto hold the records, for a session of each program."""
+    """Let a mosquitto hold the records, in a session for each program."""
     program = mosquitto_program()
     assert program is not None
     with Broker(program, folder, settings=DURABLE) as broker:
@@ -154,7 +154,7 @@ def _cpu_s() -> float:
 
 
 def plain_run(feed: Feed, target: str, count: int) -> Run:
-    """Let the plain consumer take everything."""
+    """Let the plain consumer take everything; return its cost."""
     cpu_s, wall_s = _cpu_s(), time.perf_counter()
     assert _plain(feed, target, count).wait() == 0
     wall_s = time.perf_counter() - wall_s
@@ -162,7 +162,7 @@ def plain_run(feed: Feed, target: str, count: int) -> Run:
 
 
 def collect_run(feed: Feed, folder: Path, target: str, count: int) -> Run:
-    """Let `collect` take everything."""
+    """Let `collect` take everything; return its cost."""
     collector = Collector(folder, feed.source, target)
     is_table = target.startswith("postgresql:")
     if not is_table:

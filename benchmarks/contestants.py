@@ -192,7 +192,7 @@ def forwarder(name: str) -> Contestant:
 
 
 def in_c() -> Contestant | None:
-    """Build and return `forward.c`; None, with a message, if it cannot be built."""
+    """Build `forward.c` and return it as a contestant; None, with a message, if it cannot be built."""
     program = build(Path(tempfile.mkdtemp()) / "forward")
     if program is None:
         reason = f"is NOT BUILT: one of {', '.join(BUILD_PACKAGES)} is missing and cannot be installed"

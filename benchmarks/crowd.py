@@ -1,14 +1,14 @@
 """Measure the operators of a crowd: `python -m benchmarks.crowd [--homes 100000]`.
 
 One slot passes through the leader's and the helper's desk and store, with real files and commits, without a
-broker. Printed are CPU seconds of each step, CPU time for each home, the elapsed time, and the memory that
-the slot adds at its peak.
+broker. The output has the CPU seconds of each step, the CPU time for each home, the elapsed time, and the
+memory that the slot adds at its peak.
 
-Beside the street with all homes are ten with a tenth of them, each in a process of its own. Each step is
-taken by five small streets, the large one and the other five, one after the other, so that the load of the
-machine meets both sizes alike. The growth is the CPU time of the large street, divided by that of the small
-ones, which have as many homes together. The median of the rounds counts, and the exit code is 1 if it is
-above the limit.
+Besides the street with all homes, there are ten with a tenth of them each, every street in its own process.
+Each step is taken by five small streets, the large one and the other five, one after the other, so that the
+load of the machine affects both sizes alike. The growth is the CPU time of the large street, divided by that
+of the small ones, which have as many homes together. The median of the rounds counts, and the exit code is 1
+if it is above the limit.
 """
 
 import argparse
@@ -44,7 +44,7 @@ STEPS: Final = {"leader": ("reports", "batch", "total"), "helper": ("answer",)}
 """The steps of each operator."""
 ORDER: Final = ("reports", "batch", "answer", "total")
 SMALL: Final = 10
-"""How many small streets there are, and how many times as many homes the large one has as each."""
+"""The number of small streets, and the ratio of the large street's homes to those of each small one."""
 
 
 @dataclass

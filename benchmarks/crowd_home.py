@@ -1,8 +1,8 @@
 """Measure what a slot of a crowd costs a home: `python -m benchmarks.crowd_home`.
 
 The agent runs without its connections, on a store on the project's disk: one meter, each slot opened and
-closed by the clock, so each slot has two commits, or one if the next slot opens as it closes. Beside it runs
-the same stream with noise of its own. CPU is the process's, in the median of the rounds.
+closed by the clock, so each slot has two commits, or one if the next slot opens as it closes. The same
+stream with noise of its own runs beside it. CPU time is that of the process, as the median of the rounds.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""A plain consumer, beside `collect`: ``python -m benchmarks.plain_consumer nats URL TARGET COUNT``.
+"""A plain consumer, to compare with `collect`: ``python -m benchmarks.plain_consumer nats URL TARGET COUNT``.
 
-It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka), parses each with
-`json.loads`, writes 5,000 at a time, and acknowledges them: to the table `record` of a PostgreSQL with COPY,
-or to one Parquet file, which is complete at the end only. It checks nothing, and a repetition ends it or is
-there twice. The process ends after COUNT records.
+It reads records with the usual library of a broker (aiomqtt, nats-py, confluent-kafka) and parses each with
+`json.loads`. It writes 5,000 at a time to the table `record` of a PostgreSQL database with COPY, or to one
+Parquet file, which is complete only at the end, and then acknowledges them. It checks nothing: a repeated
+record ends it or is stored twice. The process ends after COUNT records.
 """
 
 import argparse
@@ -59,7 +59,7 @@ async def none() -> None:
 
 
 async def of_mqtt(url: str, count: int) -> Batches:
-    """Yield batches of a session that stays at the broker; without a count, only make the session."""
+    """Yield batches of a session that the broker keeps; if `count` is 0, only create the session."""
     expiry = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     expiry.SessionExpiryInterval = 86_400
     client = aiomqtt.Client(

@@ -56,7 +56,7 @@ def commits(path: Path, per_commit: int) -> Result:
 
 
 def growth(name: str, small: Line, large: Line, note: str, per_commit: int = BATCH) -> Result:
-    """Compare a release's cost after long and after short history, in commits of `per_commit`."""
+    """Compare a release's cost after a long and after a short history, in commits of `per_commit`."""
     costs_s = []
     for line in (small, large):
         line.warm()

@@ -1,4 +1,4 @@
-"""The receiving side as a service: `meteragent collect` takes private records in and keeps each one once.
+"""The receiving side as a service: `meteragent collect` receives private records and keeps each one once.
 
     broker -> source (what waits, unacknowledged) -> core (what a message means) -> database (one transaction)
                 ^                                                                       |
@@ -24,9 +24,9 @@ Rules
     5. A refusal may be counted more than once: after a crash, a broker may deliver the message again.
 
 `topic` says which stream and meter a topic names, and `core` what a message means. `configuration` has the
-keys of the file (`broker` those of its table `[source]`). `source` is the protocol of whatever delivers
-messages, which `mqtt`, `nats` and `kafka` implement; `subject` writes topics as NATS subjects. `sink` is the
-protocol of whatever keeps records, which `database` implements. `service` is the loop. The tables and views
-are in `migrations`. `parquet` is the other sink: `dataset` stages rows and moves them into the files of
+keys of the file (`broker` those of its table `[source]`). `source` is the protocol for delivering messages,
+which `mqtt`, `nats` and `kafka` implement; `subject` writes topics as NATS subjects. `sink` is the protocol
+for keeping records, which `database` implements. `service` is the loop. The tables and views are in
+`migrations`. `parquet` is the other sink: `dataset` stages rows and moves them into the files of
 `record_file`. `consume.read_table` reads the records of either sink, from which exact intervals are computed.
 """

@@ -1,4 +1,4 @@
-"""The table `[source]` of the configuration: where records arrive. The scheme of its url says from what.
+"""The table `[source]` of the configuration: where records arrive. Its URL's scheme names the kind of broker.
 
 The keys of a broker (`config.broker.Broker`) are those of the agent's configuration, with the same texts of
 refusals.
@@ -78,7 +78,7 @@ class Source(Broker):
 
 
 def wrong(source: Source, topics: Sequence[str]) -> Iterator[ConfigError]:
-    """Yield refusals of keys that do not fit each other or, in (index of the stream, topic), the broker."""
+    """Yield refusals of keys that do not fit each other, and of topics that do not fit the broker."""
     yield from _strangers(source)
     if source.kind == "MQTT":
         for error in wrong_address("source", source.url, source):

@@ -171,7 +171,7 @@ def _repaired(document: dict[str, Any]) -> Iterator[ConfigError]:
 
 
 def _sinks(document: dict[str, Any]) -> Iterator[ConfigError]:
-    """Yield a refusal unless records have exactly one place."""
+    """Yield a refusal unless there is exactly one place for records."""
     names = [name for name in ("database", "dataset") if name in document]
     if len(names) != 1:
         expected = "[database] with the url of a PostgreSQL database, or [dataset] with a folder: one of them"

@@ -1,8 +1,8 @@
 """What a received message means: a row, a descriptor, a record that waits, or a refusal. No I/O, no clock.
 
 `Core.take` judges messages in the order of their arrival. It remembers the descriptors that it has accepted,
-and nothing else of a message. The caller commits a `Batch` or stops: after a failed commit, the same batch is
-written again, so the core is ahead of the database only until then.
+and nothing else of a message. The caller commits each `Batch` before it uses the core again. After a failed
+commit, it builds a new core from the tables and has the same messages judged again.
 
 Every rule about records is `consume`'s: `Record.parse`, `Descriptor.parse` and `require_agreement`. The core
 adds rules of its own, each with the name of its refusal (`REASONS`).
@@ -182,7 +182,7 @@ class Core:
         return batch
 
     def _settle(self, batch: Batch, now_ms: int) -> None:
-        """Judge again the records of a batch that came before their descriptor, which the batch has, too."""
+        """Judge again the records of a batch that arrived before their descriptor, if the batch has both."""
         early_records = [record for record in batch.waiting if record.d in batch.descriptors]
         batch.waiting = [record for record in batch.waiting if record.d not in batch.descriptors]
         self._waiting.subtract((record.stream, record.meter) for record in early_records)
@@ -190,7 +190,7 @@ class Core:
 
     @property
     def mixed(self) -> tuple[str, ...]:
-        """The streams whose slots are on more than one grid, so that two of a meter could overlap."""
+        """The streams whose slots are on more than one grid, so that two slots of a meter could overlap."""
         return tuple(topic.stream for topic in self._streams if not self._has_one_grid(topic.stream))
 
     def _has_one_grid(self, stream: str) -> bool:

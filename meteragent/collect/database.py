@@ -5,10 +5,10 @@ Theory of operation
 A batch is copied into a temporary table and then inserted into `record`, whose primary key rejects keys that
 already exist. If fewer rows were inserted than copied, those with an existing key and a different value are
 counted as refused. Before that, in streams whose slots are on more than one grid, rows that overlap the
-previous or next slot of their meter in the table are removed and counted, then those that overlap an earlier
-row of the batch that is left; on a single grid, only slots with equal starts overlap. Descriptors, waiting
-records, refusals and the collector's own row are written in the same transaction, so the messages may be
-acknowledged once it has committed.
+previous or next slot of their meter in the table are removed and counted, and then those that overlap an
+earlier remaining row of the batch. On a single grid, only slots with equal starts overlap. Descriptors,
+waiting records, refusals and the collector's own row are written in the same transaction, so the messages may
+be acknowledged once it has committed.
 
 The connection sets synchronous_commit: a commit that the server has confirmed is on disk. Numbered files
 create the tables; each is applied once, in one transaction, under a lock that also covers the creation of
@@ -184,7 +184,7 @@ class Database:
         return len(files) - int(version)
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Prepare the connection; return the tables' content. At first, begin the collector's counts."""
+        """Prepare the connection; return the tables' content. If `is_first`, begin the collector's counts."""
         with _faults():
             await self._execute(_SESSION)
             if is_first:
@@ -211,7 +211,7 @@ class Database:
 
         Raises:
             LinkError: the database is unavailable; the whole batch was committed, or nothing.
-            DatabaseError: the database refuses.
+            DatabaseError: the database refuses the batch.
         """
         with _faults():
             await self._make_partitions([row.time_ms for row in batch.rows], now_ms)
@@ -252,7 +252,7 @@ class Database:
         return Outcome(written_count, arrived_count - written_count - different_count, refused)
 
     async def _remove_overlapping(self, rows: Sequence[Row], streams: Sequence[str]) -> list[str]:
-        """Remove rows that overlap the table, then those that overlap an earlier row that is left.
+        """Remove rows that overlap a slot in the table, then those that overlap an earlier remaining row.
 
         Returns the streams of the rows removed.
         """

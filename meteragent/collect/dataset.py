@@ -9,13 +9,14 @@ Theory of operation
 A batch is committed to `collect.db` in one transaction; its rows are then durable, and its messages may be
 acknowledged. After `delay`, `flush` takes the staged rows part by part: it merges them with the part's file,
 writes a new file, flushes it to disk, renames it into place, and only then deletes the staged rows. A merge
-keeps the first value of a key, so whatever is killed in between, the next flush finds the rows in the file
-and changes nothing.
+keeps the first value of a key, so if the process is killed in between, the next flush finds the rows in the
+file and changes nothing.
 
 Rows are compared when they are moved, in the order of their arrival: with the files, and with each other. A
 refusal for `twice` or `overlap` is therefore counted after `delay` at the latest.
 
-One process has a dataset: it holds a lock on the folder. The folder must be on a file system of this machine.
+Only one process at a time has a dataset: it holds a lock on the folder. The folder must be on a file system
+of this machine.
 """
 
 import fcntl
@@ -104,7 +105,7 @@ class Staging:
     """The files of a dataset, without asyncio; each method is one step, and is all or nothing."""
 
     def __init__(self, folder: Path, name: str, length: Length) -> None:
-        """Lock a folder and open its staging area, both of which are created if they are not there."""
+        """Lock a folder and open its staging area, both of which are created if they do not exist."""
         self._folder, self._name, self._length = folder, name, length
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "record").mkdir(exist_ok=True)
@@ -153,7 +154,7 @@ class Staging:
         return _VERSION - int(version)
 
     def begin(self, *, is_first: bool) -> Content:
-        """Return what the core needs; at first, begin the collector's counts."""
+        """Return what the core needs; if `is_first`, begin the collector's counts."""
         if is_first:
             with self._transaction():
                 self._database.execute(
@@ -228,7 +229,7 @@ class Staging:
         )
 
     def _overlapping(self, parts: Sequence[Part], terms: dict[str, Terms]) -> set[Row]:
-        """Return the staged rows that overlap a slot in files, or an earlier row that does not."""
+        """Return the staged rows that overlap a slot in files, or an earlier staged row that is kept."""
         mixed = {stream for (stream,) in self._rows("SELECT stream FROM mixed")}
         over: set[Row] = set()
         for part in parts:

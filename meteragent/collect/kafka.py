@@ -1,11 +1,11 @@
 """Kafka: a member of a consumer group, whose offsets follow the commits of the database.
 
-librdkafka (confluent-kafka) commits the offsets that it is told of, once a second, when partitions are
-revoked and at the end; it is told of a message only after the commit that holds the message's effect. After
-a crash or when partitions move to another member, messages whose offset was not committed come again, and
-change nothing. The library blocks, so that all its calls are made in one thread.
+librdkafka (confluent-kafka) commits the offsets that are stored in it once a second, when partitions are
+revoked, and at the end. The offset after a message is stored only after the commit that holds the message's
+effect. After a crash, or when partitions move to another member, messages whose offsets were not committed
+arrive again and change nothing. The library blocks, so all calls to it are made in one thread.
 
-The topic of MQTT is the header `mqtt_topic` of a Kafka record, or else its key; the value is the payload.
+The MQTT topic is the header `mqtt_topic` of a Kafka record, or else its key; the value is the payload.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from meteragent.domain.errors import LinkError
 from meteragent.mqtt import Endpoint
 
 SESSION_MS: Final = 45_000
-"""After how long without a sign of life a member's partitions go to others."""
+"""How long a member may show no sign of life before its partitions go to others."""
 COMMIT_MS: Final = 1_000
 """How often offsets are committed."""
 LINGER_S: Final = 0.1
@@ -33,7 +33,7 @@ LINGER_S: Final = 0.1
 IDLE_S: Final = 10.0
 """How long a batch waits for its first message."""
 REPEAT_S: Final = 60.0
-"""How long the same complaint of the library is not logged again."""
+"""For how long a repeated error of the library is not logged again."""
 HEADER: Final = "mqtt_topic"
 _PROTOCOLS = {
     (False, False): "plaintext",
@@ -41,7 +41,7 @@ _PROTOCOLS = {
     (True, False): "ssl",
     (True, True): "sasl_ssl",
 }
-"""Kafka's name of a connection, by TLS and login."""
+"""Kafka's name for the kind of connection, by whether it has TLS and a login."""
 
 _log = logging.getLogger("meteragent.collect.kafka")
 _Result = TypeVar("_Result")
@@ -61,7 +61,7 @@ class KafkaSource:
         self._complaints: dict[str, float] = {}
 
     async def run(self) -> NoReturn:
-        """Stay in the group until cancelled, and leave it then."""
+        """Stay in the group until cancelled, and then leave it."""
         try:
             consumer = await self._call(Consumer, self._settings | {"error_cb": self._complain})
         except KafkaException as error:
@@ -91,7 +91,7 @@ class KafkaSource:
         return []
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Let the offsets after these messages be committed, of partitions that are still this member's."""
+        """Let the offsets after these messages be committed, in partitions that are still this member's."""
         latest: dict[tuple[str | None, int | None], KafkaMessage] = {}
         for message in messages:
             latest[message.token.topic(), message.token.partition()] = message.token
@@ -139,7 +139,7 @@ def settings(servers: Sequence[Endpoint], group: str, sasl: str) -> dict[str, An
 
 
 def _store(consumer: Consumer, messages: Sequence[KafkaMessage]) -> None:
-    """Let the offset after each message be committed; another member has partitions that were revoked."""
+    """Let the offset after each message be committed, except in partitions that have been revoked."""
     for message in messages:
         with suppress(KafkaException):
             consumer.store_offsets(message=message)

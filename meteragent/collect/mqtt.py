@@ -1,4 +1,4 @@
-"""The broker's side: messages wait here, unacknowledged, until their batch is committed.
+"""MQTT: messages wait here, unacknowledged, until their batch is committed.
 
 A message belongs to the connection on which it arrived. When a connection ends, waiting QoS 1 messages
 are dropped, because the broker sends them again on the next connection; a token of an earlier connection

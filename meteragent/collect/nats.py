@@ -1,10 +1,10 @@
 """NATS JetStream: messages wait in a stream, unacknowledged, until their batch is committed.
 
-Each subject has a durable consumer of its own in each stream that holds the subject, because a server before
-2.10 gives a consumer one subject. `collect` creates the consumers and pulls from them; it never creates a
-stream. What is not acknowledged within ACK_WAIT_S is delivered again. An acknowledgement belongs to the
-message, not to the connection, so messages that wait here outlive a connection. When about QUEUE_MAX of them
-wait, pulling pauses.
+Each subject has a durable consumer of its own in each stream that holds the subject, because servers before
+2.10 allow a consumer only one subject. `collect` creates the consumers and pulls from them; it never creates
+a stream. A message that is not acknowledged within ACK_WAIT_S is delivered again. An acknowledgement belongs
+to the message, not to the connection, so messages that wait here outlive a connection. When about QUEUE_MAX
+of them wait, pulling pauses.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from meteragent.mqtt.connection_log import ConnectionLog
 from meteragent.mqtt.reconnect import Entropy
 
 ACK_WAIT_S: Final = 30
-"""After how long an unacknowledged message is delivered again."""
+"""How long a message stays unacknowledged before it is delivered again."""
 QUEUE_MAX: Final = 10_000
 """The number of waiting messages at which pulling pauses; it resumes at half that number."""
 PULL: Final = 1_000

@@ -52,7 +52,7 @@ _ROW_GROUP = 1 << 20
 
 
 class Terms(NamedTuple):
-    """What a record file has of a descriptor."""
+    """The facts of a descriptor that a record file holds."""
 
     unit: str
     quantum_u: int
@@ -123,9 +123,9 @@ class Merged:
 
 
 def merge(content: pa.Table, rows: pa.Table, deliveries: Integers) -> Merged:
-    """Add rows to the content of a file; of the rows with one key, the first stays.
+    """Add rows to the content of a file; of the rows with the same key, the first stays.
 
-    Each row was delivered a number of times. The keys of the content differ.
+    `deliveries` is the number of deliveries of each row. The keys in the content are all different.
     """
     union = pa.concat_tables([content, rows])
     order_of_arrival = np.concatenate([np.zeros(content.num_rows, np.int64), np.arange(1, rows.num_rows + 1)])

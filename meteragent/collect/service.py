@@ -82,7 +82,7 @@ class Service:
         """Write batch after batch; raises LinkError when the sink is unavailable.
 
         Where collectors share a source, another of them may have written the descriptor of a record that
-        waits here: the core is made anew from the tables from time to time.
+        waits here. The core is therefore rebuilt from the tables about every LOOK_S.
         """
         clock_s = asyncio.get_running_loop().time
         looked_s = clock_s()
@@ -142,7 +142,7 @@ async def migrate(settings: Settings) -> int:
 
     Raises:
         LinkError: the database cannot be reached.
-        DatabaseError: it refuses.
+        DatabaseError: it refuses the change.
     """
     async with sink.connect(settings) as tables:
         return await tables.migrate()

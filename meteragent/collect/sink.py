@@ -18,7 +18,7 @@ _WITHOUT_ENERGY = {Space.PEAK, Space.ABOVE, Space.WEIGHTED}
 
 
 class Content(NamedTuple):
-    """What the core needs of a sink: descriptors, terms of streams, numbers of waiting records."""
+    """What the core needs from a sink: descriptors, terms of streams, numbers of waiting records."""
 
     descriptors: list[Descriptor]
     terms: list[tuple[str, str]]
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What the tables have of a descriptor, beside its facts, so that SQL can compute with its records.
+    """The numbers of a descriptor, held beside its facts, so that SQL can compute with its records.
 
     `joules` is the energy of one unit: joules (energies), or joules a second (powers); None if no energy
     follows from values.
@@ -65,7 +65,7 @@ class Sink(Protocol):
         ...
 
     async def begin(self, *, is_first: bool) -> Content:
-        """Prepare the connection; return the tables' content. At first, begin the collector's counts."""
+        """Prepare the connection; return the tables' content. If `is_first`, begin the collector's counts."""
         ...
 
     async def waiting(self, ids: Iterable[str]) -> list[Waiting]:

@@ -11,7 +11,7 @@ from meteragent.mqtt.reconnect import Entropy
 
 
 class Source(Protocol):
-    """Messages of a broker, which delivers each again until it is acknowledged.
+    """Messages of a broker, which delivers each one again until it is acknowledged.
 
     A source is shared if other collectors take part of the messages of one meter.
     """
@@ -25,7 +25,7 @@ class Source(Protocol):
     async def batch(self, size: int) -> list[Message]:
         """Wait for messages, and return at most `size` of them, each with its MQTT topic.
 
-        A shared source returns none if it has waited for long.
+        A shared source returns none if it has waited for a long time.
         """
         ...
 

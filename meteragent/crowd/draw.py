@@ -13,7 +13,7 @@ from meteragent.privacy.sampling import discrete_laplace
 
 
 def draw(noise_key: bytes, group_id: bytes, slot_s: int, digest: bytes, loss: Fraction) -> int:
-    """Draw z with P(z) = tanh(a/2) e^(-a|z|), a = `loss`, for the inputs that `digest` names."""
+    """Draw z with P(z) = tanh(a/2) e^(-a|z|), a = `loss`, for the inputs that `digest` identifies."""
     place = b"meteragent crowd 1 draw" + group_id + number(slot_s, 8) + digest
     draw_key = hmac.digest(noise_key, place, "sha256")
     return int(discrete_laplace(1, loss, KeyedRows(draw_key, bytes(TAG_BYTES)).stream(0, 0))[0])

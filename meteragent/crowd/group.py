@@ -132,7 +132,7 @@ def parse(text: str) -> Group:
 
 
 class _Fields:
-    """The fields of a file; reading one notes its error and returns None."""
+    """The fields of a file; reading a wrong one notes its error and returns None."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields, self.errors = fields, list[ConfigError]()
@@ -155,7 +155,7 @@ class _Fields:
         return None if self.errors else Group(**values)
 
     def _read(self, key: str, accepts: Callable[[Any], bool], expected: str) -> Any:
-        """Return the value of a key such as `leader.name`, or None with an error."""
+        """Return the value of a key such as `leader.name`; if it is wrong, note an error and return None."""
         *tables, name = key.split(".")
         fields = self._fields
         for table in tables:
@@ -206,7 +206,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 
 def _is_short(value: Any) -> bool:
-    """Return whether a number has few digits, written out: 1e999999999 would take hours to convert."""
+    """Return whether a number has few digits when written out: 1e999999999 would take hours to convert."""
     if isinstance(value, Decimal):
         return abs(value.adjusted()) <= _EXACT_DIGITS and len(str(value)) <= _EXACT_DIGITS
     text = str(value)

@@ -13,7 +13,7 @@ from meteragent.crowd.seal import PAD, TOTAL, DayKeys, info, is_signed, key_id, 
 from meteragent.crowd.share import total
 
 _UNANSWERED = ("unknown_slot", "too_few")
-"""Reasons that are no message: a refusal for too few would be final, and the slot can still be answered."""
+"""Reasons that are not sent: a refusal for too few would be final, but the slot can still be answered."""
 
 
 class Helper(Machine):
@@ -146,7 +146,7 @@ class Helper(Machine):
 
 
 def outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:
-    """Return what a row of `answer` says: `answer` with the number of homes, or the reason of a refusal."""
+    """Return what a row of `answer` says: `answer` with the number of homes, or the reason for a refusal."""
     if message.message_type(answer) == message.REFUSAL:
         return Refusal.decode(group_id, answer).message.reason, 0
     reply = Answer.decode(group_id, answer).message

@@ -20,7 +20,8 @@ _PAD_BITS = 64
 class OpenSlot(NamedTuple):
     """An open slot as it is stored: accumulator, one quantum in its units, sealed pad, and both keys.
 
-    The leader's key is stored whole, so that a home that restarts after midnight closes the day's last slot.
+    The leader's key is stored whole, so that a home that restarts after midnight can close the last slot of
+    the day before.
     """
 
     slot_s: int

@@ -26,7 +26,7 @@ class Leader(Machine):
     topics = ("report/+", "answer")
 
     def take(self, topic: str, payload: bytes, now_s: int) -> Effects:
-        """Take a report or an answer, by its topic."""
+        """Take a report or an answer; the topic says which it is."""
         kind, _, label = topic.partition("/")
         if kind == "report":
             return self.take_report(label, payload, now_s)
@@ -67,7 +67,7 @@ class Leader(Machine):
         return next((reason for refused, reason in conditions if refused), None)
 
     def tick(self, now_s: int) -> Effects:
-        """Return the effects of time: fixed batches after deadlines, closed slots after expiry."""
+        """Fix batches whose deadlines have passed, and close expired slots; return the effects."""
         effects = Effects()
         for slot_s in sorted(self._tables["report"]):
             if now_s >= self.group.expires_s(slot_s):
@@ -223,7 +223,7 @@ class Leader(Machine):
 
 
 def outcome(closed: bytes) -> tuple[str, int]:
-    """Return what a row of `closed` says: `total` with the number of homes, or the reason of a refusal."""
+    """Return what a row of `closed` says: `total` with the number of homes, or the reason for a refusal."""
     if closed.startswith(_REFUSED):
         return closed.removeprefix(_REFUSED).decode("ascii"), 0
     return "total", json.loads(closed)["homes"]

@@ -20,7 +20,7 @@ DAYS_AHEAD = 7
 
 _SEND_STEP_S = 60
 _MARGIN_S, _MARGIN_HOMES = 60, 1000
-"""The time left for a step: a minute, and a second for each 1,000 homes, about 18 times what it takes."""
+"""The time left for a step: a minute plus a second for each 1,000 homes, about 18 times what it needs."""
 
 
 class Key(NamedTuple):
@@ -32,7 +32,7 @@ class Key(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A message to send after the commit, at `due_s`: the topic below `crowd/NAME/`."""
+    """A message to send after the commit, at `due_s`; `topic` is the part below `crowd/NAME/`."""
 
     topic: str
     payload: bytes
@@ -50,10 +50,10 @@ class Effects:
 
 
 def due_s(now_s: int, homes: int) -> int:
-    """Return when to send what a message that arrived at `now_s` causes, about a batch of `homes`.
+    """Return when to send the response to a message that arrived at `now_s`, about a batch of `homes`.
 
-    The instant depends on arrival and batch size only, and lies far behind the end of the work, so it does
-    not show how long a sampler took (crowd.md 8).
+    The instant depends only on the arrival and the batch size, and is long after the end of the work, so it
+    does not show how long a sampler took (crowd.md 8).
     """
     earliest = now_s + _MARGIN_S + homes // _MARGIN_HOMES
     return -(-earliest // _SEND_STEP_S) * _SEND_STEP_S
@@ -93,7 +93,7 @@ class Machine:
         raise NotImplementedError
 
     def tick(self, now_s: int) -> Effects:
-        """Return the effects of time."""
+        """Return the effects of the time that has passed."""
         raise NotImplementedError
 
     def resume(self, now_s: int) -> list[Outgoing]:  # noqa: ARG002  the leader's needs the time
@@ -151,7 +151,7 @@ class Machine:
         self._put(effects, Key("mark", 0, name), value.to_bytes(8, "big"))
 
     def _hold(self, effects: Effects, now_s: int, homes: int = 0) -> None:
-        """Hold the messages of a step back until an instant that does not depend on its work."""
+        """Hold back the messages of a step until an instant that does not depend on its work."""
         at_s = due_s(now_s, homes)
         effects.messages = [message._replace(due_s=at_s) for message in effects.messages]
 

@@ -19,16 +19,16 @@ SIGNATURE_BYTES = 64
 CHUNKS_MAX = 64
 DAYS_MAX = 64
 REJECTED_MAX = HOMES_MAX // 2
-"""The most places that an answer rejects: with nearly all of 2^20 homes, it would be too long."""
+"""The largest number of places that an answer rejects: nearly all of 2^20 would make it too long."""
 
 REPORT, REQUEST, ANSWER, REFUSAL, KEYS = range(1, 6)
 REASONS = {1: "too_few", 2: "malformed", 3: "other_batch", 4: "early", 5: "expired"}
-"""The reasons of refusal messages by their number."""
+"""The reasons in refusal messages, by number."""
 FINAL_REASONS = ("too_few", "malformed")
-"""The reasons that are a helper's one answer."""
+"""The reasons of refusals that are the helper's one answer."""
 
 _CHUNK_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
-"""The size of a chunk, with room for its topic in an MQTT packet of 4 MiB."""
+"""The largest size of a chunk, which leaves room for its topic in an MQTT packet of 4 MiB."""
 
 M = TypeVar("M")
 Sign = Callable[[bytes], bytes]
@@ -226,7 +226,7 @@ def message_type(data: bytes) -> int:
 
 
 def batch_digest(group_id: bytes, slot_s: int, entries: Sequence[Entry]) -> bytes:
-    """Return the digest of a batch: of its ordered entries."""
+    """Return the digest of a batch, computed from its ordered entries."""
     return _digest(b"batch", group_id, slot_s, len(entries), (entry.encode() for entry in entries))
 
 
@@ -260,7 +260,7 @@ def _head(type_: int, group_id: bytes) -> bytes:
 
 
 def _reader(type_: int, group_id: bytes, data: bytes) -> Reader:
-    """Return a reader behind the head of a message."""
+    """Return a reader positioned after the head of a message."""
     reader = Reader(data)
     if (reader.number(1), reader.number(1)) != (VERSION, type_):
         raise Malformed("version or type")
@@ -283,7 +283,7 @@ def _check_ascending(values: Sequence[Any]) -> None:
 
 
 def _digest(kind: bytes, group_id: bytes, slot_s: int, count: int, parts: Iterable[bytes]) -> bytes:
-    """Return the SHA-256 of a kind's label, the group, the slot, a count and as many parts."""
+    """Return the SHA-256 of a kind's label, the group, the slot, a count and that many parts."""
     sha256 = hashlib.sha256(b"meteragent crowd 1 " + kind + group_id + number(slot_s, 8) + number(count, 4))
     for part in parts:
         sha256.update(part)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 MODULUS = 1 << 64
 HOMES_MAX = 1 << 20
-"""The largest number of reports of a batch."""
+"""The largest number of reports in a batch."""
 QUANTA_MAX = 1 << 40
 """The largest size of a home's energy in quanta. With HOMES_MAX, sums stay below 2^60."""
 

@@ -6,10 +6,10 @@ and at most 1/4. So
 
     sd = q sqrt(2 Var z + n/6),     Var z = 1 / (2 sinh(a/2)^2).
 
-`half_width` is for the worst loads, n/4. The law of the sum lies between that of the two draws, which
-dominate if a is small, and the normal law of many dithers. So it is that deviation times the larger of the
-half widths of these two laws at deviation 1, plus half a quantum for the lattice. tests/crowd/test_total.py
-compares it with exact convolutions.
+`half_width` is for the worst loads, with n/4 in place of n/6. The law of the sum lies between that of the two
+draws, which dominate if a is small, and the normal law of many dithers. So the half width is the deviation
+times the larger of the half widths of these two laws at deviation 1, plus half a quantum for the lattice.
+tests/crowd/test_total.py compares it with exact convolutions.
 """
 
 import json
@@ -46,7 +46,7 @@ def sd(noise: LInfLaplace, homes: int) -> float:
 def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> float:
     """Return the h such that a total lies within h of its true value with probability `coverage`."""
     two_draws, quantum = [Part(noise, windows=2)], float(noise.quantum)
-    rounded = quantum / math.sqrt(6)  # of the two roundings that `totals` adds to two draws
+    rounded = quantum / math.sqrt(6)  # the sd of the roundings that `totals` adds to the two draws
     of_draws = half_width_of_total(two_draws, coverage) / math.hypot(sd_of_total(two_draws), rounded)
     of_dithers = NormalDist().inv_cdf((1 + coverage) / 2)
     return max(of_draws, of_dithers) * _deviation(noise, homes * _DITHER_MAX) + quantum / 2
@@ -67,7 +67,7 @@ class TotalFormat:
     def is_plausible(self, quanta: int, homes: int) -> bool:
         """Return whether a total is in the range of its homes, or beyond it by at most max(8 sd, 16/a + 2).
 
-        These are quanta, with sd that of both draws. For a above 2.5, 8 sd alone are few quanta or none.
+        The margin is in quanta, and sd is that of both draws. For a above 2.5, 8 sd are at most a few quanta.
         """
         group = self.group
         quanta_min = _PLAUSIBLE_LOSS / float(self.noise.a) + _PLAUSIBLE_QUANTA

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-`meteragent.crowd` decides what an operator does; this room gives it messages, time, a disk and randomness.
+`meteragent.crowd` decides what an operator does; this package gives it messages, time, a disk and randomness.
 One round of the service takes messages in the order of their arrival, asks the machine for its effects,
 commits them in one transaction, and only then lets messages leave. A machine built from the committed rows
-continues where the last one stopped, so a crash at any point repeats bytes or continues.
+continues where the last one stopped, so a crash at any point changes nothing except that bytes may be sent twice.
 
     configuration  the file of an operator
     identity       its Ed25519 key on disk
@@ -17,11 +17,11 @@ continues where the last one stopped, so a crash at any point repeats bytes or c
     service        the loop
 
 Rules of time (crowd.md 8):
-1. The time of a message is that of its arrival, taken before it waits for other work, and the time of a tick
-   is its instant, a multiple of 10 s, whenever it runs.
+1. The time of a message is that of its arrival, read before it waits for other work. The time of a tick is
+   its instant, a multiple of 10 s, even if it runs later.
 2. A message leaves at its instant or, if the work took longer, at the next multiple of a minute.
 3. Requests and answers are acknowledged as they arrive: the leader sends its request again until it is
-   answered, so nothing is lost. Reports are acknowledged after the commit that holds them, and while a draw
-   may run, not before the instant at which its total leaves. Reading that was paused resumes no earlier.
-4. Requests and answers that waited for too long are dropped and counted, never worked off late.
+   answered, so nothing is lost. Reports are acknowledged after the commit that holds them and, while a draw
+   may run, not before the instant at which its total leaves. Paused reading resumes no earlier either.
+4. Requests and answers that have waited too long are dropped and counted, never processed late.
 """

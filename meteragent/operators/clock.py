@@ -4,9 +4,9 @@ import time
 from typing import Final
 
 TICK_S: Final = 10
-"""How often the machine is asked what time brings."""
+"""The time between two ticks of a machine."""
 TICKS_S: Final = 600
-"""How far ticks are made up for; over a longer pause, only the last one is."""
+"""The longest pause whose ticks are all made up for; after a longer one, only the latest is."""
 
 
 class Clock:
@@ -17,15 +17,15 @@ class Clock:
         return time.time_ns() // 1_000_000_000
 
     def pause_s(self, instant_s: int) -> float:
-        """Return how long to wait for an instant, at most a minute, since the clock may be set."""
+        """Return how long to wait for an instant, at most a minute, because the clock may be set."""
         return min(max(instant_s - time.time(), 0.0), 60.0)
 
 
 class Ticks:
-    """The instants at which a machine is asked what time brings: the multiples of TICK_S.
+    """The instants of a machine's ticks: the multiples of TICK_S.
 
-    A tick may run late, because of the work before it. It has its own instant nevertheless, so that what it
-    sends does not show how long that work took (crowd.md 8, Time).
+    A tick may run late, because of the work before it. It nevertheless has its own instant, so that its
+    messages do not show how long that work took (crowd.md 8, Time).
     """
 
     def __init__(self, now_s: int) -> None:
@@ -39,8 +39,8 @@ class Ticks:
     def due(self, now_s: int, oldest_s: int) -> list[int]:
         """Return the instants that have come, but none after the arrival of the oldest waiting message.
 
-        So a report that arrived before a deadline, and still waits, counts. If the clock was set, return the
-        latest instant alone.
+        Thus a report that arrived before a deadline and is still waiting counts. If the clock was set back,
+        or after a pause of more than TICKS_S, return only the latest instant.
         """
         latest_s = _floor(min(now_s, oldest_s))
         if now_s < self._last_s or latest_s - self._last_s > TICKS_S:

@@ -1,7 +1,7 @@
 """Messages that wait for their instant, then for the broker's answer.
 
-A message stays here until the broker has accepted it. What was not accepted when a connection ended is sent
-again on the next one, and so are the latest retained messages, in case the broker has lost them. After a
+A message stays here until the broker has accepted it. Messages that were not accepted when a connection ended
+are sent again on the next one, as are the latest retained messages, in case the broker has lost them. After a
 crash, `Desk.begin` makes the same messages again.
 """
 
@@ -12,11 +12,11 @@ from meteragent.crowd.machine import Outgoing
 
 MINUTE_S = 60
 REFUSED_S = 300
-"""How long a message waits that the broker has refused."""
+"""How long a message that the broker has refused waits until it is sent again."""
 
 
 class Name(NamedTuple):
-    """What makes two messages one: a retained message replaces the one before on its topic."""
+    """The key by which messages are the same: a retained message replaces the previous one on its topic."""
 
     topic: str
     payload: bytes
@@ -42,7 +42,7 @@ class Departures:
     def add(self, messages: Iterable[Outgoing], now_s: int) -> int:
         """Add messages whose effects are committed; return how many are late.
 
-        What is late leaves at the next multiple of a minute, so that it does not show how late it is.
+        A late message leaves at the next multiple of a minute, so that it does not show how late it was.
         """
         late = 0
         for message in messages:
@@ -59,7 +59,7 @@ class Departures:
         return late
 
     def connected(self, now_s: int) -> None:
-        """Begin a connection: everything unanswered is sent again, and the retained messages too."""
+        """Begin a connection: all unanswered messages are sent again, and so are the retained ones."""
         for name, message in self._in_flight.values():
             self._waiting.setdefault(name, message)
         self._in_flight.clear()
@@ -71,7 +71,7 @@ class Departures:
         return [message for message in self._waiting.values() if message.due_s <= now_s]
 
     def next_s(self) -> int | None:
-        """Return the instant of the first message."""
+        """Return the earliest instant of a waiting message; None if none waits."""
         return min((message.due_s for message in self._waiting.values()), default=None)
 
     def sent(self, message: Outgoing, packet_id: int) -> None:

@@ -10,10 +10,10 @@ from meteragent.crowd.machine import Effects, Key, Machine, Outgoing, due_s
 from meteragent.crowd.total import TotalFormat
 
 RESEND_S = 300
-"""How often the leader sends a request again that has no answer."""
+"""How often the leader resends a request that has no answer."""
 PATIENCE_S = 20
-"""How long a request or an answer may wait for other work; it is dropped after that. The margin of the time
-at which an answer leaves is at least 60 s (crowd.md 8, Time)."""
+"""How long a request or an answer may wait for other work; it is dropped after that. The response leaves at
+least 60 s after the arrival (crowd.md 8, Time)."""
 REPORT = "report"
 
 
@@ -32,7 +32,7 @@ class Arrival(NamedTuple):
 
 
 class LedgerLine(NamedTuple):
-    """What became of a slot: `answer` or `total` with the number of homes, or the reason of a refusal."""
+    """What became of a slot: `answer` or `total` with the number of homes, or the reason for a refusal."""
 
     slot_s: int
     at_s: int
@@ -44,8 +44,9 @@ class LedgerLine(NamedTuple):
 class Step:
     """The effects of a round: commit `rows` and `lines` first, then send `messages`.
 
-    counts   what was taken, by kind, and what was refused or dropped, by reason
-    quiet_s  until when reports must stay unacknowledged, because a draw may have delayed this round
+    counts    messages taken, by kind, messages dropped, and finished slots, by result
+    refusals  refused messages and slots, by reason
+    quiet_s   until when reports must stay unacknowledged, because a draw may have delayed this round
     """
 
     rows: dict[Key, bytes | None] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Desk:
         self._resend_s = 0
 
     def begin(self, now_s: int) -> Step:
-        """Return the first step after a start: keys, the descriptor, and what may not have arrived."""
+        """Return the first step after a start: keys, the descriptor, and messages that may have been lost."""
         step = Step()
         self._apply(step, self.machine.prepare(now_s, self._entropy), now_s)
         if self.machine.role == "leader":
@@ -91,7 +92,7 @@ class Desk:
         return step
 
     def tick(self, now_s: int) -> Step:
-        """Return what time brings: batches to fix, slots that expire, keys, and requests to send again."""
+        """Return the effects of a tick: batches to fix, slots that expire, keys, and requests to resend."""
         step = Step()
         if not now_s < self._resend_s <= now_s + RESEND_S:  # it is due, or the clock was set back
             self._resend_s = now_s + RESEND_S
@@ -126,7 +127,7 @@ class Desk:
 def in_order(
     arrivals: Sequence[Arrival], instants_s: Sequence[int]
 ) -> Iterator[tuple[list[Arrival], int | None]]:
-    """Yield each tick with the messages that arrived before it, and at last the other messages with None."""
+    """Yield each tick with the messages that arrived before it, and finally the others with None."""
     remaining = list(arrivals)
     for instant_s in instants_s:
         yield [arrival for arrival in remaining if arrival.at_s < instant_s], instant_s

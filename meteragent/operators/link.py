@@ -2,8 +2,8 @@
 
 Requests and answers are acknowledged at once, and wait in a queue of their own that is limited in bytes.
 Reports stay unacknowledged until they are committed; when about REPORTS_MAX wait, reading pauses and the
-broker keeps the rest, until the service resumes it. Reports of an earlier connection stay in the queue: the
-broker delivers them again, and the machine recognises a repetition.
+broker keeps the rest, until the service resumes reading. Reports of an earlier connection stay in the queue:
+the broker delivers them again, and the machine recognises a repetition.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from meteragent.operators.desk import REPORT, Arrival
 
 REPORTS_MAX: Final = 20_000
 REQUEST_BYTES_MAX: Final = 256 << 20
-"""The size of the requests and answers that may wait; a request of 2^20 homes has about 80 MB."""
+"""The largest total size of waiting requests and answers; a request of 2^20 homes has about 80 MB."""
 SESSION_EXPIRY_S: Final = 7 * 86_400
 LINGER_S: Final = 0.02
 """How long a batch waits for more messages, so that a burst is not committed one by one."""
@@ -83,12 +83,12 @@ class Link:
         return arrivals
 
     def resume(self) -> None:
-        """Resume reading if few reports wait. The broker sees it, so call it only when no draw can show."""
+        """Resume reading if few reports wait. The broker sees this, so it must not reveal a draw."""
         if self._session is not None and len(self._reports) <= REPORTS_MAX // 2:
             self._session.pause(reading=True)
 
     def oldest_s(self, now_s: int) -> int:
-        """Return when the first message arrived that still waits; `now_s` if there is none."""
+        """Return when the oldest waiting message arrived; `now_s` if there is none."""
         waiting = (queue[0].at_s for queue in (self._others, self._reports) if queue)
         return min(waiting, default=now_s)
 

@@ -2,7 +2,7 @@
 
 The desk and the store belong to one thread of their own, so that the connection, the health socket and the
 instants of messages do not wait for a draw. Any failure of the store or the machine ends the process: the
-machine would be ahead of the store. A start builds it again from the rows.
+machine would be ahead of the store. The next start rebuilds the machine from the rows.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Service:
         self._release(now_s)
 
     def _release(self, now_s: int) -> None:
-        """Acknowledge the reports that no draw may show any more, and read on."""
+        """Acknowledge the reports whose acknowledgement can no longer reveal a draw, and resume reading."""
         while self._held and self._held[0][0] <= now_s:
             self._link.acknowledge(self._held.popleft()[1])
         if self._quiet_s <= now_s:
@@ -118,7 +118,7 @@ class Service:
         return [self._held[0][0]] if self._held else []
 
     async def _keep_alive(self) -> NoReturn:
-        """Tell systemd that rounds make progress, and what is wrong."""
+        """Tell systemd that rounds make progress, and which problems there are."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = 10.0 if watchdog_s is None else min(10.0, watchdog_s / 4)
@@ -177,7 +177,7 @@ class _Worker:
         self._thread, self._desk, self._store = thread, desk, store
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in the thread. A cancelled call is finished, but nothing of it leaves."""
+        """Call a function in the thread. A cancelled call still finishes, but none of its messages leave."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def begin(self, now_s: int) -> Step:
@@ -189,7 +189,7 @@ class _Worker:
         return self._commit(self._desk.take(arrivals, now_s))
 
     def tick(self, now_s: int) -> Step:
-        """Commit what time brings."""
+        """Commit the effects of a tick."""
         return self._commit(self._desk.tick(now_s))
 
     def unanswered_s(self, now_s: int) -> int:

@@ -1,10 +1,10 @@
 """An operator's store: the rows of its machine, and the ledger of what it answered, in one SQLite file.
 
 Rules:
-1. A step is committed in one transaction and fsynced before anything of it leaves.
+1. A step is committed in one transaction and fsynced before any of its messages leaves.
 2. A copy is refused. As for the agent's store, `<path>.gen` names the newest generation of the store and the
    number of its commits (`meteragent.store.generation`). A commit of anything but reports is counted in it
-   before a message leaves, so a copy from before any fixed batch, answer, total or key is found.
+   before a message leaves, so a copy made before any fixed batch, answer, total or key is detected.
 3. A day's secret that is deleted is erased from the file and from its log. The secrets have a table of their
    own, which fits into one page, so that SQLite never moves a secret to another page.
 4. The ledger has one line for each slot, ever: a second one is an error, whatever the machine says.
@@ -61,7 +61,7 @@ class Store:
             StoreInUse: another process has it open.
             StoreRestored: it is a copy, or was moved.
             StoreLost: it is corrupt, or missing although it has existed.
-            StoreError: it is of another program, role or group, or the device fails.
+            StoreError: it belongs to another program, role or group, or the device fails.
         """
         path = path.resolve()
         if not path.parent.is_dir():

@@ -1,6 +1,6 @@
 """The state of a running operator: as JSON for its socket, as text for people, and for Prometheus.
 
-It holds counts and times, never a share, a pad or a key. Which homes reported is not in it.
+It holds counts and times, never a share, a pad or a key, and does not show which homes reported.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from meteragent.domain.grid import duration_text, iso_time
 
 UNANSWERED_S = 900
-"""How long a request may stay without an answer before this is a problem: three times it was sent."""
+"""How long a request may stay unanswered before this is a problem; it has been sent three times by then."""
 OVERLOAD_S = 3600
 """How long a dropped or late message counts as a problem."""
 
@@ -29,7 +29,7 @@ _RESULTS = ("answer", "total")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a person should look at, and what to do."""
+    """A problem that needs attention, and what to do about it."""
 
     code: str
     text: str

@@ -17,7 +17,7 @@ Theory of operation
         surroundings    meters, prices, clocks, disk space, and when each of them fails
         store_versions  the store's folders, after a crash and after an operator restores a copy
 
-    A crash stops the process at a chosen point, keeps the files as they are at that moment, and the next
+    A crash stops the process at a chosen point and keeps the files as they are at that moment; the next
     process starts from them.
 
     **The oracle decides what is correct.** The world reports everything that enters or leaves the process to

@@ -362,14 +362,14 @@ class SinkBroker(Broker):
             connection.send(mqtt.publish(connection.level, 0, topic, payload, 1))
 
     def publish_keys(self, topic: str, payload: bytes) -> None:
-        """Retain an operator's list of keys, and send it to whoever has subscribed."""
+        """Retain an operator's list of keys, and send it to all subscribers."""
         self.keys[topic] = payload
         for connection in self._listeners.get(topic, ()):
             if connection in self.connections:
                 connection.send(mqtt.publish(connection.level, 0, topic, payload, 0))
 
     def _retain(self, packet: mqtt.Publish) -> None:
-        """Retain a message, or clear what is retained if its payload is empty."""
+        """Retain a message; one with an empty payload clears the message retained on its topic."""
         if packet.retain:
             self.retained.pop(packet.topic, None)
             if packet.payload:

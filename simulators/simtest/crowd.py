@@ -31,7 +31,7 @@ def is_available() -> bool:
 
 
 def group_text(slot_s: int, deadline_s: int) -> str:
-    """Return the file of the group with slots of a length and a deadline; no other group has its name."""
+    """Return the file of the group for a slot length and a deadline; no other group has its name."""
     identities = {role: identity(role).public.hex() for role in ROLES}
     operators = "".join(
         f'[{role}]\nname = "The {role}"\nidentity = "{public}"\n' for role, public in identities.items()
@@ -52,7 +52,7 @@ answer_s = 86400
 
 @lru_cache(maxsize=64)
 def make_group(slot_s: int, deadline_s: int) -> Group:
-    """Return the group with slots of a length and a deadline."""
+    """Return the group for a slot length and a deadline."""
     return groups.parse(group_text(slot_s, deadline_s))
 
 
@@ -80,7 +80,7 @@ def key_list(group: Group, role: str, serial: int, first_day: int, days: int, *,
 
 
 class CommittedList(NamedTuple):
-    """A list of keys in the store: its serial, and the days that it has."""
+    """A list of keys in the store: its serial, and the days that it covers."""
 
     serial: int
     days: range
@@ -146,7 +146,7 @@ def has_days(lists: dict[tuple[str, str], CommittedList], group_id: str, start_m
 
 
 def committed_list(payload: bytes, group: Group, role: str) -> CommittedList:
-    """Return a list that the agent commits; that operator must have signed it."""
+    """Return a list that the agent commits; the operator in this role must have signed it."""
     from meteragent.crowd.seal import is_signed  # noqa: PLC0415 -- it needs the extra `crowd`
 
     signed = KeyList.decode(group.id, payload)

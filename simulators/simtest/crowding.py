@@ -1,4 +1,4 @@
-"""The part of the generator that adds a stream which counts in a crowd, and the operators' lists of keys."""
+"""The part of the generator that adds a stream that counts in a crowd, and the operators' lists of keys."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ _GRIDS = {"fast": ["10/10", "20/20", "40/40"], "slow": ["5/5", "30/30"], "autumn
 
 
 class Crowding:
-    """The crowd of a schedule, with the generator of random numbers that is its alone."""
+    """The crowd of a schedule, with a random number generator of its own."""
 
     def __init__(self, random: Random, pace: str, end_ms: int) -> None:
         self._random = random
@@ -23,7 +23,7 @@ class Crowding:
         self._end_ms = end_ms
 
     def join(self, configurations: list[Configuration]) -> list[Configuration]:
-        """Add a stream of a crowd to most configurations; a change of its windows is another group."""
+        """Add a crowd's stream to most configurations; when its windows change, so does its group."""
         first = self._draw_stream(configurations[0][0])
         crowded = [(*configurations[0], first)]
         for configuration in configurations[1:]:

@@ -44,11 +44,11 @@ _FILES = ("db", "db-wal", "db.gen", "db.gen.new")
 _PAGE_BYTES = 4096
 _RUBBISH = 50
 _COUNTING = 500
-"""The point of `commit-torn`, in thousandths, from which on the WAL is synced and `.gen` is replaced."""
+"""The point of `commit-torn`, in thousandths, from which the WAL is synced and `.gen` is being replaced."""
 _ERASING = 400
-"""The point of `commit-moved`, in thousandths, from which on the WAL has been moved and is being erased."""
+"""The point of `commit-moved`, in thousandths, from which the WAL has been moved and is being erased."""
 _BEFORE_COMMIT = ("commit-before", "commit-torn")
-"""Crashes after which the transaction is not on disk, or in doubt."""
+"""Crashes after which the transaction is not on disk, or is in doubt."""
 
 
 def read_files(folder: Path) -> Files:
@@ -91,7 +91,7 @@ class DiskObserver(Protocol):
         """End the process with this crash, which leaves these files."""
 
     def execute(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a function of the store's thread, in which the process may die."""
+        """Run a function of the store's thread, during which the process may die."""
 
     def end_commit(self, rows: Sequence[outbox.WaitingRow]) -> None:
         """Treat the transaction as committed, with these new rows."""
@@ -111,7 +111,7 @@ class DiskObserver(Protocol):
 
 
 class Disk(StoreThread):
-    """The agent's store thread, without a thread: a commit takes a set time, in which the process may die.
+    """The agent's store thread, without a thread: a commit takes time, within which the process may die.
 
     `takes_s` is the duration of a commit, `fails` the number of SQLite's steps after which the device fails.
     """
@@ -143,7 +143,7 @@ class Disk(StoreThread):
     async def persist(
         self, commit: Commit, delivered: Sequence[int], budget: Budget | None
     ) -> list[outbox.WaitingRow]:
-        """Commit a transaction, in which the process may die; the disk's next step is to erase the log."""
+        """Commit a transaction, during which the process may die; the disk's next step erases the log."""
         await self._turn.acquire()
         try:
             cancelled = await self._wait()
@@ -194,7 +194,7 @@ class Disk(StoreThread):
             self._turn.release()
 
     async def _wait(self) -> bool:
-        """Wait for the disk; return whether the caller was cancelled while the disk continues."""
+        """Wait for the disk; return whether the caller was cancelled but the disk continues."""
         try:
             await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:
@@ -276,7 +276,7 @@ class Disk(StoreThread):
 
 
 def record_transactions(store: Store) -> Callable[[], list[Files]]:
-    """Begin to read the files before each transaction and each COMMIT; return a function that ends it.
+    """Begin to read the files before each transaction and each COMMIT; return a function that stops this.
 
     The function returns the states, of which the last is the current one.
     """

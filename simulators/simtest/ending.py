@@ -11,7 +11,7 @@ from simulators.simtest.opened import Key, MessageKey
 def check_complete(
     checker: InvariantChecker, closed_ms: dict[str, int], streams: set[str], until_ms: int
 ) -> None:
-    """Check that all due slots by wall clocks, and rows due before `until_ms`, have left.
+    """Check that all due slots of wall-clock streams, and all rows due before `until_ms`, have left.
 
     `closed_ms` has, for each stream, the time up to which its windows must have closed.
     """

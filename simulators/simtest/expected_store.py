@@ -42,11 +42,11 @@ class Message:
 class ExpectedStore:
     """The contents of a store that matter to the checks.
 
-    `marks` and `states` are by stream and meter, `spending` by meter, start of the day and stream, `rows` by
-    id, `prices` by stream. `every_price` also has the prices that the store no longer needs. `grants` has all
-    grants by id. By queue, `announced` has a grant's descriptors, each with its topic, and `descriptors` the
-    latest by topic. `latest` has those of a stream, by the core's topic. `key_lists` are the lists of a
-    crowd's operators, by group and role.
+    `marks` and `states` are keyed by stream and meter, `spending` by meter, start of the day and stream,
+    `rows` by id, and `prices` by stream. `every_price` also has the prices that the store no longer needs.
+    `grants` has all grants by id. `announced` has the descriptors of each grant by queue, each with its
+    topic; `descriptors` has the latest of them by topic. `latest` has the latest descriptors of each stream,
+    by the core's topic. `key_lists` has the lists of a crowd's operators, by group and role.
     """
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ExpectedStore:
         self.rows[self.last_id] = Message(queue, outgoing, core_topic)
 
     def difference(self, store: Store, streams: set[str]) -> str | None:
-        """Compare with a store, in these and all expected streams; return the first difference, if any."""
+        """Compare with a store, for these and all expected streams; return the first difference, if any."""
         streams = streams | {stream for stream, _ in [*self.marks, *self.states]} | set(self.prices)
         for stream in sorted(streams):
             snapshot = store.snapshot(stream)
@@ -138,7 +138,7 @@ class ExpectedStore:
         return (g for g in self.grants.values() if not g.is_revoked and stream in (None, g.stream))
 
     def settle(self, shares: Iterable[Share], now_ms: int) -> None:
-        """Revoke whoever must get nothing any more, and admit whoever is new, as of a time."""
+        """Revoke the receivers that must get nothing more, and admit the new ones, as of a time."""
         admitted = {(s.stream, s.name, s.topic): s for s in shares if s.is_admitted(now_ms)}
         for grant in list(self.active()):
             share = admitted.pop((grant.stream, grant.name, grant.topic), None)
@@ -154,13 +154,13 @@ class ExpectedStore:
             self._admit(share, now_ms)
 
     def _lacks_descriptors(self, grant: Grant) -> bool:
-        """Return whether windows were opened under terms that a receiver does not have."""
+        """Return whether windows were opened under terms whose descriptor a receiver does not have."""
         received = self.descriptors[grant.queue]
         latest = self.latest.get(grant.stream, {}).items()
         return any(_id_of(received.get(grant.sink_topic(topic))) != _id_of(item) for topic, item in latest)
 
     def _revoke(self, grant: Grant, now_ms: int) -> None:
-        """Delete what waits for a receiver, and withdraw all its descriptors."""
+        """Delete the messages that wait for a receiver, and withdraw all its descriptors."""
         self._drop(grant.queue)
         self.grants[grant.id] = grant._replace(is_revoked=True)
         self.descriptors.pop(grant.queue, None)
@@ -213,7 +213,7 @@ class ExpectedStore:
     def may_retain(self, topic: str, payload: bytes) -> bool:
         """Return whether a retained message may leave: a descriptor of a grant, or a waiting withdrawal.
 
-        A connection begins with the descriptors that were the latest then, and may send them after others.
+        A connection begins with the descriptors that are then the latest, and may send them after newer ones.
         """
         if payload:
             return any((topic, payload) in self.announced.get(g.queue, ()) for g in self.active())

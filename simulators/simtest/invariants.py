@@ -36,8 +36,8 @@ class InvariantChecker:
     """The history of a world, and the checks against that history.
 
     `released` has the intervals in records, by stream and meter; `descriptors` has the descriptors on disk,
-    by topic; `rows` has the ids of records in the store. `queued_until_ms` is, by stream and topic, the time
-    at which the last of the rows that waited when the core began is due.
+    by topic; `rows` has the ids of records in the store. `queued_until_ms` has, by stream and topic, the time
+    at which the last row that was waiting when the core began is due.
     """
 
     expected: ExpectedStore = field(default_factory=ExpectedStore)
@@ -221,7 +221,7 @@ class InvariantChecker:
         check(new == predicted, "the rows of a commit are not those of its receivers", stream)
 
     def _check_described(self, message: Message) -> None:
-        """Check that a record's descriptor is on disk, for a receiver since it was admitted."""
+        """Check that a record's descriptor is on disk: for a receiver, among those since its admission."""
         row = message.outgoing
         topic = f"{row.topic}/privacy/{json.loads(row.payload)['d']}"
         is_shared = row.topic != message.core_topic

@@ -74,7 +74,7 @@ class Meter:
 
     @property
     def rules(self) -> Terms:
-        """The terms by which readings count: the oldest open window's if readings still mean the same."""
+        """The terms by which readings count: the oldest open window's if the meaning is still the same."""
         oldest = self.windows[0].terms if self.windows else self.ordinary_terms
         return oldest if meaning(oldest) == meaning(self.ordinary_terms) else self.ordinary_terms
 

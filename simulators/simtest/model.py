@@ -18,7 +18,7 @@ from simulators.simtest.prices import PriceBook, Row
 from simulators.simtest.stream_spec import StreamSpec
 
 _WAIT_MS = 7 * DAY_MS
-"""While readings may still be waiting in a broker, no meter is forgotten before this time, after which the
+"""While readings may still be waiting in a broker, no meter is forgotten for this long; after that, the
 broker would have dropped them."""
 
 

@@ -1,4 +1,4 @@
-"""The network: byte streams between the agent and two brokers, in virtual time.
+"""The network: byte streams between the agent and its brokers, in virtual time.
 
 The agent's event loop connects (`Broker.connect`), and its MQTT client writes to the connection's `Socket`.
 Bytes take `WAY_S` and arrive in order, in pieces of any size. They are lost when the connection is cut, even
@@ -108,7 +108,7 @@ class Pipe:
     """One direction of a connection: bytes arrive in order, in pieces of any size.
 
     A write is cut at a random place, which depends on its number of packets and not on its size. The size
-    depends on measured values; which packets arrive must not (law 4).
+    depends on measured values, on which the set of packets that arrive must not depend (law 4).
     """
 
     def __init__(self, peer: Peer, deliver: Callable[[bytes, list[Hooks]], None]) -> None:

@@ -60,8 +60,8 @@ class Window:
         starts_ms = [key.start_ms + terms.stretches(i)[0][0] for i in range(terms.n)]
         begun_slots = sum(start_ms <= clock_ms for start_ms in starts_ms) if is_shared else terms.n
         check(draws <= terms.n, "more draws than slots from one noise bound", key)
-        # A restart may change the clock: then the event clock finds slots whose noise the wall clock has
-        # drawn.
+        # A restart may replace the wall clock by the event clock, which then finds slots whose noise has
+        # already been drawn.
         self.draws, draws_before = draws, self.draws
         check(draws == max(begun_slots, draws_before, 1), "a slot is drawn before or after it begins", key)
 

@@ -51,7 +51,8 @@ _PRICES = [
 class ExpectedMeaning(NamedTuple):
     """The true meaning of a message: a reading or, in `refused`, the reason why it is not one.
 
-    `prices` are the prices in a message on the price topic, for a stream without such a topic.
+    `prices` are the prices in a message on the price topic; the other fields are what this message means for
+    a stream without such a topic.
     """
 
     meter: str
@@ -81,10 +82,10 @@ class ProcessRecord:
     uncommitted      packet ids by stream that the process may acknowledge after the next commit
     subscribed_ms    wall-clock time of each stream's first subscription
     confirmed        messages whose arrival the agent knows of
-    orderly          whether it ended in an orderly way
+    orderly          whether it ended by an orderly stop
     counts_at_open   its counters when it opened the store, which it does again after a jump of the clock
     early            number of acknowledgements before their commit
-    clock_known_s    loop time from which on it knows that its clock is synchronised
+    clock_known_s    loop time from which it knows that its clock is synchronised
     """
 
     started_ms: int
@@ -351,7 +352,7 @@ class Oracle:
                 meters[name] = model.meters[name].durable()
 
     def commit_keys(self, group: Group, role: str, serial: int, payload: bytes) -> None:
-        """Note that a list of keys is on disk, which must be that operator's, and newer than the former."""
+        """Note that a list of keys is on disk, which must be that operator's, and newer than the last."""
         committed, key = committed_list(payload, group, role), (group.id.hex(), role)
         former = self.checker.expected.key_lists.get(key)
         is_newer = former is None or committed.serial > former.serial

@@ -57,9 +57,9 @@ class Receiver(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A configured receiver of a stream, with its times of the wall clock.
+    """A configured receiver of a stream, with its times by the wall clock.
 
-    `settled_ms` is how long records may take after the slot's end until they are at the receiver's broker.
+    `settled_ms` is how long after a slot's end its records may take to reach the receiver's broker.
     """
 
     stream: str
@@ -71,7 +71,7 @@ class Share(NamedTuple):
     is_paused: bool
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the receiver gets nothing any more."""
+        """Return whether the receiver gets nothing more."""
         is_past = self.end_ms is not None and now_ms >= self.end_ms + self.settled_ms + _TRANSIT_MS
         return self.is_paused or is_past
 
@@ -106,7 +106,7 @@ class Grant(NamedTuple):
         return f"{self.stream}@{self.name}.{self.id}"
 
     def sink_topic(self, core_topic: str) -> str:
-        """Return the receiver's topic for one of the core, which begins with the public name."""
+        """Return the receiver's topic for one of the core's, which begins with the public name."""
         public_id, *below = core_topic.split("/")
         return "/".join([self.topic.replace(identity.PLACEHOLDER, public_id), *below])
 

@@ -68,8 +68,8 @@ class Setting:
     at prices from a topic, which are at most that many hundredths, and `radius` is the energy that it hides.
     With `threshold`, in W, each window is the energy above it. With `stamped`, readings have no times of
     their own. `version` is the version of MQTT at the source. `receivers`, separated by commas, share the
-    stream (`receivers.Receiver`). With `crowd`, it counts in a group whose deadline is that many ticks after
-    all that may delay a report.
+    stream (`receivers.Receiver`). With `crowd`, it counts in a group whose deadline leaves that many ticks
+    beyond every delay that a report may have.
     """
 
     name: str = "main"
@@ -119,7 +119,7 @@ class Setting:
         ]
 
     def runs(self, pace: Pace, now_ms: int) -> bool:
-        """Return whether the stream runs: it has its own sink, or somebody gets it, now or later."""
+        """Return whether the stream runs: it has its own sink, or a receiver that gets it, now or later."""
         return not self.receivers or any(not share.is_over(now_ms) for share in self.shares(pace))
 
     def group(self, pace: Pace) -> Group:
@@ -134,7 +134,7 @@ class Setting:
 
     @property
     def first_sink(self) -> tuple[str, str]:
-        """The broker and the topic of the sink or, for tools that look at one, of the first receiver."""
+        """The broker and the topic of the sink or, if the stream has none, of its first receiver."""
         receiver = next(iter(self._receivers), None)
         return ("sink", self.sink_topic) if receiver is None else (receiver.broker, receiver.sink_topic)
 

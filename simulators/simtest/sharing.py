@@ -10,7 +10,7 @@ from simulators.simtest.schedule import Configuration, Event
 from simulators.simtest.setting import PACES, Setting
 
 SHARED_PACE = {"fast": "minutes", "slow": "slow", "autumn": "autumn"}
-"""The pace with receivers: they are admitted and revoked within minutes, which a fast schedule lacks."""
+"""The pace with receivers: they are admitted and revoked within minutes, and a fast schedule is too short."""
 SHARED = {"fast": 0.06, "slow": 0.3, "autumn": 0.3}
 """Share of the schedules of each pace in which receivers share the streams."""
 _NAMES = ("app", "utility", "tariff", "landlord")
@@ -19,7 +19,7 @@ _TICK_MS = 100
 
 
 class Sharing:
-    """The receivers of a schedule, with the generator of random numbers that is theirs alone."""
+    """The receivers of a schedule, with a random number generator of their own."""
 
     def __init__(self, random: Random, end_ms: int) -> None:
         self._random = random
@@ -74,7 +74,7 @@ class Sharing:
         return [receiver]
 
     def _draw_end(self, number: int) -> Event:
-        """Draw the end of a process whose successor has the configuration of a number."""
+        """Draw the end of a process whose successor has the configuration with this number."""
         at_ms, down_ms = self._random.randrange(200, self._end_ms), self._random.choice([0, 50, 300, 2500])
         if self._random.random() < 0.4:
             return s.Stop(at_ms, down_ms, number)
@@ -82,7 +82,7 @@ class Sharing:
 
 
 def slowed(pace: str, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield events drawn at a pace, those of a fast schedule with the times of a wall clock of minutes."""
+    """Yield events drawn at a pace, with their wall-clock times scaled to the pace with receivers."""
     factor = PACES[SHARED_PACE[pace]].tick_ms // PACES[pace].tick_ms
     for event in events:
         match event:

@@ -66,7 +66,7 @@ class Traffic:
             self._oracle.commit_keys(self._groups()[group_id], role, serial, payload)
 
     def _check_pads(self, files: Iterable[bytes]) -> None:
-        """Check that no pad of a crowd is in any file, except sealed."""
+        """Check that no file holds a pad of a crowd, unless it is sealed."""
         shares = [window.share for window in self._oracle.checker.windows.values() if window.share]
         for content in files if shares else ():
             for share in shares:

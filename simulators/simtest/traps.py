@@ -14,7 +14,7 @@ class Traps:
         self._armed.append(end)
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all armed ends."""
         self._armed.clear()
 
     def spring(self, place: str) -> Crash | None:

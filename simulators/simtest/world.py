@@ -1,4 +1,4 @@
-"""A world: the unchanged agent between two simulated brokers, with a disk that can fail, in virtual time.
+"""A world: the unchanged agent between simulated brokers, with a disk that can fail, in virtual time.
 
 `World.run` starts one process of `meteragent.agent` after another, with seeded bits for noise. `network` and
 `brokers` replace sockets and their peers, `disk` replaces the store's thread and its device, and `loop`

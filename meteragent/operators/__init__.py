@@ -5,7 +5,7 @@ Theory of operation
 `meteragent.crowd` decides what an operator does; this package gives it messages, time, a disk and randomness.
 One round of the service takes messages in the order of their arrival, asks the machine for its effects,
 commits them in one transaction, and only then lets messages leave. A machine built from the committed rows
-continues where the last one stopped, so a crash at any point changes nothing except that bytes may be sent twice.
+continues where the last one stopped, so after a crash at any point it repeats the same bytes or moves on.
 
     configuration  the file of an operator
     identity       its Ed25519 key on disk

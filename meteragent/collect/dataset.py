@@ -15,7 +15,7 @@ file and changes nothing.
 Rows are compared when they are moved, in the order of their arrival: with the files, and with each other. A
 refusal for `twice` or `overlap` is therefore counted after `delay` at the latest.
 
-Only one process at a time has a dataset: it holds a lock on the folder. The folder must be on a file system
+Only one process at a time uses a dataset: it holds a lock on the folder. The folder must be on a file system
 of this machine.
 """
 

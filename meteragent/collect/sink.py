@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers of a descriptor, held beside its facts, so that SQL can compute with its records.
+    """The numbers of a descriptor, stored beside its facts, so that SQL can compute with its records.
 
     `joules` is the energy of one unit: joules (energies), or joules a second (powers); None if no energy
     follows from values.

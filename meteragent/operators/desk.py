@@ -103,7 +103,7 @@ class Desk:
         return step
 
     def unanswered_s(self, now_s: int) -> int:
-        """Return how long the oldest open request has been without an answer, since its deadline."""
+        """Return how long the oldest open request has been unanswered, counted from its slot's deadline."""
         slot_s = self.machine.oldest_request()
         return 0 if slot_s is None else max(0, now_s - self.machine.group.closes_s(slot_s))
 

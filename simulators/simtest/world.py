@@ -204,7 +204,7 @@ class World(Traffic):
         return self._disk
 
     def _settle_receivers(self, store: Store) -> None:
-        """Predict who is admitted and revoked next; if a crash is armed, the process dies meanwhile."""
+        """Predict who is admitted and revoked next; if a crash is armed, the process dies as this happens."""
         shares = [share for setting in self._configuration for share in setting.shares(self._pace)]
         trap = self._traps.spring("settle")
         with self.guard:

@@ -1,9 +1,9 @@
 """The ground truth of a simulated world, and checks that the releases agree with it.
 
 The energy of a slot is computed from the readings as the meters stamped them, before any fault, by one
-cumulative sum and independently of the agent. Noise and dither are what an accumulator contains when its slot
-opens, before any reading. If no fault can have touched a slot, its record must be the sum of noise, dither
-and energy, rounded down to the quantum. A slot whose case is unclear counts as touched.
+cumulative sum and independently of the agent. When a slot opens, before any reading, its accumulator contains
+only noise and dither. If no fault can have touched a slot, its record must be the sum of noise, dither and
+energy, rounded down to the quantum. In unclear cases, a slot counts as touched.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ class Account:
         return energies
 
     def touched(self) -> set[Slot]:
-        """Return the slots that a fault may have touched: those near or between its true time and stamp."""
+        """Return the slots near a faulty reading's true time, near its stamp, or between the two."""
         step_ms = self.terms.step_ms
         slots = set()
         for row in self.rows:
@@ -94,7 +94,7 @@ class Account:
         return self._check_values()
 
     def _check_readings(self) -> None:
-        """Check that each message is counted in one way and acknowledged once."""
+        """Check that each message is counted under exactly one outcome and acknowledged exactly once."""
         outcomes = ("accepted", "late", "duplicate", "early", "retained")
         message_count = sum(
             n for name, n in self.counts.items() if name in outcomes or name.startswith("refused_")
@@ -105,7 +105,7 @@ class Account:
         check(is_complete, "a message is acknowledged twice or never")
 
     def _check_slots(self) -> None:
-        """Check that every slot from each home's first window to its last reading leaves exactly once."""
+        """Check that each home's slots leave exactly once, from its first window until its readings end."""
         step_ms, length_ms = self.terms.step_ms, self.terms.length_ms
         times: dict[int, list[int]] = {home: [] for home in self.readings}
         for slot, _ in self.released:
@@ -163,6 +163,6 @@ def energy_u(readings: Readings, from_ms: Integers, to_ms: Integers, hold_ms: in
 
 
 def first_window_ms(arrived_ms: Integers, stamps_ms: Integers, ahead_ms: int, length_ms: int) -> int:
-    """Return the start of a home's first window: the first boundary after a reading that is not refused."""
+    """Return the start of a home's first window: the first boundary after a reading is accepted."""
     first_ms = int(arrived_ms[stamps_ms <= arrived_ms + ahead_ms].min())
     return -(-first_ms // length_ms) * length_ms

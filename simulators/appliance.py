@@ -18,12 +18,12 @@ from simulators.household import Absences, Households
 from simulators.signature import DAY_S, Signature
 
 STRETCH_MAX = 4
-"""The largest and the smallest ratio of a run's length to its signature's."""
+"""The largest ratio of a run's length to its signature's; the smallest is its reciprocal."""
 _RUN_SPREAD = 0.03
 """Relative deviation (uniform) of a run's power from that of the home's appliance."""
 _POWER_SPREAD, _LENGTH_SPREAD = 0.3, 0.3
-"""Deviations of a home's appliance from the signature: that of its power is relative and uniform, and that of
-the length of its runs is the standard deviation of the logarithm."""
+"""Deviations of a home's appliance from the signature: the relative deviation (uniform) of its power, and the
+standard deviation of the logarithm of its runs' length."""
 _JITTER = 0.2
 """Relative deviation (uniform) of a thermostat's period and of its time on."""
 _RUNS_MAX = 4096
@@ -35,8 +35,8 @@ indices of their random numbers distinct."""
 class Runs:
     """The runs of one appliance that start on one day, r of them with k steps each.
 
-    `row` is the home's row, shape (r,); `start_s` counts from midnight; `ends_s` are the rising end times of
-    the steps, counted from the start, and `levels_mw` are their powers, both of shape (r, k).
+    `row` is the home's row, shape (r,); `start_s` counts from midnight; `ends_s` are the increasing end times
+    of the steps, counted from the start, and `levels_mw` are their powers, both of shape (r, k).
     """
 
     row: Integers

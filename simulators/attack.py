@@ -52,7 +52,7 @@ def scene_of(arguments: argparse.Namespace) -> Scene:
 def _attack(arguments: argparse.Namespace) -> int:
     scene = scene_of(arguments)
     rivals = [rival(text, scene) for text in ["none", *(arguments.mechanism or [DEFAULT_MECHANISM])]]
-    # The best attacker uses the law, which a mechanism of another library need not state.
+    # The best attacker uses the law, which a mechanism of another library may not state.
     state_laws = all(hasattr(rival.mechanism, "log_mass") for rival in rivals)
     names = arguments.attackers or [name for name in ATTACKERS if state_laws or name != "bayes"]
     outcomes = [measure(scene, rival, names, arguments.trials, arguments.seed) for rival in rivals]

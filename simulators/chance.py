@@ -2,9 +2,9 @@
 
 Philox4x32-10 (Salmon 2011, Parallel random numbers: as easy as 1, 2, 3) turns a counter and a key into four
 words of 32 bits. Here the key is the seed, and the counter is the purpose: a stream (the name of the
-purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same alone, among a thousand
-homes, in a year or in another process. It is all array arithmetic and takes 10 ns per number. These numbers
-are for simulations only: a seeded generator hides nothing.
+purpose), a home, a day and an index. There is no state: home 7 on day 40 is the same whether simulated
+alone, among a thousand homes, in a year or in another process. It is all array arithmetic and takes 10 ns per
+number. These numbers are for simulations only: a seeded generator hides nothing.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _peaks(watts: Floats) -> float:
 
 
 def _day_to_day(watts: Floats) -> float:
-    """Return the standard deviation of daily means over their mean, for days that are over 90% measured."""
+    """Return the standard deviation of daily means over their mean, for days over 90% complete."""
     days = watts.reshape(-1, DAY_S // STEP_S)
     means = np.nanmean(days[np.isfinite(days).mean(axis=1) > 0.9], axis=1)
     return float(means.std() / means.mean())

@@ -1,10 +1,10 @@
 """Compare promised and measured errors of crowd totals, and time the protocol (docs/crowd.md 12).
 
 For each number of homes and hidden energy, SLOTS totals are computed from pads, dithers and shares modulo
-2^64 and the operators' keyed draws, without sealing. Their error is compared with the deviation that records
-state, and with that of noise in every home. Then, for each number of homes, one slot passes through the whole
-protocol, with sealing and signatures, and the CPU time of each party is printed. The exit code is 1 if a
-measured deviation is more than 5 standard errors from the promised one.
+2^64 and the operators' keyed draws, without sealing. Their error is compared with the standard deviation that
+the totals state, and with the one that results if every home adds noise. Then, for each number of homes, one
+slot passes through the whole protocol, with sealing and signatures, and the CPU time of each party is
+printed. The exit code is 1 if a measured deviation is more than 5 standard errors from the promised one.
 """
 
 import argparse
@@ -52,9 +52,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """Errors of the mean of `homes` homes in a half hour, in W, as one standard deviation.
+    """Standard deviations of the error of the mean of `homes` homes in a half hour, in W.
 
-    `standard_error_w` is that of the measured error; `covered` is the share of totals in the 95% interval.
+    `standard_error_w` is the standard error of `measured_w`; `covered` is the share of totals in the 95%
+    interval.
     """
 
     hides_wh: int
@@ -73,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one slot: CPU time per home in microseconds, bytes of a report and of a request's entry."""
+    """The cost of one slot per home: CPU time in microseconds, and bytes of a report and of the request."""
 
     homes: int
     home_us: float
@@ -84,7 +85,7 @@ class Cost:
 
 
 def secret(name: str) -> bytes:
-    """Return 32 bytes that follow from a name; they protect nothing."""
+    """Return 32 bytes derived from a name; they protect nothing."""
     return hashlib.sha256(f"simulated crowd: {name}".encode()).digest()
 
 
@@ -165,7 +166,7 @@ class Protocol:
         self.request: list[bytes] = []
 
     def key_list(self, machine: Leader | Helper) -> KeyList:
-        """Return an operator's published list, as a home takes it from the topic of its role."""
+        """Return an operator's published list of keys, as a home reads it from the operator's topic."""
         effects = machine.prepare(_START_S, lambda size: self.bits.integer(8 * size).to_bytes(size, "big"))
         return home.keys_of(self.group, machine.role, effects.messages[0].payload, 0)
 
@@ -189,7 +190,7 @@ class Protocol:
         return crowd_totals(messages)[self.group.name][0].mean(1 - 1e-6)
 
     def _report(self, keys: SlotKeys) -> list[bytes]:
-        """Open and close the slot in each home."""
+        """Open and close the slot in each home; return the reports."""
         energy = MEAN_W * _SLOT_S * 1000
         reports = []
         for label in self.labels:
@@ -198,7 +199,7 @@ class Protocol:
         return reports
 
     def _timed(self, party: str, step: Callable[[], T]) -> T:
-        """Take a step of a party and add its CPU time."""
+        """Run one party's step, and add the CPU time that it takes to the party's total."""
         start = time.process_time()
         result = step()
         self.cpu_us[party] += 1e6 * (time.process_time() - start)
@@ -208,7 +209,7 @@ class Protocol:
 def costs(seed: int) -> Iterator[Cost]:
     """Yield the cost of one slot of the whole protocol, for each number of homes.
 
-    Raises AssertionError if the mean is not that of the homes.
+    Raises AssertionError if the interval of the mean does not contain the true mean of the homes.
     """
     for homes in HOMES:
         protocol = Protocol(homes, seed)
@@ -221,7 +222,7 @@ def costs(seed: int) -> Iterator[Cost]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the figures; return 1 if one is not the promised one."""
+    """Print the figures; return 1 if a measured deviation disagrees with the promised one."""
     measured, timed = list(rows(options.slots, options.seed)), list(costs(options.seed))
     if options.json:
         facts = {"errors": [asdict(row) for row in measured], "costs": [asdict(cost) for cost in timed]}

@@ -1,4 +1,4 @@
-"""The crowd's demo: the total of a street with noise in every home, beside that of two operators."""
+"""The crowd's demo: the total of a street with noise from every home, and with noise from two operators."""
 
 import tempfile
 import time

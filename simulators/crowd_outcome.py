@@ -1,4 +1,4 @@
-"""The outcome of the crowd's demo: a group's totals, published in two ways, and compared with the truth."""
+"""The outcome of the crowd's demo: a group's totals, published in two ways, compared with the truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from simulators.street import START_MS, Street
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """The energy of a street in each slot, in Wh: the truth, of shape (slots,), and what was published."""
+    """The energy of a street in each slot, in Wh: the truth, of shape (slots,), and the published totals."""
 
     true_wh: Floats
     published: Sequence[Estimate]
@@ -33,19 +33,19 @@ class Totals:
 
     @property
     def half_width_wh(self) -> float:
-        """Half the width of the first total's interval; all of them count the same homes."""
+        """Half the width of the first total's interval; all are equally wide, as all count the same homes."""
         return (self.published[0].high - self.published[0].low) / 2
 
     def is_inside(self, slot: int) -> bool:
-        """Return whether the truth of a slot is in its interval."""
+        """Return whether a slot's published interval contains the truth."""
         return bool(self.published[slot].low <= self.true_wh[slot] <= self.published[slot].high)
 
     def inside(self) -> int:
-        """Return the number of slots whose truth is in their interval."""
+        """Return the number of slots whose published interval contains the truth."""
         return sum(map(self.is_inside, range(len(self.published))))
 
     def spread_wh(self) -> Measured:
-        """Measure the standard deviation of the errors, beside the one that was stated."""
+        """Measure the standard deviation of the errors, to be compared with the stated one."""
         return measured_spread(self.errors_wh, self.published[0].sd)
 
 
@@ -60,9 +60,9 @@ class CrowdOutcome:
 
     @classmethod
     def of(cls, street: Street, received: Received) -> Self:
-        """Compute the totals from what a receiver got.
+        """Compute the totals from the messages that a receiver got.
 
-        Raises RecordError if the messages contradict each other, and ValueError if there is not one number
+        Raises RecordError if the messages contradict each other, and ValueError unless there is one number
         for every slot of every home, and one total of all homes for every slot.
         """
         outcome = Outcome.of(street, received.numbers)

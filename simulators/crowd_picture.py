@@ -1,4 +1,4 @@
-"""The picture of the crowd's demo: a total with noise in every home, and with that of two operators."""
+"""The picture of the crowd's demo: totals with noise from every home, and with noise from two operators."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ from simulators.crowd_files import SLOT_MS
 from simulators.crowd_outcome import CrowdOutcome, Totals
 
 EVERY_MS = 2 * HOUR_MS
-"""The distance of the half hours that are listed, on the first day."""
+"""The time between two of the half hours that are listed, all of them on the first day."""
 ALONE, CROWD = "every home adds noise", "two operators add noise"
 _TRUST = (
     (

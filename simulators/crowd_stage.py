@@ -1,13 +1,14 @@
-r"""The stage of the crowd's demo: homes that report to two operators, and add noise of their own beside it.
+r"""The stage of the crowd's demo: homes that report to two operators and also release their own numbers.
 
     street -> meters -> the agent -> each home's private numbers -------> receiver
     (here)                       \-> reports -> leader -> totals -------> (here)
                                      leader <-> helper
 
-All of them meet at one broker. The agent and the operators are processes of their own, with a clock that the
-stage sets forward from reading to reading. Before a slot ends and before the next begins, it stands until
-what was sent has been taken, so the result does not depend on the machine's speed. A request or an answer
-that the clock overtakes is sent again, and the last total leaves within an hour or so after the day.
+All of them meet at one broker. The agent and the operators are separate processes, with a clock that the
+stage sets forward from reading to reading. Before a slot ends and before the next begins, the clock stands
+still until all messages sent so far have been handled, so the result does not depend on the machine's speed.
+If the clock overtakes a request or an answer, that message is sent again. The last total leaves within an
+hour or so of the end of the day.
 """
 
 import asyncio
@@ -37,14 +38,14 @@ _TOTAL = f"crowd/{NAME}/total"
 
 
 class Received(NamedTuple):
-    """What a receiver gets of a day, without repetitions: the homes' private numbers, and the totals."""
+    """A receiver's messages of a day, without repetitions: the homes' private numbers, and the totals."""
 
     numbers: list[bytes]
     totals: list[bytes]
 
 
 async def play(street: Street, folder: Path, progress: Callable[[], object]) -> Received:
-    """Send all readings of a street through the agent and the operators; return what a receiver gets.
+    """Send all readings of a street through the agent and the operators; return a receiver's messages.
 
     `progress` is called for each total. All files, and the standard error of all processes, stay in `folder`.
     Raises DemoError.
@@ -71,7 +72,7 @@ async def play(street: Street, folder: Path, progress: Callable[[], object]) -> 
 
 
 class _Day:
-    """The day of a street: its clock, its programs and what a receiver has."""
+    """The day of a street: its clock, its programs and the messages received so far."""
 
     def __init__(self, street: Street, folder: Path, stage: Programs, progress: Callable[[], object]) -> None:
         self._street, self._folder, self._stage, self._progress = street, folder, stage, progress
@@ -85,7 +86,7 @@ class _Day:
         return self._stage.run(role, "simulators.staged", role, *files)
 
     async def receive(self, receiver: Client) -> None:
-        """Keep each message for a receiver, until cancelled."""
+        """Store each message that a receiver gets, until cancelled."""
         for topic in ("private/#", *_KEYS, _TOTAL, f"{_TOTAL}/privacy"):
             await receiver.subscribe(topic, qos=1)
         async for message in receiver.messages:
@@ -97,7 +98,7 @@ class _Day:
                     self._progress()
 
     def received(self) -> Received:
-        """Return the messages that the receiver has."""
+        """Return the messages received so far."""
         numbers = [
             payload
             for topic, payloads in self._inbox.items()
@@ -107,7 +108,7 @@ class _Day:
         return Received(numbers, [*self._inbox[f"{_TOTAL}/privacy"], *self._inbox[_TOTAL]])
 
     async def publish_keys(self) -> None:
-        """Wait until both operators are connected, then let their keys leave."""
+        """Wait until both operators are connected; advance the clock, so that they publish their keys."""
         for role in groups.ROLES:
             await _until(partial(self._is_connected, role))
         self._set(2 - PER_SLOT)
@@ -121,7 +122,7 @@ class _Day:
         await _until(self._has_keys)
 
     async def send(self, meters: Client) -> None:
-        """Send each reading at its time, beginning with one that makes the homes known before the day."""
+        """Send each reading at its time, beginning with one before the day that makes the homes known."""
         topics = [f"meters/{meter}/power" for meter in self._street.meters]
         for index in range(-1, self._street.slots(SLOT_MS) * PER_SLOT + 1):
             self._set(index)
@@ -130,7 +131,7 @@ class _Day:
                 await _until(partial(self._is_taken, index))
 
     async def finish(self) -> None:
-        """Let the time pass until the last total has left."""
+        """Advance the clock until the last total has left."""
         slots = self._street.slots(SLOT_MS)
         index = slots * PER_SLOT
         while len(self._inbox[_TOTAL]) < slots:
@@ -143,7 +144,7 @@ class _Day:
         return bool(self._ask(role).get("is_connected"))
 
     def _is_taken(self, index: int) -> bool:
-        """Return whether all readings up to a time, and all that follows from them, have been taken."""
+        """Return whether all readings up to an index, and all messages that result, have been handled."""
         messages = self._street.homes * max(index // PER_SLOT, 0)
         numbers = sum(len(self._inbox[f"private/{meter}/power"]) for meter in self._street.meters)
         return (
@@ -153,11 +154,11 @@ class _Day:
         )
 
     def _count(self, role: str, name: str) -> int:
-        """Return a count of a program."""
+        """Return one of a program's counters."""
         return int(self._ask(role).get("counts", {}).get(name, 0))
 
     def _ask(self, role: str) -> dict[str, Any]:
-        """Return the state of a program; empty if it does not answer yet."""
+        """Return a program's state, or an empty dictionary if the program does not answer yet."""
         answer = watch.ask(self._folder / f"{role}.db")
         return {} if answer is None else dict(json.loads(answer))
 
@@ -173,7 +174,7 @@ class _Day:
 
 
 async def _until(true: Callable[[], object]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true, checking it every `POLL_S`."""
     while not await asyncio.to_thread(true):  # noqa: ASYNC110  other processes set no event
         await asyncio.sleep(POLL_S)
 
@@ -184,4 +185,4 @@ async def _each(messages: Iterable[tuple[str, bytes]]) -> AsyncIterator[tuple[st
 
 
 def _ignore() -> None:
-    """Do nothing about a message that the broker has acknowledged."""
+    """Ignore the broker's acknowledgement of a message."""

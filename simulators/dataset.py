@@ -1,13 +1,13 @@
 """Load traces from public data sets and from any table, with their units checked.
 
-| source | columns that are watts |
+| source | columns in watts |
 |---|---|
 | REFIT, `CLEAN_House*.csv` (Murray et al. 2017) | `Aggregate`, `Appliance1` to `Appliance9` |
-| UK-DALE, a folder `house_*` (Kelly and Knottenbelt 2015) | `mains` (in `mains.dat`), plugs by their label |
+| UK-DALE, a folder `house_*` (Kelly and Knottenbelt 2015) | `mains` (in `mains.dat`) or a plug's label |
 | any other CSV or Parquet file | the one that is named, if it is in W or kW |
 
 A column that is something else (a time, a register, an energy, an apparent power, a flag) raises
-`TraceError`, and so does a column whose unit cannot be known. The text names the columns that there are.
+`TraceError`, and so does a column whose unit cannot be determined. The error text lists the file's columns.
 """
 
 import re
@@ -21,7 +21,7 @@ from pyarrow import csv
 from simulators.trace import Trace, TraceError, of_table, open_table
 
 FACTORS = {"W": 1, "kW": 1000}
-"""The units of power that are read, and their sizes in W."""
+"""The units of power that are accepted, and their sizes in W."""
 
 _UNITS = {
     "W": ("w", "watt", "watts"),
@@ -41,9 +41,9 @@ _REFIT_WATTS = re.compile(r"Aggregate|Appliance[1-9]")
 _LARGEST_KW = 30
 """A home's power in kW is below this; in W, some of a day's values are above it."""
 _REGISTER_ROWS = 100
-"""Among so many readings of power, a later one is smaller than an earlier one."""
+"""Among this many readings of power, at least one is smaller than the one before it."""
 _APPARENT = ("EcoManagerWholeHouseTx", "CurrentCostTx")
-"""The sensors of UK-DALE that clamp a wire and know no voltage."""
+"""The sensors of UK-DALE that clamp onto a wire and do not measure the voltage."""
 
 
 def load(
@@ -76,7 +76,7 @@ def load(
 def unit_in(name: str) -> str | None:
     """Return the unit that a column's name states, such as kW in `load_kW` or `Load [kW]`; None without one.
 
-    A single letter is a unit only behind another word.
+    A single letter is a unit only if the name has other words.
     """
     words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
     units = [_UNIT_OF.get(word.lower()) for word in words if len(word) > 1 or len(words) > 1]
@@ -147,7 +147,7 @@ def _ukdale(path: Path, name: str | None, unit: str | None) -> Trace:
 
 
 def _channels(folder: Path) -> dict[str, str]:
-    """Return the file of each channel of a house, by its label; a label that is repeated gets its number."""
+    """Return the file of each channel of a house, by label; a repeated label gets the channel's number."""
     files = {"mains": "mains.dat"} if (folder / "mains.dat").exists() else {}
     try:
         lines = (folder / "labels.dat").read_text("utf-8").splitlines()

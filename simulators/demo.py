@@ -1,6 +1,6 @@
 """The whole chain: simulated homes, a broker, the agent, and a receiver with its results.
 
-With --crowd: the total of the homes with noise in every home, beside that of two operators.
+With --crowd: the total of the homes, once with noise from every home and once with noise from two operators.
 
 The homes are seeded but the noise is not, so every run shows the same homes with different private numbers.
 """
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _crowd_demo() -> Callable[[Street, Path], None]:
-    """Return the demo of a crowd; raises DemoError if its cryptography is missing."""
+    """Return the demo of a crowd; raises DemoError if the package cryptography is missing."""
     try:
         from simulators import crowd_demo  # noqa: PLC0415  it needs the extra `crowd`
     except ModuleNotFoundError as error:

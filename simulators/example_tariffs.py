@@ -4,9 +4,9 @@ They are round and belong to no supplier. The bands are parts of the local week,
 four tariffs can be priced:
 
     night    23:00 to 07:00, every day
-    day      07:00 to 23:00 from Monday to Friday, without the peak
+    day      07:00 to 23:00 from Monday to Friday, except the peak
     peak     17:00 to 21:00 from Monday to Friday
-    weekend  07:00 to 23:00 on Saturday and Sunday, without its evening
+    weekend  07:00 to 23:00 on Saturday and Sunday, except the evening
     evening  17:00 to 21:00 on Saturday and Sunday
 """
 
@@ -45,7 +45,7 @@ HOURLY_EUR = (
 _SLOTS_A_DAY = 48
 _WORKDAY = ((14, "night"), (34, "day"), (42, "peak"), (46, "day"), (48, "night"))
 _WEEKEND = ((14, "night"), (34, "weekend"), (42, "evening"), (46, "weekend"), (48, "night"))
-"""The bands of a day, each with the index of the half hour at whose beginning it ends."""
+"""The bands of a day in order, each with the index of the first half hour after it."""
 
 CONFIGURATION = """
 [[window.band]]

@@ -28,9 +28,9 @@ TELEVISION, AWAY = "television", "nobody home"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The ground truth: a row for each event, by home, then name as in `names`, then start.
+    """The ground truth: a row for each event, sorted by home, then name as in `names`, then start.
 
-    `home` is its number, `appliance` an index into `names`; `start_s` and `end_s` count from midnight
+    `home` is the home's number, `appliance` an index into `names`; `start_s` and `end_s` count from midnight
     of day 0; `watts` is the mean power, `channel` the channel of a television, or -1.
     """
 
@@ -46,7 +46,7 @@ class Events:
         return len(self.home)
 
     def of(self, name: str) -> Events:
-        """Return the events of one name."""
+        """Return the events with one name."""
         return self.where(self.appliance == self.names.index(name))
 
     def where(self, mask: NDArray[np.bool_]) -> Events:
@@ -76,7 +76,7 @@ class _Starts:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Homes with these numbers, simulated from a seed.
+    """The homes with the given numbers, simulated from a seed.
 
     Raises ValueError for numbers that are not distinct, or not from 0 to 2³² - 1.
     """
@@ -100,7 +100,7 @@ class Fleet:
         return (*(load.name for load in self.catalogue), TELEVISION, AWAY)
 
     def day(self, day: int, step_s: int = 1) -> Day:
-        """Simulate one day, in means over steps.
+        """Simulate one day, as means over steps.
 
         Raises ValueError for a step that does not divide a day.
         """
@@ -136,7 +136,7 @@ class Fleet:
         return (energy / (1000 * step_s)).astype(np.float32)
 
     def _add_content(self, energy: Floats, watching: Viewings, shift_s: int, day: int, step_s: int) -> None:
-        """Add the energy that the programmes' brightness consumes, in milliwatt-seconds."""
+        """Add the energy that depends on the programmes' brightness, in milliwatt-seconds."""
         columns = (
             watching.row,
             watching.start_s + shift_s,
@@ -187,9 +187,9 @@ _Edges = tuple[Integers, Integers, Integers]
 
 
 def _edges(starts: _Starts, shift_s: int) -> Iterator[_Edges]:
-    """Yield the edges of the given day's runs, in seconds of a day that begins `shift_s` earlier.
+    """Yield the edges of a day's runs, with `shift_s` added to their times, to count from another midnight.
 
-    Runs that end before that day are left out.
+    Runs that end before that midnight are left out.
     """
     shows = starts.viewings
     base = Runs(shows.row, shows.start_s, (shows.stop_s - shows.start_s)[:, None], shows.base_mw[:, None])

@@ -1,8 +1,8 @@
 """The log of a long run: a line for each completed part, so that the run can be stopped and continued.
 
-The first line names the run and a digest of the code. Each line after it is a part, as one JSON object, and
-is on disk before the next part begins. A line that a crash cut short is dropped. A log from another version
-of the code is refused, because its totals would mix two programs.
+The first line gives the run's name and a digest of the code. Each line after it is a part, as one JSON
+object, and is on disk before the next part begins. A line that a crash cut short is dropped. A log from
+another version of the code is refused, because its totals would mix the results of two programs.
 """
 
 import fcntl
@@ -143,9 +143,9 @@ def stoppable() -> Iterator[None]:
 
 
 def finish(work: Callable[[], object], report: Callable[[], bool]) -> int:
-    """Work until a signal stops it or it is done; print the report, and return the exit code.
+    """Do the work until it is done or a signal stops it; print the report, and return the exit code.
 
-    `report` prints what has been done so far, and returns whether it is right.
+    `report` prints the results so far, and returns whether they are right.
     """
     is_stopped = False
     try:

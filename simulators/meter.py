@@ -70,7 +70,7 @@ class Meter:
         return np.round(steps * self.resolution_w, _DIGITS)
 
     def stamps_ms(self, times_ms: Integers) -> Integers:
-        """Return the meter's clock at true times; the drift begins at the first of them."""
+        """Return what the meter's clock shows at true times; it drifts from the first of them on."""
         elapsed_ms = times_ms - times_ms[:1]
         return np.asarray(
             times_ms + self.ahead_ms + np.floor(elapsed_ms * self.drift_ppm / 1e6 + 0.5), np.int64

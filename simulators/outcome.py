@@ -15,7 +15,7 @@ from simulators.street import START_MS, Street
 
 COVERAGE = 0.95
 EVENING_MS = START_MS + 18 * HOUR_MS
-"""The half hour that serves as an example."""
+"""The start of the half hour that serves as an example."""
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Outcome:
     def of(cls, street: Street, messages: Sequence[bytes]) -> Self:
         """Collect all messages of a street into an outcome.
 
-        Raises RecordError if they contradict each other, and ValueError if there is not one record
+        Raises RecordError if they contradict each other, and ValueError unless there is one record
         for every slot of every home.
         """
         received = collect(messages)
@@ -81,7 +81,7 @@ class Outcome:
         return int(np.argsort(self.true_w.mean(axis=1))[self.street.homes // 2])
 
     def choose(self, count: int) -> list[int]:
-        """Return the indices of `count` homes: the median home if it is 1, otherwise the first homes."""
+        """Return the indices of `count` homes: the median home if `count` is 1, otherwise the first homes."""
         return [self.median_index] if count == 1 else list(range(count))
 
     def power_w(self, count: int) -> Compared:

@@ -1,11 +1,11 @@
-"""Mechanisms of OpenDP and diffprivlib in the form of ours, for the conformance suite and the attackers.
+"""Mechanisms of OpenDP and diffprivlib with our interface, for the conformance suite and the attackers.
 
     python -m meteragent.privacy.conformance simulators.peers:opendp_laplace epsilon=1/40 n=4
     python -m simulators attack programmes --mechanism "simulators.peers:diffprivlib_laplace epsilon=1/40"
 
 Points are windows of n whole quanta under d_inf. Both libraries draw from their own source of randomness, and
 neither states its law, so there is no `log_mass`: the suite tests them as black boxes. The functions that
-make a mechanism need the extra `peers`; the classes wrap any mechanism that exists.
+make a mechanism need the extra `peers`; the classes wrap any existing mechanism.
 """
 
 import math
@@ -26,7 +26,7 @@ _SLOTS_TIMES: Mapping[str, Callable[[int], float]] = {
     "L2Distance": math.sqrt,
     "LInfDistance": lambda _: 1,
 }
-"""By metric of OpenDP, the largest distance of two windows of n slots that are 1 apart under d_inf."""
+"""For each metric of OpenDP, the largest distance between windows of n slots that are 1 apart under d_inf."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _OnWindows:
         object.__setattr__(self, "space", Windows(self.n, quantum=self.quantum))
 
     def _quanta(self, distance: Exact) -> int:
-        """Return a distance in whole quanta, rounded up: the points have no others."""
+        """Return a distance in whole quanta, rounded up."""
         return math.ceil(not_negative("distance", distance) / positive("quantum", self.quantum))
 
     def _released(self, windows: ArrayLike, release: Callable[[list[int]], Any]) -> NDArray[Any]:
@@ -71,7 +71,7 @@ class OpenDP(_OnWindows):
         return str(self.mechanism.input_metric).partition("(")[0]
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return what the measurement's own privacy map states for windows at a distance under d_inf."""
+        """Return the loss that the measurement's own privacy map states for a distance under d_inf."""
         reach = self._quanta(distance) * _SLOTS_TIMES[self._metric](self.n)
         is_real = str(self.mechanism.input_metric.distance_type).startswith("f")
         return Fraction(self.mechanism.map(float(reach) if is_real else math.ceil(reach)))
@@ -97,7 +97,7 @@ class Diffprivlib(_OnWindows):
             )
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return n epsilon for each sensitivity, or part of one, that a distance under d_inf contains."""
+        """Return n epsilon times a distance under d_inf, counted in sensitivities and rounded up."""
         steps = math.ceil(self._quanta(distance) / Fraction(self.mechanism.sensitivity))
         return self.n * steps * Fraction(self.mechanism.epsilon)
 
@@ -107,7 +107,7 @@ class Diffprivlib(_OnWindows):
 
 
 def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
-    """Make OpenDP's Laplace mechanism on whole quanta, of scale n/epsilon: epsilon d_inf private."""
+    """Make OpenDP's Laplace mechanism on whole quanta, with scale n/epsilon: its loss is epsilon d_inf."""
     dp: Any = import_module("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
@@ -116,7 +116,7 @@ def opendp_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> OpenDP:
 
 
 def diffprivlib_laplace(epsilon: Exact, n: int = 1, quantum: Exact = 1) -> Diffprivlib:
-    """Make diffprivlib's Laplace mechanism on each slot, with epsilon/n: epsilon d_inf private."""
+    """Make diffprivlib's Laplace mechanism on each slot, with epsilon/n: the loss is epsilon d_inf."""
     mechanisms: Any = import_module("diffprivlib.mechanisms")
     level = positive("epsilon", epsilon) * positive("quantum", quantum) / n
     return Diffprivlib(mechanisms.Laplace(epsilon=float(level), sensitivity=1), n, quantum)

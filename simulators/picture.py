@@ -12,7 +12,7 @@ TRUE, PRIVATE = "#222222", "#0072B2"
 """Dark grey and blue, which also differ in brightness for readers who cannot distinguish colours."""
 
 LABELS = ("what leaves, every half hour", "power in W")
-"""What private numbers are, and their unit."""
+"""The labels of the private numbers and of the axis of power."""
 
 
 def draw(outcome: Outcome, path: Path) -> None:
@@ -49,7 +49,7 @@ def panel(
 ) -> None:
     """Draw the private numbers, and the band that contains the true value 95% of the time.
 
-    `labels` are those of the numbers and of their axis.
+    `labels` are the labels of the numbers and of their axis.
     """
     axes.set_title(title, loc="left", fontweight="bold", pad=25)
     name, unit = labels
@@ -71,7 +71,7 @@ def steps(axes: Axes, values: Floats, color: str, width: float, label: str) -> N
 
 
 def finish(*panels: Axes) -> None:
-    """Add legends to panels, and the time of day to the last one, whose axis they share."""
+    """Add a legend to each panel, and hours to the time axis of the last panel, which all of them share."""
     for axes in panels:
         legend = axes.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, fontsize=9

@@ -19,7 +19,7 @@ from simulators.trace import writer
 from simulators.wire import connect, publish
 
 DAY_0 = date(2025, 1, 6)
-"""The Monday from which days are numbered, so that a date is the same day in every file from the same
+"""The Monday that is day 0, so that a date stands for the same day in every file from the same
 seed."""
 _DAY_0_MS = (DAY_0 - date(1970, 1, 1)).days * DAY_MS
 _READINGS_AT_ONCE = 1 << 22
@@ -99,7 +99,7 @@ class Plan:
         return readings, events
 
     def messages(self, topic: str) -> Iterator[tuple[str, bytes]]:
-        """Yield all readings as (topic, JSON payload), those of a meter in order; `{meter}` is m0, m1 ..
+        """Yield all readings as (topic, JSON payload), in order for each meter; `{meter}` becomes m0, m1 ..
 
         Each meter ends with a repetition of its last value, which states how long that value lasted.
         """

@@ -58,7 +58,7 @@ class Program:
 
 
 class Programs:
-    """The processes of a demo. Each must run until it is stopped, and something must happen all the time."""
+    """The processes of a demo. Each must run until it is stopped, and no silence may exceed `SILENCE_S`."""
 
     def __init__(self, tasks: asyncio.TaskGroup, folder: Path, silence: asyncio.Timeout) -> None:
         self.tasks, self._folder, self._silence = tasks, folder, silence
@@ -86,7 +86,7 @@ class Programs:
 
 @contextlib.asynccontextmanager
 async def programs(folder: Path) -> AsyncIterator[Programs]:
-    """Run the processes of a demo, whose standard errors go to a folder.
+    """Run the processes of a demo, whose standard error output goes to a folder.
 
     Raises DemoError if a program ends, a connection fails, or nothing has happened for SILENCE_S.
     """
@@ -101,7 +101,7 @@ def run_stoppable(work: Coroutine[Any, Any, T]) -> T:
     """Run a demo; stop it in an orderly way even on SIGTERM, so that no process is left behind."""
 
     async def play() -> T:
-        """Run until the work has ended, or is cancelled."""
+        """Run the work until it has ended or is cancelled."""
         playing = asyncio.ensure_future(work)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
         return await playing

@@ -4,7 +4,7 @@ Each reading is sent as ``{"t": <Unix seconds>, "power": <watts as in the trace>
 (they all replay the same trace), in order, with a limit on unacknowledged messages. A reading is due at start
 + (its time since the first reading) / speed, regardless of earlier readings, so delays do not add up. In a
 loop, each lap begins a nominal step after the last reading of the lap before. A final reading repeats the
-last value a nominal step after the end of the trace; files do not get it.
+last value a nominal step after the end of the trace, but not in files.
 """
 
 import argparse
@@ -142,7 +142,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay a trace and print a summary; return 1 if broker or disk fails, 2 for a bad trace or option."""
+    """Replay a trace and print a summary.
+
+    Returns 1 if the broker or the disk fails, and 2 for a bad trace or option.
+    """
     try:
         _check_options(arguments)
         trace = _load_trace(arguments)
@@ -184,7 +187,7 @@ def _load_trace(arguments: argparse.Namespace) -> Trace:
 
 
 def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, str]:
-    """Send or write the trace; return the number of readings, and a phrase with destination and time span."""
+    """Send or write the trace; return the number of readings, and a phrase on destination and time span."""
     start = iso_time(int(trace.times_ms[0]))
     span = f"{start} to {iso_time(_last_ms(trace, arguments.loop))}" if arguments.loop else f"{start} on"
     if arguments.out is None:
@@ -196,7 +199,7 @@ def _send_or_write(trace: Trace, arguments: argparse.Namespace) -> tuple[int, st
 
 
 def _last_ms(trace: Trace, loops: int) -> int:
-    """Return the time at which the last lap ends or, for an endless replay, the first."""
+    """Return the time at which the last lap ends or, in an endless replay, the first lap."""
     first_ms, end_ms = int(trace.times_ms[0]), int(trace.times_ms[-1])
     return first_ms + (loops or 1) * (end_ms - first_ms)
 

@@ -57,7 +57,7 @@ class Resets:
     def _first_after(self, seed: int, home: int, day: int, sent_ms: Integers) -> int:
         """Return the index of the first reading after a day's reset, or 0.
 
-        It is 0 if that day has no reset, or if no reading comes before or after the reset.
+        It is 0 if that day has no reset, or if there is no reading before the reset or none after it.
         """
         happens, time = uniforms(seed, "fault reset", home, day)[:2]
         if happens >= self.reset:

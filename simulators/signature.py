@@ -62,7 +62,7 @@ class Signature:
 
     @classmethod
     def settling(cls, first_w: float, watts: float, tau_s: float, seconds: int) -> Self:
-        """Return power that moves from `first_w` to `watts` as exp(-t / tau_s), like a motor's or lamp's."""
+        """Return power that settles from `first_w` to `watts` as exp(-t / tau_s), such as a motor's."""
         first_s, last_s = max(1, round(tau_s * _TAU_MIN)), min(seconds, _TAU_MAX * tau_s)
         rungs = (first_s << k for k in range(seconds.bit_length()))
         bounds = [0, *(rung for rung in rungs if rung < last_s), seconds]

@@ -1,8 +1,8 @@
 """Simulated homes on Apache Spark: the tables of `generate`, written by any number of workers.
 
 Each task generates its homes as a single machine does (`fleet`). A home's day depends only on the seed, the
-home and the day, so the rows are the same for any partitions, bit for bit. Spark has no unsigned numbers and
-counts time in microseconds, so `home` is a bigint and `time` a timestamp.
+home and the day, so the rows are the same for any partitioning, bit for bit. Spark has no unsigned numbers
+and counts time in microseconds, so `home` is a bigint and `time` a timestamp.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,8 @@ _TIME = pa.timestamp("us", "UTC")
 SERIES = "home bigint, time timestamp, watts float"
 EVENTS = "home bigint, appliance string, start timestamp, end timestamp, watts float, channel tinyint"
 _HOMES_A_TASK = 1000
-"""The approximate number of homes per task. A week of them takes seconds, and a cluster has enough tasks."""
+"""The approximate number of homes per task: few enough that a week takes seconds and a cluster has enough
+tasks."""
 
 Table = Callable[[Plan, Fleet, Day], Any]
 

@@ -4,7 +4,7 @@
     (here)               (each a separate process)           (here)
 
 The receiver uses nothing but the messages. amqtt keeps no messages for clients that connect later, so meters
-start to send only when both subscriptions are confirmed. When a sender disconnects, amqtt also discards
+start sending only when both subscriptions are confirmed. When a sender disconnects, amqtt also discards
 messages that it has acknowledged but not forwarded, so meters stay connected until everything has arrived.
 """
 
@@ -19,7 +19,7 @@ from simulators.street import READING_MS, Street
 from simulators.wire import connect, publish
 
 AHEAD = 4
-"""The largest number of slots that may be under way: amqtt queues without limit."""
+"""The largest number of slots that may be under way, since amqtt does not limit its queues."""
 
 CONFIGURATION = """\
 [source]

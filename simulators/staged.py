@@ -1,8 +1,9 @@
-"""A program of the crowd's demo, whose clock stands until the demo sets it.
+"""A program of the crowd's demo, whose clock stands still until the demo sets it.
 
-`python -m simulators.staged agent CONFIG CLOCK` is `meteragent run CONFIG`, and with `leader` or `helper` it
-is `meteragent crowd leader CONFIG` or `helper`, but for the clock, which is the file CLOCK: a day passes as
-fast as its readings are handled. With its own clock, each operator lets a slot's messages wait for minutes.
+`python -m simulators.staged agent CONFIG CLOCK` does the same as `meteragent run CONFIG`. With `leader` or
+`helper` instead of `agent`, it does the same as `meteragent crowd leader CONFIG` or `meteragent crowd helper
+CONFIG`. The difference is that the time is read from the file CLOCK, so a day passes as fast as its
+readings are handled. With the real clock, a slot's messages would wait at each operator for minutes.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ POLL_S = 0.01
 
 
 class StagedClock(Clock):
-    """A clock that stands until it is set; all processes that read its file have the same time."""
+    """A clock that stands still until it is set; all processes that read its file have the same time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +53,7 @@ class StagedClock(Clock):
 
 
 def _work(role: str, path: Path, clock: StagedClock) -> Awaitable[object]:
-    """Return the work of a program."""
+    """Return an awaitable that runs the agent or an operator."""
     if role == AGENT:
         boot = BootClock(clock.now_ms, lambda: False)
         environment = Environment(wall_ms=clock.now_ms, boot=boot, listen_s=0.0)  # there is no other agent

@@ -12,8 +12,8 @@ from meteragent.domain.units import DAY_MS
 from simulators.fleet import Fleet
 
 START_MS = parse_time("2026-01-05T00:00:00Z")
-"""The first midnight. It is in the past, because an agent refuses readings from the future, and after the
-agent's earliest time."""
+"""The first midnight. It is in the past, because an agent refuses readings from the future, but after the
+earliest time that an agent accepts."""
 READING_MS = 300_000
 
 Floats = NDArray[np.float64]
@@ -65,9 +65,9 @@ class Street:
         return np.asarray(self.watts.reshape(self.homes, -1, slot_ms // READING_MS).mean(axis=2))
 
     def payloads(self, index: int) -> list[bytes]:
-        """Return the reading of each home `index` readings after START_MS, as JSON.
+        """Return each home's reading with this index, counted from START_MS, as JSON.
 
-        Outside the days, homes send the value of their first or last reading.
+        Before and after the simulated days, homes send the value of their first or last reading.
         """
         seconds = (START_MS + index * READING_MS) // 1000
         column = self.watts[:, min(max(index, 0), self.watts.shape[1] - 1)]

@@ -4,7 +4,7 @@ It first prints the closed forms of THEORY 3.8 and 3.9 beside the digits printed
 errors. It then prints, for simulated homes and (with --data) real ones, how often releases identify the
 cheapest of four example tariffs, the mean loss from wrong choices, and how often a sureness of 95% is
 stated, for all choices and for wrong ones. The tariffs are invented, and the results depend on the
-differences between them. The exit code is 1 if a figure differs from the one in print, and 2 without traces.
+differences between them. The exit code is 1 if a figure differs from the one in print, and 2 for bad traces.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def simulated(homes: int, seed: int) -> Months:
 
 
 def real(folder: Path) -> Iterator[Months]:
-    """Yield the 30-day months of each real home; half hours without a reading have their usual mean.
+    """Yield the 30-day months of each real home; gaps get the mean of that half hour of the day.
 
     Raises TraceError if a trace cannot be read.
     """

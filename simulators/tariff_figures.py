@@ -28,13 +28,13 @@ class Figure(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the figure has the digits in print."""
+        """Whether the figure, rounded, has the digits in print."""
         _, _, decimals = self.printed.partition(".")
         return abs(self.computed - float(self.printed)) <= 0.5 * 10.0 ** -len(decimals) + 1e-9
 
 
 class Ratio(NamedTuple):
-    """The error of a month's bill from half hours and that of its own query, and their ratio in print."""
+    """Errors of a month's bill, from half hours and from the bill's own query, and their ratio in print."""
 
     name: str
     half_hours_eur: float
@@ -53,12 +53,12 @@ class Ratio(NamedTuple):
 
 
 def sd_kwh(hidden_kwh: float, share: float = 1.0) -> float:
-    """Return the standard deviation of a single energy that hides `hide` with a share of the promise."""
+    """Return the standard deviation of a single energy that hides `hidden_kwh` with a share of level 1."""
     return math.sqrt(2) * hidden_kwh / share
 
 
 def linf_sd_kwh(hidden_kwh: float, n: int) -> float:
-    """Return the error of each of n energies that share a noise bound."""
+    """Return the standard deviation of each of n energies that share a noise bound."""
     return math.sqrt((n + 1) * (n + 2) / 3) * hidden_kwh
 
 

@@ -26,7 +26,7 @@ from simulators.signature import DAY_S, Signature
 CHANNELS = 6
 LEVELS = 256
 BASE_W, GAIN_W = 85.0, 40.0
-"""Power of the average set when black, and the difference between white and black."""
+"""The average set's power when it shows black, and the difference in power between white and black."""
 
 _BASE_SPREAD, _GAIN_SPREAD = 0.6, 0.3
 """Relative deviations (uniform) of a home's set from the average set."""

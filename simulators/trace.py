@@ -34,7 +34,7 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trace:
-    """The power of one meter: `times_ms` since the Unix epoch, strictly rising, and `watts` at each.
+    """The power of one meter: `times_ms` since the Unix epoch, strictly increasing, and `watts` at each.
 
     Both have one entry per reading, and at least two. Watts are integers where the file's are.
     """
@@ -56,7 +56,7 @@ class Trace:
         return _check_length(self.times_ms[:count], self.watts[:count])
 
     def starting(self, start_ms: int) -> Trace:
-        """Return the trace shifted in time, so that it starts at `first_ms`."""
+        """Return the trace shifted in time, so that it starts at `start_ms`."""
         return replace(self, times_ms=self.times_ms - self.times_ms[0] + start_ms)
 
     def ended(self) -> Trace:
@@ -68,7 +68,7 @@ class Trace:
         return Trace(np.append(self.times_ms, end_ms), np.append(self.watts, self.watts[-1]))
 
     def laps(self, loops: int) -> Iterator[Trace]:
-        """Yield a trace with a final reading `loops` times (0: for ever); lap k is later by k (last - first).
+        """Yield a trace with a final reading `loops` times (0: for ever); lap k is k (last - first) later.
 
         A lap ends where the next begins, so the next lap's first reading replaces its final reading; only the
         last lap keeps its final reading. No time is skipped or repeated.
@@ -116,7 +116,7 @@ def of_table(table: pa.Table, time: str | None = None, watts: str | None = None)
 
 
 def write(trace: Trace, path: Path, loops: int, progress: Callable[[int], object]) -> int:
-    """Write a trace `loops` times, without its final reading, so that `load` reads it back.
+    """Write a trace `loops` times, without its final reading, to a file that `load` can read.
 
     The columns are time (UTC, milliseconds) and watts. `progress` is called with the number of readings in
     each batch. Returns the number of readings. Raises OSError if writing fails.

@@ -1,8 +1,8 @@
 """Measure the utility of private numbers: their errors, promised and measured, on simulated homes.
 
 The rows are one number, a day and a month of one home; the mean of a feeder's homes in a slot; and the
-largest such mean of a day, as `meteragent.consume.peak` estimates it. Homes are simulated as by `generate`,
-with a preset's noise. The exit code is 2 for a bad preset, number of homes or days, or plot.
+largest such mean of a day, as `meteragent.consume.peak` estimates it. Homes are simulated as in `generate`,
+with a preset's noise. The exit code is 2 for a bad preset, number of homes, number of days or plot file.
 """
 
 import argparse
@@ -108,7 +108,7 @@ class Street:
 
 
 def report(street: Street) -> Iterator[Row]:
-    """Yield all rows: feeders no larger than the number of homes, and complete months."""
+    """Yield all rows, for feeders no larger than the number of homes, and for complete months."""
     homes, days, _ = street.true_w.shape
     slot = format_duration(street.described.terms.step_ms)
     yield from _one_home(street, slot)

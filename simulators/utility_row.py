@@ -17,7 +17,7 @@ class Row:
     """One use of private numbers: `count` errors in `unit`, each of a mean over `homes` homes.
 
     95% of the errors should be at most `promised`, and were at most `measured`. The interval contained the
-    truth in a fraction `held` of cases; `bias` is the mean error, `use` the mean of the truth. For a peak,
+    truth in a fraction `held` of cases; `bias` is the mean error, `use` the mean true value. For a peak,
     whose intervals differ, `promised` is half their mean width. None means that nothing is promised.
     """
 

@@ -20,9 +20,9 @@ def broker(url: str) -> SplitResult:
 
 
 def connect(url: str, keepalive_s: int = 60) -> Client:
-    """Return a client for a broker, which is a context manager to enter in a running event loop.
+    """Return a broker's client, a context manager to be entered in a running event loop.
 
-    After a silence of `keepalive_s` it checks that the broker is still there; with 0 it never checks.
+    After a silence of `keepalive_s` the client checks that the broker is still there; with 0 it never checks.
     """
     parts = broker(url)
     client = Client(
@@ -67,6 +67,6 @@ async def publish(
 
 
 async def lost(client: Client) -> None:
-    """Raise MqttError when the connection is lost, which a waiting publication would not notice."""
+    """Raise MqttError when the connection is lost; a waiting publication would not notice the loss."""
     async for _ in client.messages:
         pass

@@ -71,7 +71,7 @@ class Correlation(_InformedAttacker):
 
 
 class Averaging(_InformedAttacker):
-    """Compares the mean of a trial's m windows with those of the points, by least squares.
+    """Compares the mean of a trial's m windows with the mean of each point, by least squares.
 
     If a window is released m times with fresh noise, the noise averages out to sd/sqrt(m).
     """
@@ -90,7 +90,7 @@ class Averaging(_InformedAttacker):
         return _posterior(-self._squares(windows) / (2 * self._variance), self.scene)
 
     def _squares(self, windows: Integers) -> Floats:
-        """Return the squared distance between each trial's mean window and each point's, (trials, K)."""
+        """Return the squared distances between the mean windows of trials and of points, (trials, K)."""
         means = windows.reshape(len(windows), self.scene.windows, -1).mean(axis=1)
         return squared_distances(means, self.scene.points.mean(axis=1))
 
@@ -177,7 +177,8 @@ class Features(_Discriminant):
 class Edges(_Discriminant):
     """The discriminant on edges: a rise followed by a fall of the same height (Hart 1992).
 
-    Training finds the edge height above which the event is assumed. A single value has no edges.
+    Training finds the edge height above which the event is assumed to have happened. A single value has no
+    edges.
     """
 
     def _features(self, windows: Integers) -> Floats:

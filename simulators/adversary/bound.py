@@ -56,14 +56,14 @@ def area(promise: LInfLaplace, scene: Scene) -> float | None:
 def odds(mechanism: Releases, promise: LInfLaplace, scene: Scene, windows: Integers) -> float:
     """Return the largest change in log-odds between two points, relative to the promise.
 
-    Above 1 the promise, epsilon d_inf added up over the m windows, is broken.
+    If it exceeds 1, the promise (epsilon d_inf, summed over the m windows) is broken.
     """
     outputs = np.concatenate([scene.points.reshape(len(scene.points), -1), windows[:_OUTPUTS]])
     logs, losses = log_masses(mechanism, scene, outputs), float(promise.a) * scene.distances()
     worst = 0.0
     for number, log in enumerate(logs.T):
         distinct = losses[number] > 0
-        # Outputs that neither point can give are ignored.
+        # Outputs that neither point can produce are ignored.
         is_possible = np.isfinite(np.maximum(log[:, np.newaxis], logs[:, distinct]))
         with np.errstate(invalid="ignore"):
             change = np.abs(log[:, np.newaxis] - logs[:, distinct]) / losses[number, distinct]

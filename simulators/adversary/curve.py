@@ -73,7 +73,7 @@ class Point:
 def mechanisms(
     name: str, target_levels: Sequence[Fraction], radius_w: Fraction, scene: Scene
 ) -> Iterator[tuple[str, Fraction | None]]:
-    """Yield, for each level, a mechanism's name with parameters, and the epsilon for other mechanisms."""
+    """Yield, for each level, a mechanism's name with parameters, and the epsilon to offer to it."""
     if name == "average":
         yield from ((f"average slots={k}", None) for k in range(2, scene.slots + 1) if scene.slots % k == 0)
         return

@@ -1,4 +1,4 @@
-"""Test the claims of `meteragent check` by attacking homes with each of its events.
+"""Test the claims of `meteragent check`: try to detect each of its events in the releases of homes.
 
 In every trial a home has the event with probability 1/2. The attackers know the home's load without the
 event, the time at which the event would have begun, and the mechanism's law. They learn from released
@@ -99,7 +99,7 @@ def parsed(preset: str) -> config.Stream:
 def confirm(
     stream: config.Stream, loads: Floats, attackers: Sequence[str], trials: int, seed: int
 ) -> list[Row]:
-    """Attack each event of `check`'s table in `trials` trials, and report the best of the attackers.
+    """Try to detect each event of `check`'s table in `trials` trials, and report the best attacker.
 
     `loads` are homes by the minute in W, (homes, DAYS, 1440); the trials are divided evenly among them.
     Raises Unusable for an attacker that cannot be made.

@@ -3,7 +3,7 @@
 Programmes are windows of 10 s slots of a television set, from `simulators.television` or from the real sets
 of tracebase. Real programmes also differ in their mean, which makes them easier to distinguish.
 
-Half hours come from simulated or real homes, with one value per minute. When an event starts is drawn at
+Half hours come from simulated or real homes, with one value per minute. The start of the event is drawn at
 random for each home. Watts are rounded to whole quanta, floor(x + 1/2), as in the agent.
 """
 
@@ -38,9 +38,9 @@ def quanta(watts: Floats, quantum_w: Fraction = QUANTUM_W) -> Integers:
 
 
 def programmes(count: int, slots: int, seed: int, times: int = 1, data: Path | None = None) -> Scene:
-    """Return the scene whose question is which of `count` programmes was on.
+    """Return the scene that asks which of `count` programmes was on.
 
-    What leaves is `slots` means over 10 s each, released `times` times with fresh noise.
+    A programme is released as `slots` means over 10 s each, `times` times with fresh noise.
 
     Raises Unusable if a programme is too long, or if the traces in `data` have too few windows or cannot be
     read.
@@ -73,7 +73,7 @@ def _real_programmes(data: Path, slots: int) -> Floats:
 
 
 def _load_windows(path: Path, slots: int) -> Floats:
-    """Load the windows of a trace that have no gaps, as slot means; a sample holds for at most 30 s."""
+    """Load the windows of a trace that have no gaps, as slot means; a reading holds for at most 30 s."""
     times_s, watts = _load_trace(path)
     grid = np.arange(np.ceil(times_s[0]), times_s[-1])
     latest = np.searchsorted(times_s, grid, side="right") - 1
@@ -113,11 +113,11 @@ def event_named(name: str) -> Event:
 def presence(
     event: Event, homes: int, slots: int, seed: int, times: int = 1, data: Path | None = None
 ) -> Scene:
-    """Return the scene whose question is whether the event happened in a half hour of the evening.
+    """Return the scene that asks whether the event happened in a half hour of the evening.
 
-    What leaves is `slots` means. The attacker does not know the rest of the load: each home contributes one
-    point without the event and one with it. An event longer than the half hour fills it. Raises Unusable if
-    the slots do not divide 30 minutes, or if the traces in `data` have too few evenings.
+    The half hour is released as `slots` means. The attacker does not know the rest of the load: each home
+    contributes one point without the event and one with it. An event longer than the half hour fills it.
+    Raises Unusable if the slots do not divide 30 minutes, or if the traces in `data` have too few evenings.
     """
     if slots < 1 or HALF_HOUR_MIN % slots:
         raise Unusable(
@@ -172,5 +172,5 @@ def real_days(data: Path, count: int, days: int = 1) -> Floats:
         raise Unusable(
             f"{data} has only {len(stretches)} usable stretches of {days} days; {count} are needed"
         )
-    # Spread the choice evenly over all stretches, so that no home dominates.
+    # Spread the choice evenly over all stretches of all homes.
     return np.asarray(stretches[np.linspace(0, len(stretches) - 1, count).astype(int)])

@@ -4,13 +4,13 @@ Homes release two months under old pseudonyms and two under new ones. The attack
 the terms, and match each new pseudonym with an old one. No promise about single windows prevents that,
 because habits repeat from window to window.
 
-A home is a vector of features for each week (the mean of each hour, on working days and on weekends; for
-windows of a day, the seven days) or for each month (its bands: means, or the energies of a tariff). `level`
-names the old pseudonym with the nearest mean. `habits` names the one with the largest likelihood ratio, that
-of the same home to any other, in a Gaussian model fitted to the old pseudonyms alone: what odd and even weeks
-have in common belongs to the home, and their difference belongs to the week and the noise (probabilistic
-linear discriminant analysis: Ioffe 2006, section 3). `matching` assigns a different old pseudonym to each new
-one so as to maximise the product of all ratios.
+A home is represented by a vector of features for each week (the mean of each hour, on working days and on
+weekends; for windows of a day, the seven days) or for each month (its bands: means, or the energies of a
+tariff). `level` names the old pseudonym with the nearest mean. `habits` names the one with the largest
+likelihood ratio of "same home" to "different homes" in a Gaussian model fitted to the old pseudonyms alone:
+odd and even weeks share the part that belongs to the home, and differ by the week and the noise
+(probabilistic linear discriminant analysis: Ioffe 2006, section 3). `matching` assigns a different old
+pseudonym to each new one so as to maximise the product of all ratios.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _LINEAR_W = 50.0
 _SHRINK = 0.5
 """Weight of the assumption that the features of a week vary independently of one another."""
 _MIN_BETWEEN = 0.3
-"""Directions in which the variance between homes is less than this multiple of that between weeks are left
-out."""
+"""Directions are left out if the variance between homes is less than this multiple of the variance between
+weeks; the best direction always stays."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Row:
 
     @classmethod
     def of(cls, preset: str, populations: Sequence[Floats], seed: int) -> Self:
-        """Attack a preset; `populations` are homes by the half hour in W, each (homes, 2 DAYS, 48)."""
+        """Attack a preset; each of `populations` holds homes by the half hour in W, (homes, 2 DAYS, 48)."""
         terms = config.terms(stream_of(preset))
         rng, feature_pairs = np.random.default_rng(seed), []
         counts = {kind: dict.fromkeys(ATTACKERS, 0) for kind in ("linked", "raw", "control")}
@@ -116,7 +116,7 @@ def street(homes: int, seed: int, number: int) -> Floats:
 
 
 def stream_of(preset: str) -> config.Stream:
-    """Return a stream with a preset; that of tariffs has the bands of the example tariffs."""
+    """Return a stream with a preset; `tariff` gets the bands of the example tariffs."""
     return config.parse(_TARIFF).stream[0] if preset == "tariff" else parsed(preset)
 
 
@@ -180,7 +180,7 @@ def _count(hits: dict[str, int], old: Floats, new: Floats, rng: np.random.Genera
 def attack(old: Floats, new: Floats) -> dict[str, Integers]:
     """Return the index of the old pseudonym that each attacker names for each new one.
 
-    `old` and `new` are features in W, (homes, weeks or months, features).
+    `old` and `new` are features in W or Wh, (homes, weeks or months, features).
     """
     means = old.mean(axis=(1, 2)), new.mean(axis=(1, 2))
     ratios = log_ratios(np.arcsinh(old / _LINEAR_W), np.arcsinh(new / _LINEAR_W))

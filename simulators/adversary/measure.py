@@ -137,7 +137,7 @@ class _Bounds:
 
 
 def rights(scene: Scene, rival: Rival, attackers: Sequence[str], trials: int, seed: int) -> Integers:
-    """Count the trials in which each attacker is right; raises the errors of `measure`."""
+    """Count the trials in which each attacker is right; raises the same errors as `measure`."""
     answers = _ask(scene, rival, attackers, trials, seed)
     labels = scene.labels[answers.played]
     return np.array(

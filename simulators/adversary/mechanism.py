@@ -32,7 +32,7 @@ from simulators.adversary.scene import Floats, Integers, Scene
 
 @dataclass(frozen=True)
 class Rival:
-    """A mechanism and its name, claimed to be as private as `promise`, or None if nothing is claimed."""
+    """A mechanism and its name; it claims to be as private as `promise`, or nothing if that is None."""
 
     name: str
     mechanism: Releases
@@ -159,7 +159,7 @@ def _is_of_numbers(text: str, mechanism: Any, scene: Scene) -> bool:
 
 
 def _own_promise(mechanism: Any, scene: Scene, times: int) -> LInfLaplace | None:
-    """Return `times` times a mechanism's own promise, as the l_inf mechanism of the same loss."""
+    """Return `times` times a mechanism's own promise, as the l_inf mechanism with the same loss."""
     if not hasattr(mechanism, "loss"):
         return None
     loss = times * Fraction(mechanism.loss(scene.quantum))

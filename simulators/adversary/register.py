@@ -1,13 +1,13 @@
 """Measure what a register in whole steps reveals about a change to an attacker who has the exact trace.
 
-Once, a home either uses a little more energy or does not. Its register shows whole steps, so the change
+A home either uses a little more energy, once, or does not. Its register shows whole steps, so the change
 shifts the register for ever, and about half of all later slots differ by a step. The attacker knows the
 mechanism, the time of the change and, to the last digit, the energy used without it. The best possible test
 is a likelihood-ratio test on all slots of a month.
 
-The register is read at the ends of the slots. The levels that the change costs are the sum of epsilon
-|difference| over all slots, the largest log-odds that an output can show. They are compared with the bound of
-`meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
+The register is read at the ends of the slots. The change costs as many levels as the sum of epsilon
+|difference| over all slots, the largest log-odds that an output can show. This sum is compared with the bound
+of `meteragent.domain.loads`, kappa level (X + m s) / hide for m slots (THEORY T.7).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from simulators.adversary.scene import Floats, Integers
 DAYS = 30
 SLOT_MIN = 30
 CHANGES_WH = {Fraction(1): Fraction("110.5"), Fraction(10): Fraction(115)}
-"""The change to detect, by the step of the register: an odd number of half steps."""
+"""For each step of the register, the change to detect: an odd number of half steps."""
 _STREAM = """
 source = {{ topic = "meters/{{meter}}/energy", kind = "register", unit = "Wh", dead_band = {step} }}
 window = {{ lateness = "1min" }}
@@ -46,7 +46,7 @@ _BATCH = 500
 class Row:
     """What a register with this step reveals about a change, on average over homes and in the worst home.
 
-    `slots` is the number of slots that differ, `levels` their cost in all; `bound` bounds the levels. The
+    `slots` is the number of slots that differ, `levels` their total cost, and `bound` its upper bound. The
     attacker was right in a fraction `rate` of trials (95%: `low` to `high`). `limit` is the success limit if
     one slot moves by the change, `limit_of_month` the limit over all slots of the month. If not `confirmed`,
     the bound or the limit of the month is refuted, which happens with a probability of at most `SURE` if the
@@ -101,7 +101,7 @@ class Row:
 
 
 def terms_of(step: Fraction) -> Terms:
-    """Return the terms for a register in steps of `step_wh`, with the default preset."""
+    """Return the terms for a register in steps of `step` Wh, with the default preset."""
     return config.terms(config.parse(_STREAM.format(step=exact(step))).stream[0])
 
 

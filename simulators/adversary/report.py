@@ -8,7 +8,7 @@ from simulators.adversary.scene import Scene
 
 
 def table(scene: Scene, outcomes: Sequence[Outcome], seed: int) -> str:
-    """Format a Markdown table of right guesses in %, with intervals that jointly hold with 95%."""
+    """Format a Markdown table of right guesses in %, with 95% intervals that hold jointly."""
     guess = f"{100 * scene.guess:.3g}"
     lines = [
         f"{scene.question}",

@@ -29,7 +29,7 @@ READINGS = 30
 
 
 def figure_1() -> Table:
-    """Compute the counterexample to the converse of Fact 5: H after f is private, H is not."""
+    """Compute the counterexample to the converse of Fact 5: H after f is private, but H is not."""
     path = GraphMetric([("x1", "x2"), ("x2", "x3")])
     domain = Finite(["x1", "x2", "x3"], path)
     query = Query({"x1": 0, "x2": 1, "x3": 2}.__getitem__, domain, discrete)

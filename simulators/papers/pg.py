@@ -72,7 +72,7 @@ def proposition_2() -> Table:
 
 
 def example_3() -> Table:
-    """Compute the bound that the largest error of 10,000 counts keeps 95% of the time."""
+    """Compute the bound that the largest error of 10,000 counts does not exceed 95% of the time."""
     lines = [Line("ln(10000/0.05)", math.log(NAMES / 0.05), "12.21", "12.2061")]
     for epsilon, printed, limit, bound, exact in (
         (2, "12.21", "12.21", "13", "12"),

@@ -12,7 +12,7 @@ class Line(NamedTuple):
 
     `value` is computed when the table is made. `printed` is the paper's own number or formula, or empty.
     `verified` is the number as checked by hand or by another program; `value` is shown with as many decimals.
-    `remark` states the error in print.
+    `remark` is an optional comment, such as the error in print.
     """
 
     name: str

@@ -22,7 +22,7 @@ from typing import Any
 from meteragent.privacy.exact import Exact, exp_neg_bounds, ln_bounds, rational
 
 Sum = Mapping[Fraction, Fraction]
-"""The sum of c e^r, as {r: c} without zeros."""
+"""A sum of terms c e^r as {r: c}, without zero coefficients."""
 
 _ZERO = Fraction(0)
 _ONE: Sum = {_ZERO: Fraction(1)}
@@ -33,9 +33,9 @@ _LOG_BITS = 128  # the logarithm of a number near 1 is small
 @total_ordering
 @dataclass(frozen=True, eq=False, repr=False)
 class Number:
-    """The quotient of two sums, which compares exactly with numbers, Fractions and ints.
+    """The quotient of two sums, which compares exactly with Numbers, Fractions and ints.
 
-    Arithmetic is + - * / with numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
+    The operators + - * / take Numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
     raises TypeError. `float` is correct to the last bit or two. Make numbers with `number` and `exp`.
     """
 
@@ -154,7 +154,7 @@ def exp(exponent: Exact) -> Number:
 
 
 def _operand(value: object) -> Number | None:
-    """Convert an operand to a Number; None for an unsupported type."""
+    """Convert an operand to a Number; return None for an unsupported type."""
     if isinstance(value, Number):
         return value
     if isinstance(value, int | Fraction):
@@ -228,7 +228,7 @@ def _exp_neg(exponent: Fraction, k: int) -> tuple[int, int]:
 
 
 def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
-    """Return bounds on e^exponent, whose relative distance is a few times 2^-k."""
+    """Return bounds on e^exponent at a relative distance of a few times 2^-k."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
     low, high = _exp_neg(size, k)

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A query f has sensitivity Delta_d, the least c with |f(x) - f(x')| <= c d(x, x'), and Laplace noise of scale
 Delta_d/epsilon on its answers is epsilon-d-private (Chatzikokolakis 2013, Definition 4, Fact 5, Fact 7).
-Let d' <= d; for example, the normalised d_1 is below d_h. Epsilon-d'-privacy is a stronger promise
+Let d' <= d; for example, the normalised d_1 is at most d_h. Epsilon-d'-privacy is a stronger promise
 (Proposition 1), and in general needs more noise, because Delta_d' >= Delta_d. For queries with Delta_d' =
 Delta_d it does not: the noise that gives epsilon-d-privacy is already epsilon-d'-private. These queries are
 the family C of d and d'. Propositions 4 and 5 treat special cases; the form here for any two metrics, and its
@@ -15,7 +15,8 @@ the truncated geometric mechanism attain the same loss on their lattice, so the 
 
 With n rows in a set V of numbers of width w, sum and average are in C for d_h and d_1/w. So are minimum,
 maximum and percentiles; these are also in C for d_h and d_inf/w, but sum and average are not if n > 1. A
-count of the rows above a threshold is in C only if its two kinds of rows are w apart.
+count of the rows above a threshold is in C only if every value of V above the threshold is w apart from every
+other value of V.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from meteragent.privacy.metric import Metric, absolute, domination
 def same_noise(
     query: Callable[[Any], Any], points: Sequence[Hashable], metric: Metric, stronger: Metric
 ) -> bool:
-    """Return whether a query with numeric answers is in C: its sensitivity is the same for both metrics.
+    """Return whether a query with numeric answers is in C, that is, has equal sensitivity for both metrics.
 
     The points are a finite set; the result is exact where distances are Fractions.
 

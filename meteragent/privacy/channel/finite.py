@@ -266,7 +266,7 @@ class Channel:
         return _largest(differences)
 
     def delta_by_events(self, x: Point, other: Point, odds: Number | Exact) -> Number:
-        """Return `delta_on` all events: the definition itself, in time 2^outputs.
+        """Return `delta_on` all events: the definition itself, in a time that doubles with each output.
 
         Raises:
             TypeError: odds is not exact.  ValueError: odds is below 1, or there are more than 20 outputs.
@@ -276,7 +276,7 @@ class Channel:
     def smallest_delta(self, odds: Number | Exact, pairs: Iterable[tuple[Any, Any]] | None = None) -> Number:
         """Return the smallest delta for which the channel is (ln odds, delta)-private between `pairs`.
 
-        `pairs` are the neighbours, in both orders if both are to be protected; the default is all pairs.
+        `pairs` are pairs of neighbours; include both orders to protect both points. The default is all pairs.
 
         Raises:
             TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.

@@ -4,16 +4,17 @@ Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
 
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
-with the same lambda for all y. So the odds contain no constant of a row, and the mechanism is epsilon
-d-private (Fact 7). The exponential mechanism normalises each row separately, and may have twice the loss.
+with the same lambda for all y. So no constant of a row occurs in the odds, and the mechanism is
+epsilon d-private (Fact 7). The exponential mechanism normalises each row separately, so its loss may be
+twice as large.
 
-There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In det
-M the identity permutation has the product e^0 = 1, and every other permutation a smaller power of e, since
-d(y, z) > 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and Weierstrass det M
-is not zero if distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z / det M, with column z
-of M replaced by ones. These are quotients of sums of powers of e, whose signs are decided exactly. The space
-has a Laplace mechanism on its points if and only if no lambda(z) is negative; a negative lambda(z) proves
-that there is none.
+There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In the
+expansion of det M the identity permutation has the product e^0 = 1, and every other permutation has a smaller
+power of e, since d(y, z) > 0 for y != z. So the coefficient of e^0 is 1, and by the theorem of Lindemann and
+Weierstrass det M is not zero if distances and epsilon are rational. By Cramer's rule lambda(z) = det M_z /
+det M, where M_z is M with column z replaced by ones. These are quotients of sums of powers of e, whose signs
+are decided exactly. The space has a Laplace mechanism on its points if and only if no lambda(z) is negative;
+a negative lambda(z) proves that there is none.
 """
 
 from collections.abc import Hashable, Iterable

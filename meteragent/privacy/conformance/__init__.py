@@ -1,4 +1,4 @@
-"""Conformance tests: does a mechanism, of this library or any other, keep its promise?
+"""Conformance tests: does a mechanism, from this library or any other, keep its promise?
 
     from meteragent.privacy.conformance import conform
 
@@ -11,20 +11,20 @@ The suite checks (each result is a `Check` with its figures):
 
 * the promise: the loss is exact, is 0 at distance 0, never falls as the distance grows, and refuses floats
   and negative distances; if `make` is given, parameters are exact;
-* the ratio of masses, at the space's pairs for tests, is within the loss, and reaches the loss at some pair;
-  or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is within delta: exactly
-  if the outputs can be listed, otherwise by a bound from draws (Hoeffding);
+* the ratio of masses: at the pairs that the space proposes for tests, it is within the loss, and it reaches
+  the loss at some pair; or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is
+  within delta. The sum is exact if the outputs can be listed, and otherwise bounded from draws (Hoeffding);
 * the release: it keeps shapes, does not change its arguments, and takes all randomness from the bits;
-* the draws: they follow `log_mass`, two-sided (`calibration`, and chi-square over outputs or ranges of
-  outputs), and are independent of each other; for noise on windows under d_inf, all checks of
-  `meteragent.privacy.audit`.
+* the draws: they follow `log_mass` (by two-sided tests: `calibration`, and chi-square over outputs or ranges
+  of outputs), and are independent of each other; for noise on windows under d_inf, all checks of
+  `meteragent.privacy.audit` are run, too.
 
 A mechanism without `log_mass` is a black box: two points are released many times, one half of the draws
 chooses an event, and the other half gives a lower bound on how well this event distinguishes the points.
 `audit_release` does the same for a bare function and any claims.
 
 A mechanism that keeps its promise fails any of the tests on draws with a probability of at most `alarm`,
-which is divided evenly among them.
+which is divided among them.
 
 For example, a simple Laplace mechanism on whole numbers, and a subclass with half the promised noise:
 

@@ -1,10 +1,10 @@
-"""Checks of a release whose law is unknown: lower bounds on how far outputs tell two points apart (THEORY 6).
+"""Checks of a release whose law is unknown: lower bounds on how well outputs distinguish points (THEORY 6).
 
 Both points are released many times. Each statistic is a number for each output, and an event is one of its
 upper or lower tails. One half of the draws chooses the tail, and the other half bounds ln P(A | x')/P(A | x)
-from below (Clopper and Pearson). For outputs like the points, the statistics are those of the audit on
-windows; for others, the sum and the extremes. If outputs repeat, or are labels, there is one more: the log
-ratio of an output's frequencies in the half that chooses.
+from below (Clopper and Pearson). If outputs have the shape of points, the statistics are those of the audit
+on windows; otherwise they are the sum and the extremes. If outputs repeat, or are labels, there is one more
+statistic: the log ratio of an output's frequencies in the half that chooses the tail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from meteragent.privacy.statistics import prove_loss
 Floats = NDArray[np.float64]
 
 _REPEATS = 4
-"""The least mean number of draws of an output for which frequencies are compared."""
+"""The least mean number of draws for each distinct output at which frequencies are compared."""
 
 
 def check_pairs(
@@ -31,7 +31,7 @@ def check_pairs(
     """Yield a check for each pair; together they refuse a true claim with a chance of at most `alarm`.
 
     Raises:
-        UnsupportedMechanism: there is no pair, or the outputs are not one for each point.
+        UnsupportedMechanism: there is no pair, or not one output for each point.
     """
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
@@ -84,7 +84,7 @@ def _window_statistics(
 
 
 def _log_ratio(first: NDArray[Any], second: NDArray[Any]) -> tuple[Floats, Floats] | None:
-    """Return the log ratio of frequencies of each output; None if outputs hardly ever repeat.
+    """Return the log ratio of the frequencies of each output; None if outputs hardly ever repeat.
 
     The frequencies are those of the first halves, in which `prove_loss` chooses its event.
     """

@@ -4,14 +4,14 @@ Calibration
 -----------
 Draws can be tested against a known log mass on any space, without a sum over all outputs. A fair coin decides
 whether y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), the draw came from x' with
-probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and the
-variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with a probability
+probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and
+variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with probability
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein's inequality, not a limit theorem).
 
-The second sum is the score for a scale: if the true log ratio is (1+f) T, its mean is about f V. Neither sum
-detects a law that differs from log mass by the same factor at all points; `check_frequencies` detects such a
-law if outputs repeat.
+The second sum is the score statistic for a scale factor: if the true log ratio is (1+f) T, its mean is about
+f V. Neither sum detects a law that differs from log mass by the same factor at all points;
+`check_frequencies` detects such a law if outputs repeat.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CALIBRATION_PAIRS, CELL_POINTS = 6, 3
 """The numbers of tested pairs and points; those with a loss of about 2 come first."""
 
 _CELLS = 20
-_COVERED = 0.05  # the least mass in cells for a test: a smaller mass has too few draws
+_COVERED = 0.05  # the least mass in cells that is tested: a smaller mass gets too few draws
 
 
 # The release --------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def check_shapes(trial: Trial) -> Check:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that equal bits give equal outputs, and that neither different bits nor the default bits do."""
+    """Check that equal bits repeat the outputs, and that different bits and the default bits do not."""
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
@@ -92,7 +92,7 @@ def check_randomness(trial: Trial) -> Check:
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Test draws y from x or, where `second` is set, from x'; return two p-values, and V of the second sum.
+    """Test draws y from x or, where `second` is set, from x'; return two p-values and the second sum's V.
 
     `ratios` holds T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects that one of
     the points produces more of the draws than stated, and the second detects a ratio that is not as large as
@@ -132,7 +132,7 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Draw from one of two points, chosen by a fair coin; return log ratios and whether it was the second."""
+    """Draw from two points, chosen by fair coins; return log ratios and a mask of the second's draws."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
@@ -167,7 +167,7 @@ def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, 
     outputs = list_outputs(trial, pilot, point)
     mass = np.exp(trial.log_mass(outputs, point))
     if outputs.ndim == 1 and outputs.dtype.kind in "iu":
-        # Ranges of about equal probability, from the smallest to the largest draw of the pilot.
+        # The cells are ranges of about equal probability, from the smallest to the largest pilot draw.
         ends = np.unique(np.searchsorted(np.cumsum(mass) / mass.sum(), np.arange(1, _CELLS) / _CELLS))
         inside = np.add.reduceat(mass, np.r_[0, ends[ends > 0]])
         edges = np.r_[outputs[0], outputs[ends[ends > 0]], outputs[-1] + 1]

@@ -106,7 +106,7 @@ def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
 
 
 def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, float]:
-    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P in it (1 if exact)."""
+    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P covered (1 if exact)."""
     draws = trial.draw(pair.x, trial.samples // 10)
     if draws.dtype.kind == "f":
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))

@@ -74,7 +74,8 @@ def conform(
 ) -> Report:
     """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
 
-    A mechanism without `log_mass`, such as one of another library, is tested by `audit_release` instead.
+    A mechanism that states its loss but has no `log_mass`, such as one from another library, is tested as a
+    black box. For a release that does not state its loss, use `audit_release`.
 
     Args:
         mechanism: the mechanism under test.
@@ -120,14 +121,15 @@ def audit_release(
     """Test a release whose law is unknown: do its outputs tell points apart better than is claimed?
 
     Args:
-        release: returns an output for each point of an array, with fresh noise; it may be of any library.
-        claims: two points and a number each: no event's odds change by more than e^claim between them.
+        release: returns an output for each point of an array, with fresh noise; it may be from any library.
+        claims: pairs of points, each with a number: no event's odds change by more than a factor of
+            e^number between the points.
         samples: the number of draws at each point.
         alarm: the largest chance of refusing a release that keeps all claims.
         name: the first word of the report.
 
     Raises:
-        UnsupportedMechanism: there is no claim, or the outputs are not one for each point.
+        UnsupportedMechanism: there is no claim, or not one output for each point.
     """
     pairs = [PointPair(x, other, float(claim)) for x, other, claim in claims]
     return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))

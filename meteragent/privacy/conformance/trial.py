@@ -120,7 +120,7 @@ class Trial:
         return mass
 
     def log_ratio(self, outputs: NDArray[Any], pair: PointPair) -> Floats:
-        """Return ln P(y | other)/P(y | x) of each output y; 0 if y is impossible at both points."""
+        """Return ln P(y | other)/P(y | x) for each output y; 0 if y is impossible at both points."""
         with np.errstate(invalid="ignore"):
             ratio = self.log_mass(outputs, pair.other) - self.log_mass(outputs, pair.x)
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)

@@ -51,7 +51,7 @@ class Mean:
 
     @property
     def norm(self) -> Fraction:
-        """The integral of |w|, the total variation norm: the largest change of the mean if the sup is 1."""
+        """The integral of |w|, the total variation norm: the largest |mean| if sup|f| = 1."""
         return sum((_absolute(end - start, *ends) for start, end, ends in self.pieces), Fraction(0))
 
 

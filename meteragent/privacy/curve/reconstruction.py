@@ -27,8 +27,8 @@ def reconstruct(values: ArrayLike, edges: ArrayLike, times: ArrayLike, kind: Kin
 
     "steps" is constant within a block; "hats" is linear from the middle of a block to the middle of the next,
     and constant before the first middle and after the last; "bernstein" is the polynomial with these
-    coefficients, for blocks of equal length. If the error of all numbers is at most h, so is that of the
-    curve, apart from the error of the reconstruction itself.
+    coefficients, for blocks of equal length. If the error of every number is at most h, so is the error
+    of the curve, apart from that of the reconstruction itself.
 
     Args:
         values: shape (.., k), in the curve's unit: one curve per row.

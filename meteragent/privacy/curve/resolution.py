@@ -1,4 +1,4 @@
-"""The number of values to release for a curve, and lower bounds on the error for any number.
+"""The number of values to release for a curve, and lower bounds on the error for any number of values.
 
 Theory of operation
 -------------------
@@ -116,8 +116,8 @@ def _approximation(
 def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:
     """Return the largest probability that epsilon-private noise on curves stays within `reach` at k points.
 
-    The probability is epsilon reach / k, at most 1. It falls to 0 as k grows. So no noise on C([0, T]), whose
-    paths are bounded, is private for the sup norm, at any epsilon (THEORY 4.4).
+    The probability is epsilon reach / k, at most 1. It falls to 0 as k grows. So no noise on C([0, T]) is
+    private for the sup norm at any epsilon, because its paths are bounded (THEORY 4.4).
 
     Raises:
         TypeError: a parameter is not exact.  ValueError: it is not above zero, or k < 1.

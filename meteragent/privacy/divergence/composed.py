@@ -60,7 +60,7 @@ def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return the least `rdp_epsilon` over all orders for rho-zCDP, that is for divergences rho * order.
+    """Return the least `rdp_epsilon` over all orders for rho-zCDP, that is, for divergences rho * order.
 
     The result is below rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016, 1605.02065, Proposition 1.3).
 
@@ -191,7 +191,7 @@ class Composed:
         )
 
     def best(self, delta: float) -> Figure:
-        """Return the figure with the least epsilon; of equal figures, the one of the simpler method."""
+        """Return the figure with the least epsilon; of equal figures, that of the simplest method."""
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
@@ -205,7 +205,7 @@ class Composed:
 
 
 class _Law(NamedTuple):
-    """Masses of X - L on a grid, tilted and normalised, for cells with mass; a cell may occur twice."""
+    """Masses of X - L on a grid, tilted and normalised, for cells that have mass; a cell may occur twice."""
 
     cells: Integers
     masses: Floats
@@ -305,7 +305,7 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 
 
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
-    """Return cells that bound the sum except for 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
+    """Return cells that bound the sum, but for a mass of 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
     deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3
     for u in np.geomspace(0.25, 16, 19) / deviation:

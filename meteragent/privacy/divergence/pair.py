@@ -17,17 +17,17 @@ because they have the same loss, and outputs above k as k:
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
 delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and is linear in e^epsilon' between them.
-The limit is the continuous pair, and there the formula holds everywhere. So the lattice is slightly worse
-than the limit, and a lattice that is twice as fine is better. It follows that TV = delta(0), and the power of
-the most powerful test is B(q) = min over losses l of e^l q + delta(l).
+The limit of fine lattices is the continuous pair, for which the formula holds everywhere. So the lattice is
+slightly worse than the limit, and a lattice that is twice as fine is better. It follows that TV = delta(0),
+and the power of the most powerful test is B(q) = min over losses l of e^l q + delta(l).
 
 The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
 r = e^(-a(1+2s)): Renyi's divergence of order 1+s, times s. Its first derivative at 0, KL, is also the zCDP
 parameter. Proof: the measure sqrt(PQ) of L has the generating function x^k + (1-e^-a)(x^(k-1) + .. + x) + 1,
 which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the unit circle, because
-|x^k (x - e^-a)| < |1 - e^-a x| inside the circle and > outside. So E_P e^(sL) is a constant times the product
-of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and lies below its tangent at s = 0,
-which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
+|x^k (x - e^-a)| is below |1 - e^-a x| inside the circle and above it outside. So E_P e^(sL) is a constant
+times the product of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and lies below its
+tangent at s = 0, which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Pair(Protocol):
 
 
 class _Divergences:
-    """The measures that both pairs derive from their moments."""
+    """The measures that both kinds of pair derive from their moments."""
 
     def rdp(self: Pair, order: float) -> float:
         """Return Renyi's divergence of an order >= 1; at 1 it is KL, and at infinity it is X.

@@ -14,7 +14,7 @@
     answers to a query                   After                                    OutputPerturbation
 
 Values are whole quanta: round a reading x first, by floor(x/q + 1/2). `loss` includes that rounding;
-`loss_before_rounding` includes it for distances to which the roundings of several numbers add up (d_1, d_2).
+`loss_before_rounding` includes it for distances in which the roundings of several numbers add up (d_1, d_2).
 `bits` is the source of randomness, by default the operating system's, `BulkBits` or `SystemBits`;
 `SeededBits` is for examples and research only.
 

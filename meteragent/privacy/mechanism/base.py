@@ -2,8 +2,8 @@
 
 A mechanism makes one of two promises. A metric promise (Chatzikokolakis 2013, Definition 1) bounds the change
 of the odds of any output between any two points by a factor of e^loss(d), where d is their distance. A pair
-(epsilon, delta) holds for any two points of the space or, for a space of databases, for neighbours (Holohan
-2014, Definition 1). A metric promise implies a pair: (loss(diameter), 0).
+(epsilon, delta) holds between any two points of the space or, in a space of databases, between neighbours
+(Holohan 2014, Definition 1). A metric promise implies a pair: (loss(diameter), 0).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """An object of this or another library that releases points with noise.
+    """An object, from this library or another, that releases points with noise.
 
     `space` is a metric space (`meteragent.privacy.space`): `metric(x, y)`, `diameter`, `x in space`, and
     `pairs()`, pairs of points that a test should try.
@@ -85,7 +85,7 @@ class LawlessMechanism(Protocol):
         ...
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release each point of the array `points` with fresh noise, from any source if it takes no bits."""
+        """Release each point of the array `points` with fresh noise; a mechanism may ignore `bits`."""
         ...
 
     def loss(self, distance: Fraction, /) -> Fraction:

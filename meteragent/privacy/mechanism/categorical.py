@@ -9,10 +9,10 @@ with probability 1 - m p:
 smaller p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
 
 A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
-is replaced by one of all m+1 values, all equally likely. p is irrational, so s is compared with certified
+is replaced by one of the m+1 values, all equally likely. p is irrational, so s is compared with certified
 bounds,
 
-    s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  growing with y.
+    s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  which grows with y.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def label_array(points: ArrayLike) -> NDArray[np.generic]:
 
 @dataclass(frozen=True, init=False)
 class Categorical:
-    """Values of a finite set of m+1 >= 2, each replaced by any other with p = (1-delta)/(m+e^epsilon).
+    """Values of a finite set of m+1 >= 2 values, each replaced by any other with p = (1-delta)/(m+e^epsilon).
 
     The promise is (epsilon, delta) between any two values (Holohan 2014, Example 6), without slack. At (0, 0)
     the output does not depend on the value; at delta = 1 it is the value.
@@ -94,8 +94,8 @@ class Categorical:
         """Release `points`, labels in an array of any shape, each independently kept or replaced.
 
         The shape is that of `points`. The dtype is that of the set's values; texts are as wide as the widest
-        value of the set, because the width of the caller's array would reveal its texts. Each label is
-        charged. `bits` is the source of randomness, by default `BulkBits`.
+        value of the set, because the width of the caller's array would reveal the texts' lengths. Each label
+        is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             ValueError: a label is not in the set; the message omits the label, which may be private.

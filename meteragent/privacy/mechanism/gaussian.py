@@ -37,7 +37,7 @@ from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
-_SMOOTH = 5.0  # sigma^2 from which the sum's law is a discrete Gaussian to 1e-16
+_SMOOTH = 5.0  # from this sigma^2 on, the sum's law is a discrete Gaussian to 1e-16
 _SPAN = 40.0  # standard deviations: the tail beyond has a weight below e^-790
 _TERMS_LIMIT = 1 << 21
 _ORDERS = 4001  # points of the grid over alpha

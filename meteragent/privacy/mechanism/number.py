@@ -173,7 +173,7 @@ class TruncatedGeometric:
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return `points` of `space`, in quanta, as int64; adding noise does not overflow.
+    """Return `points` of `space`, in quanta, as int64, small enough for adding noise without overflow.
 
     Raises:
         TypeError: a point is not an integer.  ValueError: a point is not in the space, or beyond 2^62.

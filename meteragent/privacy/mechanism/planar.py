@@ -178,7 +178,7 @@ class PlanarLaplace:
 class PlanarManhattan(VectorLaplace):
     """Two independent Laplace numbers for points of the plane: epsilon d_1-private on q Z^2.
 
-    The Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
+    This is the Laplace mechanism of the plane with the Manhattan metric (Chatzikokolakis 2013, Definition 6).
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.

@@ -70,7 +70,7 @@ class _Rows:
 class Product(_Rows):
     """Any one-dimensional mechanism on all n rows: the (epsilon, delta) of a row holds for neighbours in D^n.
 
-    Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
+    See Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
     (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). For
     databases that differ a little in all rows, see `MetricProduct`.
 

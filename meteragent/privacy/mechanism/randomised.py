@@ -1,6 +1,6 @@
 """Randomised response by coins, and a release that is not private (Pauwels 2016).
 
-A first coin decides, with probability t, to give the true yes or no; otherwise a fair coin gives the answer:
+With probability t a first coin selects the true yes or no; otherwise a second, fair coin gives the answer:
 
     P(true answer) = (1+t)/2,   P(false answer) = (1-t)/2,   odds (1+t)/(1-t).
 

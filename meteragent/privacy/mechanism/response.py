@@ -82,7 +82,7 @@ class Then:
         return self.mechanism.loss(distance)
 
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Return the function of a release; the release is charged."""
+        """Apply the function to a release; the release is charged."""
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ Three calibrations of b, the scale of the noise, for a set of diameter D on the 
 
     "holohan"   b = D/(epsilon - ln(1-delta))                        (Holohan 2014, Example 5)
     "any set"   b = D/ln((e^epsilon + delta)/(1-delta))              less noise, right for every set
-    "lattice"   the least b that keeps the promise on this lattice   least of all
+    "lattice"   the least b that keeps the promise on this lattice   least noise
 
 Proof of "any set". With X = D/b the noise is X-private, and every X-private mechanism is (epsilon,
 (e^X - e^epsilon)/(e^X + 1))-private, because randomised response dominates it (`divergence`). The second
@@ -44,7 +44,7 @@ from meteragent.privacy.space import Numbers
 Calibration = Literal["holohan", "any set", "lattice"]
 
 _CLOSE_BITS = 48
-"""The precision of the scale: it exceeds its formula by a factor below 1 + 2^-40, to be rational."""
+"""The precision of the scale: it exceeds its formula by a factor below 1 + 2^-40, so that it is rational."""
 
 
 @dataclass(frozen=True, init=False)
@@ -107,7 +107,7 @@ class LaplaceSanitisation:
         return self.noise.release(quanta(points, self.space), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta: that of the noise."""
+        """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta: the noise's log mass."""
         return self.noise.log_mass(outputs, int(quanta(point, self.space)))
 
 
@@ -139,7 +139,7 @@ def _any_set(promise: Guarantee, _: int) -> Fraction:
 
 
 def _lattice(promise: Guarantee, k: int) -> Fraction:
-    """Return the largest loss X = ak, to a relative 2^-48, whose delta on the lattice is as promised."""
+    """Return the largest loss X = ak that keeps the promise on the lattice, to a relative error of 2^-48."""
     low = _any_set(promise, k)
     high = promise.epsilon + 2 * _ln_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
     # On the lattice delta is at least that of the real line at the same loss: `high` is not below the root.

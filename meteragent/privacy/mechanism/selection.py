@@ -11,7 +11,7 @@ and reports the index of the largest sum, or the first such index. Ties cost no 
 other values: i is reported if and only if u_i + g_i reaches a threshold T, the largest of
 u_j + g_j + 1 for j < i and u_j + g_j for j > i. Let every value change by at most k quanta. T rises by at
 most k, and u_i falls by at most k, so g_i has to be larger by at most 2k; P(g >= t + 2k) >= e^(-2ak)
-P(g >= t) for all t. This holds for any fixed order of ties and any noise whose tail falls by a factor of at
+P(g >= t) for all t. This holds for any fixed rule for ties and any noise whose tail falls by a factor of at
 most e^a per step, including Laplace noise, but one-sided noise is smaller. If no value falls, or none rises
 (counts, when one person is added), T - u_i rises by at most k: half the loss.
 
@@ -86,7 +86,7 @@ class _Selection:
         return (math.log(self.n) + t) * float(self.quantum / self.a)
 
     def tail_bound(self, utilities: ArrayLike, level: int) -> float:
-        """Return a bound on the probability that a value of at most c = `level` is reported, in quanta.
+        """Return a bound on the probability that a value of at most c = `level`, in quanta, is reported.
 
             (number of values that are at most c) e^(-a (max u - c))
 
@@ -161,8 +161,8 @@ class Exponential(_Selection):
 
     See Pauwels 2016, Proposition 7. Utilities are whole quanta. Over all r of a lattice, u_r = -|f - r q|
     would give the Laplace mechanism: the sum of its weights is the same for every f, so its loss is half
-    of `loss`. For n indices the loss is `loss`. How long a choice takes depends on the differences of the
-    utilities; with `NoisyMax` it does not.
+    of `loss`. For n indices the loss is `loss`. The time for a choice depends on the differences between
+    the utilities; with `NoisyMax` it does not.
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.

@@ -3,9 +3,9 @@
 See Chatzikokolakis 2013, Definition 7 and Theorem 10.
 
 If the answers are q [0..k] and the query is uniformly Delta-sensitive, the truncated geometric mechanism with
-epsilon/Delta on its answers is f-epsilon d_X-optimal: among the mechanisms H after f that are epsilon
-d_X-private, no mechanism is better for a user, for any prior and any loss that grows with the distance
-between answers, if the user remaps outputs optimally. (The paper has Delta d_X, without the epsilon; the
+epsilon/Delta on its answers is f-epsilon d_X-optimal: among the epsilon d_X-private mechanisms H after f,
+none is better for a user who remaps outputs optimally. This holds for any prior and any loss that grows with
+the distance between answers. (The paper has Delta d_X, without the epsilon; the
 corollaries show that it is missing.)
 """
 

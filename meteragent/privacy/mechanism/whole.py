@@ -12,7 +12,7 @@ _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min(
 
 
 def whole(values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole quanta as int64, without a copy if `values` already is an int64 array.
+    """Return whole quanta as int64, without a copy if `values` is already an int64 array.
 
     Raises:
         TypeError: a value is not an integer.  ValueError: a value is beyond 2^62 quanta.

@@ -2,8 +2,8 @@
 
 P(z) ~ e^(-a max|z_i|) for z in Z^n. z is uniform on {-R .. R}^n, and r = R + 1/2 has P(r) ~ r^n e^(-ar) on
 the half-integers, so k given slots all lie within +-m with probability E[min(1, (m + 1/2)/r)^k].
-More than 2^14 half-integers are replaced by 2^13 midpoints: a << 1 then, and the sums are integrals
-(THEORY 1.2: r is Gamma(n+1, 1/a), the largest |z_i| Gamma(n, 1/a)) to about 1e-5.
+More than 2^14 half-integers are replaced by 2^13 midpoints: then a << 1, and the sums differ from integrals
+(THEORY 1.2: r is Gamma(n+1, 1/a), the largest |z_i| Gamma(n, 1/a)) by about 1e-5.
 """
 
 import math
@@ -74,7 +74,7 @@ class WindowLaw:
         return np.unique(np.interp(shares, self.at_most(ends, k), ends).astype(np.int64))
 
     def residues(self, modulus: int) -> Floats:
-        """Return P(z_i = c modulo `modulus`) of one slot for c = 0, 1 ..; uniform if sums are integrals."""
+        """Return P(z_i = c modulo `modulus`) of one slot for c = 0, 1 ..; uniform if `_r` holds midpoints."""
         if not self._exact:
             return np.full(modulus, 1 / modulus)
         side = np.cumsum((self._p / (2 * self._r))[::-1])[::-1]

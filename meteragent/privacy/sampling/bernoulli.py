@@ -53,7 +53,7 @@ def bernoulli_exp(num: int, den: int, bits: Bits) -> bool:
 def choice(
     cumulative: Callable[[int], Sequence[tuple[int, int]]], count: int, bits: Bits
 ) -> NDArray[np.int64]:
-    """Draw `count` independent indices of 0 .. m-1 with the enclosed P(index <= i), exactly, as int64.
+    """Draw `count` independent indices of 0 .. m-1 exactly, from bounds on P(index <= i), as int64.
 
     cumulative(k), for k = 32, 64, 96 .., is a sequence of m-1 pairs (lo, hi) with lo <= 2^k P(index <= i) <=
     hi for i = 0 .. m-2; P(index <= m-1) = 1 has no pair. Each call of `choice` calls `cumulative` once with

@@ -111,7 +111,7 @@ def _draw_groups(digits: _Digits, groups: int, count: int, bits: Bits) -> NDArra
 
 
 def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """Join the groups of each number, (groups, count) -> (count,); x is the worth of the last group."""
+    """Join the groups of each number, (groups, count) -> (count,); x is a 2^j for the last group."""
     values: NDArray[np.int64] = r[0]
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place

@@ -1,7 +1,7 @@
 """The noise bound R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
 
-With R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n uniforms may
-ever be drawn from one R.
+Given such an R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n
+uniforms may ever be drawn from one R.
 
 log w is concave. Let M be its mode, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2. Then the weight
 of every point at a distance of at least j*b from M is at most 2^-j w(M). A proposal is a side, a block j with
@@ -11,7 +11,7 @@ an envelope of steps. With the least such b the mean number of proposals is at m
 
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 
-M and b are computed once per (n, a) with the same certified bounds. (The mode must be that over the integers:
+M and b are computed once per (n, a) with the same certified bounds. (M must be the mode over the integers:
 if a >> sqrt(n), the peak of w lies between two integers and w is negligible at both, so proposals weighed
 against the maximum over the reals would hardly ever be accepted.) The first 32 bits of U are compared with
 the weights of neighbours, which decide 99% of the proposals; the others need the weight itself.
@@ -29,7 +29,7 @@ from meteragent.privacy.sampling.uniform import below
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Envelope:
-    """The envelope of w for one n and a: M, a/n as two integers, and b, at which w is 2^-fall w(M)."""
+    """The envelope of w for n and a: M, a/n as two integers, and b, over which w falls to 2^-fall w(M)."""
 
     n: int
     slope_num: int
@@ -91,7 +91,7 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights, starting at M; a block has 64 of them."""
+        """The distance between cached weights from M on; a block of 64 integers or more has at least 64."""
         return max(1, self.block >> 6)
 
 

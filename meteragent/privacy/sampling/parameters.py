@@ -1,4 +1,4 @@
-"""Checks of the parameters of the samplers of windows and of numbers."""
+"""Checks of the parameters for sampling windows and numbers."""
 
 from fractions import Fraction
 

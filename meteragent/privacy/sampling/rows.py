@@ -19,10 +19,10 @@ each slot. R determines the width of these words for the whole row, so no page i
 stream hands out each of its bits once.
 
 So with independent fair bits, attempts are independent and have the same law. The first accepted attempt has
-the law of any accepted attempt, which is that of `windows` (THEORY 2.1). An undecided comparison compares a
-height plus a uniform number U with a weight. If a line decides earlier, U's bits would decide in the same
-way, so a draw does not depend on how close the lines are. No row depends on another: rows are processed
-together only to do each step for all rows at once, in parts that fit the processor's cache.
+the law of any accepted attempt, which is that of `windows` (THEORY 2.1). If lines leave an attempt
+undecided, a height plus a uniform number U is compared with a weight. If a line decides earlier, U's bits
+would decide in the same way, so a draw does not depend on how close the lines are. No row depends on another:
+rows are processed together only to do each step for all rows at once, in parts that fit the processor cache.
 
 Reading past the end of a page is an error (`OverflowError`), never a second use: 511 attempts that all fail
 have a probability below 2^-500 (a noise bound is accepted with a probability above 0.9, a slot with at least

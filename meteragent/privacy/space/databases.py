@@ -56,7 +56,7 @@ class WithNull:
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # how many nearest pairs of a row's values are tested, and how many farthest pairs
+_ROW_PAIRS = 4  # the number of nearest pairs of a row's values that are tested, and of farthest pairs
 
 
 @dataclass(frozen=True, init=False)
@@ -123,7 +123,10 @@ class Databases:
         return (y for y in databases if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise change the first, middle or last row, half, or all."""
+        """Yield all pairs of a small space; otherwise pairs that differ in one row, half the rows, or all.
+
+        The one row is the first, the middle or the last row.
+        """
         if self._has_at_most(PAIRS_LIMIT):
             return all_pairs(self.points)
         last_row, half = self.n - 1, self.n // 2

@@ -43,7 +43,7 @@ class Finite:
 
 
 class Categories(Finite):
-    """Values without order, any two at distance 1 (Holohan 2014, Example 6)."""
+    """Unordered values, any two at distance 1 (Holohan 2014, Example 6)."""
 
     def __init__(self, values: Iterable[Hashable]) -> None:
         super().__init__(values, discrete)

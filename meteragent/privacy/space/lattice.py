@@ -71,7 +71,7 @@ class Numbers:
 
 @dataclass(frozen=True, init=False)
 class Windows:
-    """Vectors of n whole quanta at distance q ||x - y||, in l_inf, l_1 or l_2: windows of a meter.
+    """Vectors of n whole quanta at distance q ||x - y||, in l_inf, l_1 or l_2: a meter's windows.
 
     `low` and `high` bound every number, in quanta; None means no bound. A point is a sequence of ints, which
     may be a row of an array.
@@ -133,8 +133,8 @@ class Windows:
         """Yield all pairs of a small space; otherwise pairs of a window and a shifted window.
 
         Shifts are along sign vectors, single numbers, e_i - e_j and half vectors. They are of one and of
-        several quanta, from a constant and from a varying window, because noise that suits some of these
-        directions may leak in others (THEORY 6).
+        several quanta, and start from a constant window and from a varying one, because noise that suits some
+        of these directions may leak in others (THEORY 6).
         """
         if _has_few_points(self.low, self.high, self.n):
             return all_pairs(self.points)

@@ -23,8 +23,7 @@ Rules
    refuses is never discarded: its meter waits and `health` reports it, while the other meters, the other
    streams and the source continue (`refused_topics`).
 4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   Home Assistant's starts, never on a meter's behaviour (law 4). Of the messages that arrive here, only
-   announcements of those starts have an effect.
+   Home Assistant's starts, never on a meter's behaviour (law 4). Nothing else that arrives here counts.
 """
 
 import asyncio

@@ -11,9 +11,8 @@ opens and closes all slots that are due by then, so a reading meets the slots th
 `Deadlines` has the next opening and closing of each meter; an entry may be stale, so it is checked when due.
 
 Two clocks drive a wall-clock stream: `now` opens windows and slots, and `closing` closes slots. They differ
-only after a start, while readings that waited in the broker arrive and slots that fell due while the agent
-was stopped stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both
-clocks.
+only after a start, while readings that waited in the broker arrive and slots that fell due during the stop
+stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both clocks.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in

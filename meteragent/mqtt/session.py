@@ -45,10 +45,7 @@ MAX_PACKET_BYTES: Final = 4 * 2**20
 SKIP_S: Final = 60.0
 """The longest time that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
-"""The longest wait for the answer to a publication; then the connection ends.
-
-The caller publishes the message again on the next connection.
-"""
+"""The longest wait for an answer to a publication; then the connection ends, and the caller repeats it."""
 
 _OF_THE_CONNECTION: Final = (0x91, 0x97)
 """Refusals that do not concern the topic: the packet id is in use, or a quota is exceeded."""
@@ -158,8 +155,7 @@ class Session:
         Tokens of other sessions, and tokens that were returned before, are ignored. The acknowledgements of
         one iteration of the event loop are written together. Brokers reuse an id after it is acknowledged,
         and mosquitto 2.0.11 reuses any id after 65,535 messages. A broker applies an acknowledgement to the
-        oldest message with that id, so an acknowledgement is sent only once the caller has acknowledged that
-        message.
+        oldest message with that id, so none is sent before the caller has acknowledged that message.
         """
         packet_ids = []
         for token in tokens:
@@ -181,9 +177,8 @@ class Session:
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; return the packet id with which `on_delivered` will be called.
 
-        Raises LinkError if the session has ended, or if the broker accepts no further publication or none of
-        this size. The caller must leave at most `inflight` publications unanswered, which also limits the
-        bytes that wait.
+        Raises LinkError if the session has ended, or if the broker accepts no publication or none this large.
+        The caller must leave at most `inflight` publications unanswered, which also limits waiting bytes.
         """
         if self._session_end.done():
             raise LinkError("the session has ended")

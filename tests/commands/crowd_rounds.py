@@ -71,7 +71,7 @@ def run(rounds: int, log: LongRun) -> None:
         try:
             line |= part(kind, size, line["seed"])
         except Exception as error:  # noqa: BLE001 - a part that cannot be checked is a failure of the run
-            line |= {"failed": f"{type(error).__name__}: {str(error)[:2000]}"}
+            line |= {"failed": f"{type(error).__name__}: {str(error)[-2000:]}"}
         log.append(line | {"seconds": round(time.monotonic() - begun_s, 1)})
         print(line, flush=True)
 

@@ -80,7 +80,7 @@ def judged(plans: Sequence[Plan], outcome: Outcome) -> Part:
     try:
         outcome.agent.assert_kept(fed, outcome.receiver)
     except AssertionError as error:
-        return line | {"failed": str(error)[:2000]}
+        return line | {"failed": str(error)[-2000:]}
     return line | {"noise": [w for plan in plans if not plan.is_exact for w in noise(plan, fed, messages)]}
 
 
@@ -110,7 +110,7 @@ def run(program: Path, rounds: int, size: int, log: LongRun) -> None:
             try:
                 line |= asyncio.run(part(program, Path(folder), kind, size, seed))
             except Exception as error:  # noqa: BLE001 - a part that cannot be checked is a failure of the run
-                line |= {"failed": f"{type(error).__name__}: {str(error)[:2000]}"}
+                line |= {"failed": f"{type(error).__name__}: {str(error)[-2000:]}"}
         log.append(line | {"seconds": round(time.monotonic() - begun_s, 1)})
         print(_sentence(line), flush=True)
 

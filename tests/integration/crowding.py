@@ -79,7 +79,8 @@ class Operator:
     def kill(self) -> None:
         """Kill the process with SIGKILL; fail with its log if it has ended by itself."""
         assert self._process is not None
-        assert self._process.poll() is None, self.log.read_text()
+        exit_code = self._process.poll()
+        assert exit_code is None, f"{self.log.read_text()}\nended by itself with exit code {exit_code}"
         self._process.kill()
         self._process.wait(LIMIT_S)
         self._process = None
@@ -87,7 +88,7 @@ class Operator:
     def assert_healthy(self) -> None:
         """Fail unless the process answers with its state, and is connected to the broker."""
         answer = ask(self.store)
-        assert answer is not None, self.log.read_text()
+        assert answer is not None, f"{self.log.read_text()}\nthe health socket does not answer"
         state = vitals.from_json(answer)
         assert (state.role, state.is_connected, state.refused_topics) == (self.role, True, ())
 
@@ -95,7 +96,8 @@ class Operator:
         """Stop the process with SIGTERM, and check that it ends well."""
         assert self._process is not None
         self._process.terminate()
-        assert self._process.wait(LIMIT_S) == 0, self.log.read_text()
+        exit_code = self._process.wait(LIMIT_S)
+        assert exit_code == 0, f"{self.log.read_text()}\nexit code {exit_code} after SIGTERM"
         self._process = None
 
     def __enter__(self) -> Self:
@@ -260,6 +262,8 @@ answer_s = {ANSWER_S}
         leader, last_s = self.operators["leader"], max(self.reported)
         done_s = self.group.closes_s(last_s) + 60
         await asyncio.sleep(self.clock.pause_s(done_s))
+        for operator in self.operators.values():  # one killed last may still be starting
+            await until(operator.is_connected)
         await until(lambda: self._open_slots() == 0)
         leader.stop()
         self.latest.clear()

@@ -182,7 +182,7 @@ def test_check_says_the_same_as_json(write: Callable[..., str], capsys: pytest.C
     unknown, habit = found["warnings"]
     assert unknown.startswith("the time between readings is unknown: set source.every;")
     assert habit.startswith(
-        "an attacker can learn within a month whether any of these happens every day: a kettle; "
+        "an attacker can learn within a month which of these happen every day: a kettle; "
     )
     assert habit.endswith(": a kettle; a TV evening; a washing machine")
 
@@ -382,5 +382,5 @@ def test_a_reader_who_has_had_enough_sees_no_traceback(tmp_path: Path) -> None:
     """`plan .. | head -1` prints a line and no traceback."""
     command = f"{sys.executable} -m meteragent plan --hide kettle --share half-hour | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("To hide a kettle")
+    assert done.stdout.startswith("Possible (hide a kettle; share half-hourly values)")
     assert done.stderr == ""

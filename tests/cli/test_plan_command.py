@@ -50,13 +50,13 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Error, hiding, configuration, table, slots, the stronger promise and the next command are printed."""
     text = said(capsys, "--hide", "away 8h", "--share", "half-hour", "--homes", "500", "--error", "20%")
     for part in (
-        "To hide 8 h away, share half hours, the mean of 500 homes within 20%: possible.",
+        "Possible (hide 8 h away; share half-hourly values; the mean of 500 homes within 20%).",
         "one home                        1,321 W       400% of a home's 330 W",
         "One home's number: 95% within ± 2,798 W.",
-        "Within 20%: the mean of 500 homes has 10% to spare; 401 homes are enough.",
+        "Within 20%: the error of the mean of 500 homes is 10% below this limit; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
-        "Together, all windows that 8 h away touches change its odds by a factor of at most e^4.28 = 72.",
-        "Numbers in a window: 1 gives the smallest error of",
+        "For 8 h away, all the windows that it touches together change the odds by a factor of at most e^4.28",
+        "Error by numbers per window (1 is best): 1: 1,321 W",
         "A stronger promise, if you want it: odds within e^1 = 2.72 over the whole event",
         "touch at most 5 windows of 2 h, each at level 0.2.",
         'privacy.level = "1/5"',
@@ -86,17 +86,18 @@ def test_a_plan_is_what_check_says_of_its_configuration(
 def test_not_possible_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     """What is not possible ends with 0: why, what would be, and the first of it to paste."""
     text = said(capsys, "--hide", "kettle", "--share", "half-hour", "--homes", "100", "--error", "1%")
-    assert "NOT possible: the error is 9.43 times the goal." in " ".join(text.split())
-    assert "more homes: half hours, the mean of 8,889 homes, 110 Wh hidden: 3.3 W" in text
-    assert "share days: the mean of 100 homes, 110 Wh hidden: 0.0156 kWh" in text
+    assert " ".join(text.split()).startswith(
+        "NOT possible (hide a kettle; share half-hourly values; the mean of 100 homes within 1%): "
+        "the error is 9.43 times the goal."
+    )
+    assert "more homes: half-hourly values, the mean of 8,889 homes, 110 Wh hidden: 3.3 W" in text
+    assert "share daily values: the mean of 100 homes, 110 Wh hidden: 0.0156 kWh" in text
     assert "Paste the first of these (it is the preset 'appliance')" in text
     text = said(capsys, "--hide", "42kWh", "--error", "5%")
-    assert "NOT possible: no share is that accurate." in text
-    assert re.search(r"months +59\.4 kWh +25% +no", text)
+    assert ": nothing that can be shared is that accurate." in " ".join(text.split())
+    assert re.search(r"monthly values +59\.4 kWh +25% +no", text)
     text = said(capsys, "--share", "day", "--error", "1W")
-    assert "NOT possible: with that error, not even the smallest example can be hidden." in " ".join(
-        text.split()
-    )
+    assert ": with that error, not even the smallest example can be hidden." in " ".join(text.split())
 
 
 @pytest.mark.parametrize("share", ["curve", "typical-day"])
@@ -106,7 +107,8 @@ def test_choosing_blocks_on_a_private_trace_is_a_release(
     """Whoever gets a number of blocks is told that a private trace must not choose it."""
     told = " ".join(said(capsys, "--hide", "kettle", "--share", share).split())
     assert (
-        "Never choose it on a private trace: the choice would reveal something that no budget counts" in told
+        "Never choose it from a private trace: the choice would reveal something that no budget counts"
+        in told
     )
     assert "private trace" not in said(capsys, "--hide", "kettle", "--share", "half-hour")
 
@@ -202,7 +204,7 @@ def test_without_matplotlib_the_extra_is_named(
     """Without matplotlib `--plot` ends with 1 and says what to install; nothing else needs it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     given = ("--hide", "kettle", "--share", "day")
-    assert "possible" in said(capsys, *given)
+    assert said(capsys, *given).startswith("Possible (hide a kettle; share daily values).")
     assert main(["plan", *given, "--plot", str(tmp_path / "x.png")]) == EXIT_CRASH
     assert "needs scipy: pip install '.[analysis]' in a clone" in capsys.readouterr().err
 

@@ -22,7 +22,7 @@ def test_the_example_is_accepted(
     assert "95% within ± 3 kWh" in text
     for tariff in example_tariffs.TARIFFS:
         assert f"\n  tariff {tariff.name} " in text
-    assert text.count("recognised if they differ by at least") == 6
+    assert text.count("distinguishable if they differ by at least") == 6
 
 
 def test_its_tariffs_are_those_that_are_simulated() -> None:

@@ -66,7 +66,8 @@ async def test_closed_months_are_shown_with_their_errors(site: Site) -> None:
         assert (await rows(look.page, "bands-table"))[:4] == OCTOBER
         first = look.page.locator("#bands-table tbody th").first
         await expect(first).to_have_text("Oct 1 – Oct 31")
-        await expect(look.page.locator("#bands-next")).to_have_text("The next number leaves on Dec 1, 00:01.")
+        next_text = "The next number will be sent on Dec 1, 00:01."
+        await expect(look.page.locator("#bands-next")).to_have_text(next_text)
         await expect(look.page.locator("#bands-none")).to_be_hidden()
 
 

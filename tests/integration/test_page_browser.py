@@ -240,7 +240,7 @@ async def test_it_promises_only_the_number_that_leaves(site: Site) -> None:
         await expect(later).to_contain_text(
             re.compile(f"The slot from {hours[0]} to {hours[1]} is open: 500\u00a0W on average")
         )
-        await expect(later).to_contain_text(re.compile(rf"Its number leaves at {hours[2]}\."))
+        await expect(later).to_contain_text(re.compile(rf"Its number will be sent at {hours[2]}\."))
         world.upcoming = None
 
 

@@ -75,7 +75,7 @@ def test_the_guarantee_in_words() -> None:
         "within any slot of 30 min by at most 110 Wh. For any two",
         "For any two series of readings whose slot means differ by at most 220 W,",
         "changes the odds between them by a factor of at most e^1 = 2.72.",
-        "Exactly: epsilon = 1/220 per W, for values that are multiples of 1 W.",
+        "Formally: epsilon = 1/220 per W, for values that are multiples of 1 W.",
         "Levels add up over windows: 48 a day. Anything that repeats is eventually learnt.",
     ):
         assert part in joined(text)
@@ -153,14 +153,14 @@ def test_lines_are_of_at_most_100_characters(what: str) -> None:
 @pytest.mark.parametrize(
     ("sections", "text"),
     [
-        ({}, "The first number leaves 30 min to 1 h after a meter's first reading."),
+        ({}, "The first number is sent 30 min to 1 h after a meter's first reading."),
         (
             {"window": "length = '1h'\nstep = '10min'\nlateness = '1min'", "sink": "spread = '10s'"},
-            "The first number leaves 11 min to 1 h 11 min 10 s after a meter's first reading.",
+            "The first number is sent 11 min to 1 h 11 min 10 s after a meter's first reading.",
         ),
         (
             {"window": "clock = 'event'"},
-            "A number leaves when the readings' own times pass the end of its slot.",
+            "A number is sent when the readings' timestamps pass the end of its slot.",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from meteragent.report.event import EVENTS, parse
 from meteragent.report.guarantee import Guarantee, success_percent
 from tests.support.configurations import energy, written
 
-HABITS = "an attacker can learn within a month whether any of these happens every day: "
+HABITS = "an attacker can learn within a month which of these happen every day: "
 LOCAL = "timezone = 'Europe/Amsterdam'"
 
 

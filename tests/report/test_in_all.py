@@ -33,15 +33,15 @@ def stated(known: Guarantee) -> dict[str, Any]:
     [
         (
             "every = '0s'\ndead_band = 0",
-            "In all: anything that adds or removes 110 Wh, over however many slots and days, ",
+            "In total: anything that adds or removes 110 Wh, over however many slots and days, ",
         ),
         (
             "unit = 'W'",
-            "In all, as measured by the readings: anything that adds or removes 110 Wh, over however many ",
+            "In total, as measured by the readings: anything that adds or removes 110 Wh, over however many ",
         ),
         (
             energy("kWh"),
-            "In all, as measured by the readings: anything that adds or removes 110 Wh, over however many ",
+            "In total, as measured by the readings: anything that adds or removes 110 Wh, over however many ",
         ),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_register_says_how_far_it_holds(step: int, day: str, month: str, chanc
     known = promised(source=REGISTER.format(step))
     text = wording.in_all(known)
     assert not known.is_in_all
-    assert text.startswith("In all: anything that adds or removes 110 Wh, over however many slots, changes")
+    assert text.startswith("In total: anything that adds or removes 110 Wh, over however many slots, changes")
     assert f"at most {day} over 1 day and {month} over 30 days." in text
     assert f"each later slot may differ by {step} Wh." in text
     assert f"success limit for such a change within one slot is {chances}." in text

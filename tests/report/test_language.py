@@ -15,6 +15,7 @@ from meteragent.report import format as written
 from meteragent.report import guarantee, state, terminal
 from meteragent.report.catalogue import LANGUAGES, of_environment, of_reader, say, speaking, texts
 from meteragent.report.event import EVENTS
+from meteragent.report.plan import ask
 from meteragent.report.plan.ask import MORE_SHARES, SHARES
 from tests.support.configurations import written as toml
 
@@ -96,7 +97,8 @@ def test_names_in_english_are_those_of_commands_and_json() -> None:
     """In the English text, an event or a share has the name by which it is asked for."""
     assert [event.title for event in EVENTS] == [event.name for event in EVENTS]
     shares = (*SHARES, *MORE_SHARES)
-    assert [share.title for share in shares] == [share.name for share in shares]
+    assert all(share.title in (share.name, *share.words) for share in shares)
+    assert all(ask.share(share.title) is share for share in shares)
 
 
 def test_a_problem_is_said_in_english_as_in_the_log() -> None:

@@ -89,17 +89,19 @@ def test_check_prints_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert re.search(r"^  tariff flat +0\.735 EUR \(95% within ± 1\.\d+ EUR\)$", text, re.MULTILINE)
     assert re.search(
-        r"^  flat or night +recognised if they differ by at least 0\.\d+ EUR a month$", text, re.MULTILINE
+        r"^  flat or night +distinguishable if they differ by at least 0\.\d+ EUR a month$",
+        text,
+        re.MULTILINE,
     )
     assert "A month is one window." in text
     long_name = "a rather long name of a tariff"
     file.write_text(file.read_text().replace("'flat'", f"'{long_name}'"))
     assert main(["check", str(file)]) == 0
-    assert f"{long_name} or night  recognised" in capsys.readouterr().out
+    assert f"{long_name} or night  distinguishable" in capsys.readouterr().out
     file.write_text(file.read_text().replace(f"'{long_name}'", "'flat'"))
     page = markdown.page(config.load(file))
     assert "- tariff flat: 0.735 EUR (95% within ± 1." in page
-    assert "- flat or night: recognised if they differ by at least " in page
+    assert "- flat or night: distinguishable if they differ by at least " in page
 
 
 def test_the_facts_have_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,9 +72,11 @@ class Share(NamedTuple):
         return self.step_ms >= DAY_MS and self.space is Space.LINF
 
 
-HALF_HOUR = Share("half hours", ("half hour", "30min"), 30 * MINUTE_MS, Fraction(1))
-DAY = Share("days", ("day", "1d", "daily"), DAY_MS, Fraction(1, 10), "1d")
-MONTH = Share("months", ("month", "1mo", "monthly", "bill"), 30 * DAY_MS, Fraction(1, 100), "1mo")
+HALF_HOUR = Share("half hours", ("half-hourly values", "half hour", "30min"), 30 * MINUTE_MS, Fraction(1))
+DAY = Share("days", ("daily values", "day", "1d", "daily"), DAY_MS, Fraction(1, 10), "1d")
+MONTH = Share(
+    "months", ("monthly values", "month", "1mo", "monthly", "bill"), 30 * DAY_MS, Fraction(1, 100), "1mo"
+)
 TYPICAL_DAY = Share(
     "a typical day of each month",
     ("typical day", "typical", "profile"),
@@ -86,11 +88,19 @@ TYPICAL_DAY = Share(
 )
 SHARES = (HALF_HOUR, DAY, TYPICAL_DAY, MONTH)
 """The shares to choose from, finest first."""
-CURVE = Share("days as curves", ("curve", "day curve"), DAY_MS, Fraction(1, 10), "1d", 0, Space.CURVE)
+CURVE = Share(
+    "days as curves",
+    ("daily load curves", "curve", "day curve"),
+    DAY_MS,
+    Fraction(1, 10),
+    "1d",
+    0,
+    Space.CURVE,
+)
 """A share whose number of blocks `setting.advised` chooses."""
 MORE_SHARES = (
-    Share("quarter hours", ("quarter hour", "15min"), 15 * MINUTE_MS, Fraction(1)),
-    Share("hours", ("hour", "1h", "60min", "hourly"), HOUR_MS, Fraction(1)),
+    Share("quarter hours", ("quarter-hourly values", "quarter hour", "15min"), 15 * MINUTE_MS, Fraction(1)),
+    Share("hours", ("hourly values", "hour", "1h", "60min", "hourly"), HOUR_MS, Fraction(1)),
     CURVE,
 )
 

@@ -1,9 +1,9 @@
 """The composition root: entropy, connections, tasks, and the order of shutdown.
 
-Each stream has three tasks: the source's connection, the sink's connection, and a runner between them. Any
-exception ends the process with exit code 1: the core's memory may then be ahead of the store, and only a
-restart is safe. Cancellation is the only stop signal. The runners end first, so no further slot closes; then
-the sinks send the messages that are due, for at most DRAIN_S.
+Each stream has a task for the source's connection, a task for each sink's connection, and a runner between
+them. Any exception except `ClockJumped` ends the process, because the core's memory may then be ahead of the
+store, and only a restart is safe. Cancellation is the only stop signal. The runners end first, so no further
+slot closes; then the sinks send the messages that are due, for at most `DRAIN_S`.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from meteragent.privacy.composition import Odometer
 from meteragent.store import Store, grants, meta, read_only
 
 DRAIN_S = 10.0
-"""The longest time that a stop waits for the outbox."""
+"""The longest time for which a stop waits until brokers have confirmed the messages that are due."""
 TOTALS_S = 3600.0
 """The time between two log lines with public totals; other totals would reveal when a home is busy (law
 4)."""
 ALARM_S = 86_400.0
 """How long `health` reports a clock jump."""
 FORGET_MS = 60 * DAY_MS
-"""The age at which odometers forget a period; if the clock stops for longer, a restart is required."""
+"""The age at which odometers forget a period; if processing pauses for longer, a restart is required."""
 
 _log = logging.getLogger("meteragent")
 
@@ -61,22 +61,22 @@ class Unit(NamedTuple):
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Log only the type of an exception in the event loop, because the context may hold a payload."""
+    """Log only the type of an exception that the event loop caught: the context may hold a payload."""
     _log.error("in the event loop: %s", type(context.get("exception")).__name__)
 
 
 def _page_outlet(unit: Unit) -> tuple[str, str] | None:
-    """Return the queue and the topic of the receiver whose records the page shows; None for a sink."""
+    """Return the queue and the topic of the receiver whose records the page shows; None if not shared."""
     if not unit.stream.receivers:
         return None
-    first = next(iter(unit.outlets), None)
-    return (
-        (unit.stream.name, identity.PLACEHOLDER) if first is None else (first.queue, first.stream.sink.topic)
-    )
+    if not unit.outlets:
+        return unit.stream.name, identity.PLACEHOLDER
+    outlet = unit.outlets[0]
+    return outlet.queue, outlet.stream.sink.topic
 
 
 async def _compare(clock: SteadyClock) -> None:
-    """Compare the clocks every LOOK_S; raises ClockJumped."""
+    """Compare the wall clock with the boot clock every `LOOK_S`. Raises ClockJumped after a jump."""
     while True:
         clock.check()
         await asyncio.sleep(LOOK_S)
@@ -93,9 +93,10 @@ class Agent:
         self._viewers = page.Viewers()
 
     async def run(self) -> None:
-        """Run until cancelled, then drain the sinks; raises any error that must end the process.
+        """Run until cancelled, then drain the sinks.
 
-        Raises StoreError if the store cannot be used, and ConfigError for files that cannot be read.
+        Raises any error that must end the process, such as StoreError if the store cannot be used, and
+        ConfigError if a file cannot be read.
         """
         asyncio.get_running_loop().set_exception_handler(_log_exception)
         links = {stream.name: parts.Links.of(stream) for stream in self._config.stream}
@@ -107,7 +108,7 @@ class Agent:
         while True:
             clock = SteadyClock(self._environment.wall_ms, self.counts, self._environment.boot)
             try:
-                # A separate task: when a task group fails, its parent task cannot tell who cancelled it.
+                # A separate task, because the parent task of a failing task group cannot recognise a stop.
                 await asyncio.create_task(self._run_on_store(clock, links, address))
             except* ClockJumped:
                 pass
@@ -120,7 +121,7 @@ class Agent:
                 raise asyncio.CancelledError
 
     def _restore(self, jumped_ms: int) -> None:
-        """Treat the store as a copy, as `ledger --restored-at now` does; raises StoreError."""
+        """Treat the store as a copy, like `ledger --restored-at`. Raises StoreError if it cannot be used."""
         self.counts.add("clock_jumped")
         step_ms = round(jumped_ms / 1000) * 1000
         step = grid.duration_text(step_ms, 2)
@@ -128,7 +129,7 @@ class Agent:
         asyncio.get_running_loop().call_later(ALARM_S, self.alarms.clear, "clock_jumped")
         _log.error(
             "the clock jumped %s ahead of this machine's uptime, as if a snapshot had been resumed:"
-            " open windows are dropped, nothing from before now is released, earlier charges are unknown",
+            " open windows are dropped, nothing from before now is released, and earlier charges are unknown",
             step,
         )
         path = self._config.store.path
@@ -142,9 +143,9 @@ class Agent:
     async def _run_on_store(
         self, clock: SteadyClock, links: dict[str, parts.Links], address: page.Settings | None
     ) -> None:
-        """Run on one open store, until a receiver is to be admitted or revoked.
+        """Open the store and run until the next receiver is to be admitted or revoked.
 
-        Raises ClockJumped, perhaps in an exception group, if the clock jumped.
+        Raises ClockJumped, alone or in an exception group, after a jump of the clock.
         """
         store = self._open(await self._synchronised_ms(clock))
         now_ms = max(clock.newest_ms, store.clock_ms)
@@ -162,8 +163,8 @@ class Agent:
                     "the open windows in the store that was set aside could not be erased: delete that file"
                 )
             receivers.settle(self._config, store, now_ms)
-            leaving = grants.withdrawing(store.connection)
-            names.update(grant.queue for grant in (*grants.active(store.connection), *leaving))
+            revoked_grants = grants.withdrawing(store.connection)
+            names.update(grant.queue for grant in (*grants.active(store.connection), *revoked_grants))
             for stream in streams:
                 wall = stream.window.clock is Clock.WALL
                 store.claim(stream.name, settings.fleet_share(stream.source), follows_wall_clock=wall)
@@ -181,7 +182,7 @@ class Agent:
                 watch.tell(),
                 _compare(clock),
                 self._keep_totals(odometers, clock),
-                *(outlet_maker.withdraw(grant) for grant in leaving),
+                *(outlet_maker.withdraw(grant) for grant in revoked_grants),
             ]
             if address is not None:
                 service_tasks.append(self._keep_page(address, units, thread, clock, watch))
@@ -192,7 +193,7 @@ class Agent:
             await thread.close()
 
     async def _synchronised_ms(self, clock: SteadyClock) -> int:
-        """Wait for a synchronised clock; return its time, which replacing a lost store requires."""
+        """Wait until the clock shows a time, and return it. Raises ClockJumped after a jump."""
         while True:
             clock.check()
             now_ms = clock.now_ms()
@@ -201,10 +202,11 @@ class Agent:
             await asyncio.sleep(POLL_S)
 
     def _open(self, now_ms: int) -> Store:
-        """Open and return the store; replace a lost one.
+        """Open the store, or replace a lost store, and return it.
 
-        In a new store no window opens before the current window of every stream and the current period of
+        In a new store, no window opens before the current window of every stream and the current period of
         every budget have ended, because the lost store may have held windows and charges from that time.
+        Under the event clock no such time is known, so a lost store is an error.
         """
         floor_ms = None
         if not parts.has_event_clock(self._config):
@@ -215,7 +217,7 @@ class Agent:
         return self._environment.open_store(path, now_ms=now_ms, recovery_floor_ms=floor_ms)
 
     def _core(self, stream: settings.Stream, links: parts.Links, store: Store, crowd: Crowd | None) -> Stream:
-        """Return a stream's core settings; the stream listens only on the wall clock and outside crowds."""
+        """Return a stream's core settings; only a stream on the wall clock and in no crowd listens."""
         others_per_day = settings.others_per_day(self._config, stream)
         validities = receivers.validities(stream, store)
         core = parts.core(stream, others_per_day, links, store.secret, store.claim_key, validities)
@@ -252,8 +254,8 @@ class Agent:
         pipeline = self._environment.pipeline(core, snapshot, spending, self._environment.bits, counts)
         source = parts.source(stream, core.source.filter, clock.now_ms, self.counts)
         pipeline.leave_after(outlets.last_due_ms(store))
-        # At the stop, the stream's clock was before its first deadline. The store's clock may be later: other
-        # streams advance it, and so does a run that stops before the end of its catch_up.
+        # At the stop, the stream's time was before its first deadline. The store's time may be later, because
+        # other streams advance it, and so does a run that stops before the end of its catch-up.
         due_ms = pipeline.deadline_ms(closing=True)
         resume_ms = clock.newest_ms if due_ms is None else min(store.clock_ms, due_ms - 1)
         intake_health = IntakeHealth(counts, silence_ms(stream), clock.newest_ms)
@@ -303,7 +305,7 @@ class Agent:
                     task.cancel()
 
     async def _drain(self, units: list[Unit]) -> None:
-        """Give the sinks at most DRAIN_S to send the messages that are due, and mark delivered rows."""
+        """Give the sinks at most `DRAIN_S` to send the messages that are due; then mark delivered rows."""
         sinks = [outlet.sink for unit in units for outlet in unit.outlets]
         for sink in sinks:
             sink.finish()
@@ -374,7 +376,7 @@ class Agent:
         await page.serve(address, page_data.view, self._viewers, routes(watch))
 
     def _count(self, unit: Unit, side: str, queue: str) -> Callable[[str], None]:
-        """Return the function that counts a connection's events; `side` is "source" or "sink"."""
+        """Return a function that counts a connection's events; `side` is "source" or "sink"."""
 
         def count(event: str) -> None:
             """Count an event, and note a lost connection."""
@@ -385,7 +387,7 @@ class Agent:
         return count
 
     async def _keep_totals(self, odometers: dict[str, Odometer], clock: SteadyClock) -> None:
-        """Log the totals every TOTALS_S, and let the odometers forget old periods."""
+        """Every `TOTALS_S`, log the totals and make the odometers forget old periods."""
         while True:
             await asyncio.sleep(TOTALS_S)
             _log.info("totals: %s", self.counts.text(public=True))

@@ -31,24 +31,25 @@ def lines(settings: config.Config, now_ms: int) -> Iterator[str]:
             f"{name}: reads {kind} in {source.unit} from {source.url}, topic {source.topic},"
             f" profile {source.profile}"
         )
-        yield f"{name}: hides {energy(terms.hides_wh)} {_where(terms)}"
+        yield f"{name}: hides {energy(terms.hides_wh)} {_scope_text(terms)}"
         if stream.group is not None:
-            yield f"{name}: {_counts_in(stream.group)}"
+            yield f"{name}: {_group_text(stream.group)}"
         if not stream.receivers:
             yield f"{name}: sends to {config.sink_url(stream)}, topic {stream.sink.topic}"
         yield from (f"{name}: {row.text}" for row in sharing.rows(settings) if row.stream == stream.name)
-        yield f"{name}: {_first_number(schedule, now_ms, 'number' if stream.group is None else 'report')}"
+        noun = "number" if stream.group is None else "report"
+        yield f"{name}: {_first_number_text(schedule, now_ms, noun)}"
 
 
-def _counts_in(group: Group) -> str:
-    """Return a text that names the group whose total includes a home, and the total's publishers."""
+def _group_text(group: Group) -> str:
+    """Return the words that name a group and the two operators that publish its total."""
     return (
         f"counts in the total of the group {group.name} ({group.id.hex()}), which {group.leader.name} and"
-        f" {group.helper.name} publish from {group.smallest_crowd:,} homes on; no number of a home leaves"
+        f" {group.helper.name} publish for {group.smallest_crowd:,} or more homes; no number of a home leaves"
     )
 
 
-def _where(terms: Terms) -> str:
+def _scope_text(terms: Terms) -> str:
     if terms.weights is not None:
         return "in total within a window"
     if terms.metric is Metric.L1:
@@ -58,8 +59,8 @@ def _where(terms: Terms) -> str:
     )
 
 
-def _first_number(schedule: Schedule, now_ms: int, noun: str) -> str:
-    """Return a text that says when a new meter's first number, or report to a crowd, will leave."""
+def _first_number_text(schedule: Schedule, now_ms: int, noun: str) -> str:
+    """Return the words that say when a new meter's first number, or report to a crowd, will be sent."""
     if schedule.usual.clock is Clock.EVENT:
         return "the first number leaves when the readings' timestamps have passed the end of a slot"
     at_ms = first_number_ms(schedule, now_ms)
@@ -72,7 +73,7 @@ def _first_number(schedule: Schedule, now_ms: int, noun: str) -> str:
 
 
 def first_number_ms(schedule: Schedule, now_ms: int) -> int:
-    """Return the time (end plus lateness) at which the first slot closes if the first reading arrives now."""
+    """Return when a meter's first slot closes if its first reading arrives at `now_ms`; includes lateness."""
     start_ms = schedule.first_ms(now_ms)
     terms = schedule.terms(start_ms)
     ends_ms = [terms.stretches(slot_index)[-1][1] for slot_index in range(terms.n)]

@@ -10,9 +10,10 @@ classes turn the wall clock into times that the rest of the agent can rely on:
                  there is no time, and processing pauses (law 4).
     BootClock    the time since the machine's start, by which copies are recognised (law 1). Memory and disk
                  that are resumed from a snapshot hold open windows whose intervals may have been released
-                 since, with the same noise. The wall clock reveals the copy: it is set forward, although the
-                 time since the machine's start has not advanced. A step before the clock is first
-                 synchronised is not a sign of a copy: machines without a hardware clock start like this.
+                 since, with the same noise. The wall clock reveals the copy, because it is set forward while
+                 the time since the machine's start has not advanced. A step before the clock is first
+                 synchronised does not indicate a copy, because a machine without a hardware clock makes one
+                 at each start.
     CatchUp      the time up to which slots may close. After a start or a pause, readings for overdue slots
                  wait in the broker; these slots stay open until `catch_up` has passed since the subscription
                  (law 4).
@@ -34,17 +35,17 @@ EARLIEST_MS = 1_767_225_600_000
 """2026-01-01; a clock that shows an earlier time, before the software existed, is not synchronised."""
 
 LOOK_S = 1.0
-"""The longest time between two comparisons of the wall clock with the boot clock."""
+"""The time between two comparisons of the wall clock with the boot clock."""
 STEP_MS = 5 * MINUTE_MS
 """The longest forward step of a synchronised clock that is not a jump."""
 UNKNOWN_STEP_MS = HOUR_MS
-"""The longest forward step that is not a jump, if it is unknown whether the clock is synchronised."""
+"""The longest forward step that is not a jump while it is unknown whether the clock is synchronised."""
 
 _log = logging.getLogger("meteragent")
 
 
 class ClockJumped(Exception):
-    """A forward jump of the wall clock: this may be a copy whose windows have already been released."""
+    """A forward jump of the wall clock: the store may be a copy whose windows have already been released."""
 
 
 class BootClock:
@@ -56,7 +57,10 @@ class BootClock:
     """
 
     def __init__(self, boot_ms: Callable[[], int], synchronised: Callable[[], bool | None]) -> None:
-        """Start comparing the clocks; `synchronised` returns None if this is unknown."""
+        """Start without a comparison.
+
+        `synchronised` returns whether the wall clock is synchronised, or None if this is unknown.
+        """
         self._boot_ms = boot_ms
         self._query = synchronised
         self._synchronised: bool | None = False
@@ -64,7 +68,7 @@ class BootClock:
         self._ahead_ms: int | None = None
 
     def step_ms(self, wall_ms: int) -> int:
-        """Return how far the wall clock has jumped forward since the last call, in ms; 0 without a jump.
+        """Return how far the wall clock has jumped forward since the last call, in ms; 0 if it has not.
 
         `wall_ms` must be read before this call, so that a pause between the two looks like a step back, not
         forward.
@@ -81,7 +85,7 @@ class BootClock:
         return 0
 
     def _query_if_due(self, boot_ms: int, *, at_once: bool) -> None:
-        """Ask at most once per LOOK_S whether the clock is synchronised, until it is."""
+        """Until the clock is synchronised, query whether it is, either now or once every `LOOK_S`."""
         if self._synchronised:
             return
         if at_once or self._query_ms is None or boot_ms - self._query_ms >= round(LOOK_S * 1000):
@@ -89,7 +93,7 @@ class BootClock:
 
 
 class SteadyClock:
-    """A wall clock that never runs backwards, or behind the newest time in the store (law 4).
+    """A wall clock that never runs backwards and is never behind the newest time in the store (law 4).
 
     After a jump (`jumped_ms` is not 0) the clock no longer shows any time.
     """
@@ -112,7 +116,7 @@ class SteadyClock:
         self._newest_ms = max(self._newest_ms, newest_ms)
 
     def now_ms(self) -> int | None:
-        """Return the time, or None to pause processing: while the wall clock is behind, and after a jump."""
+        """Return the time, or None while the wall clock is behind or after a jump; processing then pauses."""
         now_ms = self._wall_ms()
         if self._boot is not None and not self.jumped_ms:
             self.jumped_ms = self._boot.step_ms(now_ms)
@@ -133,7 +137,7 @@ class SteadyClock:
         return now_ms
 
     def check(self) -> None:
-        """Raise ClockJumped after a jump; nothing may be fed to the core then."""
+        """Raise ClockJumped after a jump, when nothing may be fed to the core any longer."""
         self.now_ms()
         if self.jumped_ms:
             raise ClockJumped
@@ -147,7 +151,11 @@ class CatchUp:
     """
 
     def __init__(self, closed_ms: int, wait_ms: int, *, waits: bool) -> None:
-        """Start after a stop: slots have closed up to `closed_ms`; `waits` is True if any may be overdue."""
+        """Start after a stop.
+
+        Slots have closed up to `closed_ms`. `wait_ms` is the length of the catch-up. `waits` says whether
+        any slot may be overdue.
+        """
         self.ends_ms: int | None = None
         self._closed_ms = closed_ms
         self._wait_ms = wait_ms
@@ -155,11 +163,11 @@ class CatchUp:
 
     @property
     def is_over(self) -> bool:
-        """Whether slots close by the clock."""
+        """Whether slots close as soon as they are due."""
         return not self._waits
 
     def restart(self) -> None:
-        """Wait again, because processing has paused."""
+        """Begin another catch-up, because processing has paused."""
         self._waits, self.ends_ms = True, None
 
     def closing_ms(self, now_ms: int, *, subscribed: bool) -> int:
@@ -174,37 +182,38 @@ class CatchUp:
 
 
 async def run_until(end_ms: int | None, clock: SteadyClock, work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; at `end_ms`, cancel it as a stop would, and return when it has ended.
+    """Run a coroutine; at `end_ms`, cancel it as a stop would, and return when it has finished.
 
-    A stop that arrives meanwhile also waits until the coroutine has ended; a second stop cancels it again.
+    If `end_ms` is None, only a stop cancels it. A stop waits until the coroutine has finished; a second stop
+    cancels the coroutine again.
     """
     if end_ms is None:
         await work
         return
-    working = asyncio.create_task(work)
-    waiting = asyncio.create_task(_wait_until(clock, end_ms))
+    work_task = asyncio.create_task(work)
+    timer_task = asyncio.create_task(_wait_until(clock, end_ms))
     is_stopped = False
     try:
-        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work_task, timer_task}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         is_stopped = True
-    waiting.cancel()
-    working.cancel()
-    while not working.done():
+    timer_task.cancel()
+    work_task.cancel()
+    while not work_task.done():
         try:
-            await asyncio.wait({working})
+            await asyncio.wait({work_task})
         except asyncio.CancelledError:
             if is_stopped:
-                working.cancel()
+                work_task.cancel()
             is_stopped = True
-    if not working.cancelled():
-        working.result()
+    if not work_task.cancelled():
+        work_task.result()
     if is_stopped:
         raise asyncio.CancelledError
 
 
 async def _wait_until(clock: SteadyClock, time_ms: int) -> None:
-    """Wait until the wall clock has reached a time; the clock may be set in the meantime."""
+    """Wait until the wall clock has reached `time_ms`; the clock may be set during the wait."""
     while (now_ms := clock.now_ms()) is None or now_ms < time_ms:
         left_s = LOOK_S if now_ms is None else (time_ms - now_ms) / 1000
         await asyncio.sleep(min(left_s, LOOK_S))

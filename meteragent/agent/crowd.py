@@ -1,11 +1,11 @@
-"""A stream's part in a crowd: the operators' keys, pads, and reports (docs/crowd.md).
+"""A stream's part in a crowd: the operators' keys, the pads and the reports (docs/crowd.md).
 
 Theory of operation
 -------------------
 The operators' lists of keys arrive as retained messages on the sink's connection (`Keys`). A list is checked,
 committed to the store, and only then used, so that the highest serial of each role is on disk before a key of
 the list seals anything. After a restart the lists are read from the store, so a slot can open before the
-broker is back.
+broker is connected.
 
 The core opens a slot only if both keys for its day are known (`may_open`). A slot that cannot open is
 counted, and is neither charged nor reported.
@@ -38,10 +38,10 @@ _log = logging.getLogger("meteragent")
 
 
 class Keys:
-    """The newest list of each operator of a group, and the cryptography that uses its keys."""
+    """The newest list of keys from each operator of a group, and the cryptography that uses the keys."""
 
     def __init__(self, group: Group, lists: dict[str, KeyList], commit: Commit) -> None:
-        """Begin with the lists in the store; `commit` writes a newer one."""
+        """Start with `lists`, those in the store, by role; `commit` writes a newer list to the store."""
         self._group = group
         self._lists = lists
         self._commit = commit
@@ -52,15 +52,15 @@ class Keys:
     # --- the core's view -----------------------------------------------------------------------
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether the name can be a home's label, and both operators' keys for the slot are known."""
+        """Return whether `label` is valid for a home, and both operators' keys for the slot are known."""
         return is_label(label) and self._keys(start_ms // 1000) is not None
 
     def has_slot(self, time_ms: int) -> bool:
-        """Return whether both operators' keys for the slot at a time are known."""
+        """Return whether both operators' keys for the slot that contains `time_ms` are known."""
         return self._keys(time_ms // 1000) is not None
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
-        """Draw a pad and a dither; return the accumulator and the sealed pad.
+        """Open a slot with a new pad and dither; return the accumulator and the sealed pad.
 
         Raises LinkError if a key is missing, so check `may_open` first.
         """
@@ -72,11 +72,11 @@ class Keys:
         return slot.accumulator, SealedPad(slot.helper_key, slot.sealed_pad, slot.leader_public)
 
     def close(self, window: OpenWindow, terms: Terms) -> bytes:
-        """Return the report of a complete slot, with its share sealed, for the group in its terms."""
+        """Return the report of a closed slot, with the sealed share, to the group that `terms` names."""
         [slot], sealed = window.slots, window.sealed_pad
         if sealed is None or terms.crowd is None:
             raise ValueError("a window without a pad has no share")
-        open_ = OpenSlot(
+        home_slot = OpenSlot(
             window.start_ms // 1000,
             slot.accumulator,
             terms.lattice(0),
@@ -84,10 +84,10 @@ class Keys:
             sealed.helper_key,
             sealed.leader_public,
         )
-        return close_slot(bytes.fromhex(terms.crowd.group_id), window.public_id, open_)
+        return close_slot(bytes.fromhex(terms.crowd.group_id), window.public_id, home_slot)
 
     def _keys(self, slot_s: int) -> SlotKeys | None:
-        """Return both keys for a slot's day; None if one is missing."""
+        """Return both keys for a slot's day; None if either is missing, or if they are equal."""
         if len(self._lists) < len(ROLES):
             return None
         return slot_keys(self._lists["leader"], self._lists["helper"], slot_s)
@@ -95,7 +95,7 @@ class Keys:
     # --- the connection ------------------------------------------------------------------------
 
     def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
-        """Return an `on_message` that keeps lists of keys, and passes every message on."""
+        """Return an `on_message` that keeps lists of keys, and passes on every message."""
 
         def keep_lists(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
             """Keep the newest payload of each role's topic."""
@@ -110,7 +110,7 @@ class Keys:
         """Return a `serve` that also takes lists of keys from the same connection."""
 
         async def serve_and_take(session: Session) -> None:
-            """Run both until the session ends."""
+            """Serve the session and take lists from it, until it ends."""
             take_task = asyncio.ensure_future(self._take_lists(session))
             try:
                 await serve(session)
@@ -123,7 +123,7 @@ class Keys:
         return serve_and_take
 
     async def _take_lists(self, session: Session) -> None:
-        """Subscribe to the lists of both operators, then check and commit each that arrives."""
+        """Subscribe to both operators' lists, then check and commit each list that arrives."""
         try:
             for topic in self._topics:
                 await session.subscribe(topic)
@@ -139,8 +139,8 @@ class Keys:
     async def _take(self, role: str, payload: bytes) -> None:
         """Check a list and commit it, then use it.
 
-        A refused list changes nothing. Neither does a list with the newest list's serial, because an operator
-        signs only one list for each serial.
+        A refused list changes nothing. A list with the newest list's serial changes nothing, either, because
+        an operator signs only one list for each serial.
         """
         newest = self._lists.get(role)
         try:
@@ -154,7 +154,7 @@ class Keys:
 
 
 def keys(group: Group, thread: "StoreThread") -> Keys:
-    """Return the keys of a group, with the lists in the store."""
+    """Return the keys of a group, starting with the lists in the store."""
     group_id = group.id.hex()
     lists = {
         role: keys_of(group, role, payload, serial)

@@ -1,7 +1,7 @@
 """The world around an agent: clocks, randomness, the store and its thread, and systemd.
 
-`system` returns the real environment. A simulation passes other parts, and an event loop with simulated
-sockets and timers.
+`system` returns the real environment. A simulation passes other parts to the agent, and runs it in an event
+loop with simulated sockets and timers.
 """
 
 import os
@@ -29,14 +29,14 @@ class OpenStore(Protocol):
     """A function that opens the store of an agent, such as `Store.open`."""
 
     def __call__(self, path: Path, *, now_ms: int, recovery_floor_ms: int | None) -> Store:
-        """Open the store; raises StoreError."""
+        """Open the store. Raises StoreError if it cannot be used."""
 
 
 class RestoreStore(Protocol):
     """A function that makes a store usable again if it may be a copy, such as `store.restore_at`."""
 
     def __call__(self, path: Path, *, at_ms: int, now_ms: int, take_over: bool) -> None:
-        """Ensure that no time before `at_ms` is ever released again; raises StoreError."""
+        """Ensure that no time before `at_ms` is ever released again. Raises StoreError if this fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Environment:
     """The world around one agent.
 
     wall_ms        the wall clock
-    boot           the time since the machine's start; if `wall_ms` jumps ahead, the store may be a copy
+    boot           the time since the machine's start; if `wall_ms` jumps ahead of it, the store may be a copy
     bits           the random bits from which noise is drawn
     entropy        random bytes for the pauses between connections
     open_store     the function that opens the store
@@ -52,7 +52,7 @@ class Environment:
     store_thread   the class of the store's thread: StoreThread(store, keep_ms, max_bytes, streams, counts)
     pipeline       the class of a stream's core: Pipeline(stream, snapshot, spending, bits, counts)
     notify         the address at which systemd listens
-    listen_s       how long to listen for another agent's descriptor of a new meter; 0: not at all
+    listen_s       how long to listen for another agent's descriptor of a new meter; 0 if not at all
     """
 
     wall_ms: Callable[[], int]

@@ -1,9 +1,9 @@
-"""The log of a stream's first minutes: its first reading, its first number, or why there is none.
+"""The log of a stream's first minutes: its first reading, or why there is none, and its first number.
 
-If the first readings are all outside `window.range`, one line says that they count only as the range's limit.
+If the first readings are all outside `window.range`, one line says that they are clamped to it.
 
-A line contains no value, count or meter name; it only says that something has begun (law 4). After the first
-reading, `health` reports missing readings.
+No line contains a value, a count or a meter's name, so that the log reveals only that readings have started
+(law 4). After the first reading, `health` reports missing readings.
 """
 
 import logging
@@ -17,19 +17,19 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 from meteragent.store.outbox import WaitingRow
 
 FIRST_MS = MINUTE_MS
-"""How long a connected stream may lack a usable reading before this is logged; the time doubles after each
-line."""
+"""How long a connected stream may have no usable reading before this is logged; each line doubles this
+time."""
 LONGEST_MS = HOUR_MS
-"""The longest time between two such log lines."""
+"""The longest time between two log lines about missing readings."""
 STEP_MS = MINUTE_MS
 """The largest step of the clock that counts as waiting; a longer step means that the clock was set."""
 FEWEST = 5
-"""The smallest number of readings after which, if all were clamped, this is logged."""
+"""The number of first readings that must all have been clamped before this is logged."""
 
 _CLOCK = {"refused_ahead", "late"}
-"""Refusal reasons that point to a wrong clock."""
+"""Counters of messages that indicate a wrong clock."""
 _NO_READING = (*REFUSALS, "retained", "other", "late", "duplicate", "shed", "oversized")
-"""Counters of messages that yield no reading."""
+"""Counters of messages that yield no usable reading."""
 
 _log = logging.getLogger("meteragent")
 
@@ -46,12 +46,15 @@ class FirstMinutes:
         self._row: int | None = None
 
     def on_commit(self, rows: Sequence[WaitingRow]) -> None:
-        """Record the rows of a commit: the first row that is not retained is the first number."""
+        """Note the first number in the rows of a commit: the first row that is not retained."""
         if self._row is None:
             self._row = next((row.id for row in rows if not row.retain), None)
 
     def update(self, now_ms: int, confirmed: Collection[int], *, connected: bool) -> None:
-        """Log the first number or first reading if it came since the last update, or why no reading comes."""
+        """Log the first reading or number since the last update, or from time to time why there is none.
+
+        `confirmed` holds the ids of the rows that the broker has confirmed.
+        """
         elapsed_ms = min(max(now_ms - self._updated_ms, 0), STEP_MS)
         self._updated_ms = now_ms
         if not self._has_left and self._row in confirmed:
@@ -74,7 +77,7 @@ class FirstMinutes:
                 self._warn()
 
     def _check_range(self) -> None:
-        """Log once if all of the first readings were clamped; a reading within the range ends the check."""
+        """Log once if all of the first readings were clamped."""
         accepted_count, clamped_count = self._counts["accepted"], self._counts["clamped"]
         if self._has_range_checked or clamped_count == accepted_count < FEWEST:
             return
@@ -87,13 +90,16 @@ class FirstMinutes:
             )
 
     def _warn(self) -> None:
-        """Log why no reading has arrived; a shard of a fleet may have no meters, so it logs nothing."""
+        """Log why no reading has arrived, if `why_none` has a reason."""
         if reason := why_none(self._stream, self._counts, self._waited_ms // MINUTE_MS * MINUTE_MS):
             _log.warning("stream %s: %s", self._stream.name, reason)
 
 
 def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | None:
-    """Return why a stream has no reading, and a cure; None for a shard, which may have no meters."""
+    """Return why a stream has no reading, and a cure.
+
+    Returns None for a shard of a fleet without messages, because it may have no meters.
+    """
     wait_text, topic = duration_text(waited_ms), stream.source.topic
     names = sorted(filter(counts.get, _NO_READING), key=lambda name: -counts[name])
     if names:
@@ -110,12 +116,12 @@ def why_none(stream: settings.Stream, counts: Counts, waited_ms: int) -> str | N
 
 
 def _cure(names: Sequence[str]) -> str:
-    """Return a cure for the most frequent reasons."""
+    """Return a cure; `names` are the counters of unusable messages, the most frequent first."""
     if names[0] in _CLOCK:
         return "Check the clocks of this machine (`timedatectl`) and of the meter."
     if names[0] == "retained":
         return "The meter itself sends nothing: check that it is on and connected."
     return (
         "Compare source.profile, source.value and source.topic with the messages: `meteragent tap` shows why"
-        " each is refused, `meteragent discover` proposes a configuration."
+        " each is refused, and `meteragent discover` proposes a configuration."
     )

@@ -1,6 +1,6 @@
 """The health of a stream's intake: whether messages become readings that count, and if not, why.
 
-Only counters of the whole stream are compared. No value, meter or time of a message is kept or shown (law 4).
+Only the stream's counters are compared. No value, meter or time of a message is kept or shown (law 4).
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from meteragent.domain.terms import Clock
 from meteragent.domain.units import HOUR_MS
 
 FEWEST = 5
-"""The smallest number of messages that indicates a problem; devices send the occasional odd message."""
+"""The smallest number of messages that indicates a problem; devices send an occasional odd message."""
 ENOUGH = 100
-"""The number of messages that always indicates a problem."""
+"""The number of unreadable messages that indicates a problem even if as many are usual."""
 SOON_MS = 60_000
 """How long all messages must be refused, or all readings clamped, before this is a problem."""
 STEP_MS = 60_000
@@ -23,7 +23,7 @@ STEP_MS = 60_000
 slept."""
 
 _READ = {"refused_ahead", "late", "duplicate", "early", "accepted"}
-"""Counters of messages that were decoded, which shows that the profile is correct."""
+"""Counters of decoded messages, any of which shows that the profile is correct."""
 _UNREADABLE = sorted(
     set(REFUSALS) - {"refused_ahead", "refused_zone", "refused_meters", "refused_unavailable"}
 )
@@ -31,7 +31,7 @@ _NO_READING = ("late", "retained", "other", "other_shard", "duplicate")
 
 
 def silence_ms(stream: settings.Stream) -> int | None:
-    """Return how long, in ms, a stream may go without a reading that counts; None (no limit) in a replay.
+    """Return how long a stream may go without a usable reading, in ms; None (no limit) by the event clock.
 
     The limit is an hour, three reading periods or a slot, whichever is longest. For a device that reports on
     change, and is silent while nothing changes, the limit is at least `window.forget`.
@@ -50,8 +50,8 @@ class IntakeHealth:
     """The counters of a stream since the last reading that counted, and the problems that they indicate.
 
     `update` is called in every round of the runner. It learns the usual number of unreadable messages between
-    two decoded readings, because a topic filter with a wildcard may match messages of other kinds. Only more
-    than twice the usual number indicates a problem.
+    two decoded readings, because a topic filter with a wildcard may match messages of other kinds. More than
+    twice the usual number, or `ENOUGH`, indicates a problem.
     """
 
     def __init__(self, counts: Counts, silence_ms: int | None, now_ms: int) -> None:
@@ -77,15 +77,15 @@ class IntakeHealth:
             self._decoded_count, self._quiet_ms = decoded_count, 0
             self._counts_before = Counts(counts)
         self._is_refusing = any(counts[name] != self._counts_before[name] for name in (*REFUSALS, "late"))
-        in_range = counts["accepted"] - counts["clamped"]
-        if in_range != self._in_range_count:
-            self._in_range_count, self._accepted_count = in_range, counts["accepted"]
+        in_range_count = counts["accepted"] - counts["clamped"]
+        if in_range_count != self._in_range_count:
+            self._in_range_count, self._accepted_count = in_range_count, counts["accepted"]
         self._is_clamping = counts["accepted"] != self._accepted_count
         self._refused_ms = self._refused_ms if self._is_refusing else 0
         self._clamped_ms = self._clamped_ms if self._is_clamping else 0
 
     def problems(self, stream: str) -> Iterator[Problem]:
-        """Yield the current problems: the cause if the counters show one, or else silence; then clamping."""
+        """Yield the current problems: why messages are refused, or else silence, and then clamping."""
         cause = self._cause(stream)
         if cause is not None:
             yield cause
@@ -96,7 +96,7 @@ class IntakeHealth:
             yield problem("all_clamped", stream, count=clamped_count)
 
     def _cause(self, stream: str) -> Problem | None:
-        """Return the problem that causes every message to be refused; None if the counters show none."""
+        """Return the problem that causes all messages to be refused; None if the counters indicate none."""
         if self._refused_ms < SOON_MS:
             return None
         counts = self._counts - self._counts_before
@@ -120,7 +120,7 @@ class IntakeHealth:
         return sum(self._counts[name] - self._counts_before[name] for name in _UNREADABLE)
 
     def _list(self, names: list[str]) -> str:
-        """List the counters that have increased, the largest increase first."""
+        """List those of `names` whose counters have increased, the largest increase first."""
         counts = self._counts - self._counts_before
         rows = sorted(((counts[name], name) for name in names if counts[name]), reverse=True)
         return ", ".join(f"{name} {count}" for count, name in rows)

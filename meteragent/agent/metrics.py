@@ -16,15 +16,15 @@ from meteragent.domain.problem import Problem, problem
 LAG_S = 60.0
 """How long a record may be due before this counts as a problem."""
 UNERASED_S = 10.0
-"""How long the store's log may stay unerased before this is a problem; our own commands read it for under a
-second."""
+"""How long the store's log may stay unerased before this is a problem; the product's own commands keep it for
+less than a second."""
 _PAUSED = {
     "no usable clock": "no_clock",
     "no room in the store": "store_full",
     "the log is not erased": "unerased_stands",
 }
 METERS_MAX = 100
-"""The largest number of meters to export individually; more labels would overload Prometheus."""
+"""The largest number of meters whose charges are reported; more labels would overload Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,9 @@ class StreamVitals:
 
     waiting         the number of messages that have not been delivered
     lag_s           how long the first of these messages has been due
-    spent_per_w     epsilon in 1/W since midnight UTC, by public id
-    shard           the stream's part of a fleet
+    meters          the number of meters that the agent knows
+    spent_per_w     the epsilon spent since midnight UTC, in 1/W, by public id
+    shard           the stream's part of a fleet; None if it is not sharded
     refused_topics  the number of topics that the sink's broker refuses
     group           the group whose total includes the stream; None if the stream sends records
     has_keys        whether both operators' keys for the group's current slot are known
@@ -58,7 +59,7 @@ class Vitals:
     """The state of the agent.
 
     stands      the reason why processing is paused; None while it runs
-    raised      problems raised by parts of the agent; other problems follow from the figures
+    raised      problems raised by parts of the agent; `problems` derives further ones from the other fields
     unerased_s  how long another reader has kept old accumulators in the store's log
     """
 
@@ -73,7 +74,7 @@ class Vitals:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems that need human attention; empty if all is well."""
+        """The problems that require human attention; empty if there are none."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[Problem]:
@@ -128,10 +129,10 @@ def _nonzero(vitals: Vitals) -> list[str]:
 
 
 def as_json(vitals: Vitals) -> str:
-    """Return the vitals as JSON; exact numbers are strings.
+    """Return the vitals as JSON, with exact numbers as strings.
 
-    `problems` holds the problems' texts, `problem_codes` their codes, and `problem_details` the code, stream,
-    cause and cure of each problem.
+    `problems` holds the problems' texts, `problem_codes` their codes, and `problem_details` all fields of
+    each problem.
     """
     problems = vitals.problems
     former = {FORMER_NAMES[name]: count for name, count in vitals.counts.items() if name in FORMER_NAMES}
@@ -146,7 +147,7 @@ def as_json(vitals: Vitals) -> str:
 
 
 def from_json(text: str) -> Vitals:
-    """Parse the vitals from JSON; this is the inverse of `as_json`."""
+    """Parse vitals from the JSON that `as_json` returns."""
     document = json.loads(text)
     streams = []
     for stream in document["streams"]:
@@ -191,8 +192,8 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
         "1: processing is paused, because of the clock, the store's size, or a log that is not erased",
         [({}, vitals.stands is not None)],
     )
-    yield "running_seconds", "since the start", [({}, vitals.running_s)]
-    yield "store_bytes", "the size of the store's file", [({}, vitals.store_bytes)]
+    yield "running_seconds", "seconds since the start", [({}, vitals.running_s)]
+    yield "store_bytes", "the size of the store's file, in bytes", [({}, vitals.store_bytes)]
     sides = [
         ({"stream": stream.name, "side": side}, float(is_up))
         for stream in streams
@@ -202,7 +203,7 @@ def _gauges(vitals: Vitals) -> Iterator[tuple[str, str, list[tuple[dict[str, str
     waiting = [({"stream": stream.name}, float(stream.waiting)) for stream in streams]
     yield "waiting_messages", "messages that have not been delivered", waiting
     lag = [({"stream": stream.name}, stream.lag_s) for stream in streams]
-    yield "lag_seconds", "how long the first of these messages has been due", lag
+    yield "lag_seconds", "how long the first waiting message has been due", lag
     refused = [({"stream": stream.name}, float(stream.refused_topics)) for stream in streams]
     yield "refused_topics", "topics that the sink's broker refuses", refused
     yield (

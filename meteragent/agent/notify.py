@@ -1,4 +1,4 @@
-"""Messages to systemd (sd_notify(3)): that the agent is ready, that it is alive, and its status."""
+"""Messages to systemd (sd_notify(3)), which say that the agent is ready or alive, or give its status."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """The address at which systemd listens, or None, and the interval of its watchdog."""
+    """The address at which systemd listens, and the interval of its watchdog; None if not set."""
 
     address: str | None = None
     watchdog_s: float | None = None
@@ -22,10 +22,10 @@ class Notify:
         return cls(address, int(micros) / 10**6 if has_watchdog else None)
 
     def send(self, *lines: str) -> None:
-        """Send lines; if systemd is not listening, this is not an error."""
+        """Send lines to systemd; it is not an error if systemd is not listening."""
         if self.address is None:
             return
-        # An address with "@" is in the abstract namespace, whose names begin with a NUL.
+        # An address that starts with "@" is in the abstract namespace, whose names start with a NUL.
         address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
             connection.sendto("\n".join(lines).encode(), address)

@@ -1,8 +1,9 @@
-"""Detection, before a meter's first window opens, of another agent that releases the same meter.
+"""Detection of another agent that releases the same meter, before the meter's first window opens.
 
 Before its first record, an agent publishes a retained descriptor with its store's mark on `<sink
-topic>/privacy`. An agent whose store has never announced a topic therefore listens on that topic before it
-opens a window: two stores that add noise to the same intervals would reveal more than either promises.
+topic>/privacy`. An agent whose store has never announced a sink topic therefore listens for descriptors on it
+before it opens a window, because two stores that add noise to the same intervals would reveal more than
+either promises.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ from meteragent.domain.problem import Alarms
 from meteragent.mqtt import Session, SubscriptionRefused, Token
 
 LISTEN_S = 10.0
-"""How long to wait for a descriptor: mosquitto sends retained messages at once, but a cluster may take
-longer."""
+"""How long to wait for a descriptor. Mosquitto sends retained messages at once, but a cluster of brokers may
+take longer."""
 AT_ONCE = 100
 """The largest number of subscriptions to request at once."""
 _SUFFIX = "/privacy"
@@ -38,7 +39,7 @@ def _now_s() -> float:
 
 @dataclass(slots=True)
 class _Question:
-    """A topic to listen on, and the times at which it was asked about and the subscription was granted."""
+    """A question about a topic: when it was asked, and the broker's answer to the subscription."""
 
     question_s: float
     grant_s: float | None = None
@@ -46,7 +47,7 @@ class _Question:
 
 
 class Listener:
-    """One stream's listener for descriptors of other stores, on the sink's connection."""
+    """One stream's listener for other stores' descriptors, on the sink's connection."""
 
     def __init__(
         self,
@@ -61,7 +62,8 @@ class Listener:
     ) -> None:
         """Start without topics; descriptors from before `taken_over_ms` come from a predecessor.
 
-        For a receiver of a shared stream, `template` is that of its topics, and `ask` takes public ids.
+        For a receiver of a shared stream, `template` is the template of its topics, and `ask` and `clear` use
+        public ids instead of sink topics.
         """
         self._template = template
         self._stream = stream
@@ -78,16 +80,16 @@ class Listener:
         self._wake = asyncio.Event()
 
     def ask(self, sink_topics: Iterable[str]) -> None:
-        """Find out whether any of these topics belongs to another store."""
+        """Start to find out which of these topics belong to another store."""
         self._questions |= {name: _Question(_now_s()) for name in sink_topics}
         self._wake.set()
 
     def clear(self) -> list[str]:
-        """Return the topics found since the last call to belong to no other store.
+        """Return the topics that have proved, since the last call, to belong to no other store.
 
-        A topic is clear if no descriptor arrives within `listen_s` after the broker granted the subscription.
-        It is also clear, with a warning, if the broker refuses the subscription or does not grant it within
-        that time.
+        A topic is clear if its descriptor comes from this store or a predecessor, or if no descriptor arrives
+        within `listen_s` after the broker granted the subscription. It is also clear, with a warning, if the
+        broker refuses the subscription or does not grant it within that time.
         """
         now_s = _now_s()
         for name, question in list(self._questions.items()):
@@ -106,7 +108,7 @@ class Listener:
         return sink_topics
 
     def hear(self, topic: str, payload: bytes) -> None:
-        """Process a message from the sink's connection: a descriptor shows which store owns the topic."""
+        """Process a message from the sink's connection, which may be a descriptor of a topic in question."""
         name = topic.removesuffix(_SUFFIX)
         if name == topic:
             return
@@ -132,7 +134,7 @@ class Listener:
         """Return a `serve` that also listens on the same connection."""
 
         async def serve_and_listen(session: Session) -> None:
-            """Run both until the session ends."""
+            """Serve the session and listen on it, until it ends."""
             listen_task = asyncio.ensure_future(self._serve(session))
             try:
                 await serve(session)
@@ -144,7 +146,7 @@ class Listener:
         return serve_and_listen
 
     def wrap_on_message(self, on_message: OnMessage) -> OnMessage:
-        """Return an `on_message` that passes each message to this listener first."""
+        """Return an `on_message` that first passes each message to this listener."""
 
         def pass_first(topic: str, payload: bytes, qos: int, retain: bool, token: Token | None) -> None:
             """Pass a message to the listener, then to `on_message`."""
@@ -187,14 +189,14 @@ class Listener:
                 self._session.unsubscribe(self._topic(name))
 
     def _topic(self, name: str) -> str:
-        """Return the topic of the descriptors of a sink topic or, with a template, of a public id."""
+        """Return the topic of the descriptor for a sink topic or, with a template, for a public id."""
         return (name if self._template is None else identity.render(self._template, name)) + _SUFFIX
 
     def _is_foreign(self, sink_topic: str, payload: bytes) -> bool | None:
         """Return whether a descriptor comes from another store; None if the payload is not a descriptor.
 
-        A descriptor without a mark comes from an older version of the agent, and counts as from another
-        store.
+        A descriptor from before `taken_over_ms` does not. A descriptor without a mark comes from an older
+        version of the agent, and counts as another store's.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             facts = json.loads(payload)

@@ -1,11 +1,11 @@
-"""The connections on which a stream leaves: its sink, or one for each receiver of a shared stream.
+"""The connections on which a stream's messages are sent: one to its sink, or one to each receiver.
 
 The runner and the watch see the receivers' sinks as one sink (`SharedSink`), and their listeners as one
 listener (`SharedListener`).
 
 For a shared stream, the core uses the public id alone as a topic, and each receiver's topics are translated
-to public ids. If one receiver's broker refuses a topic, the meter is held back; a meter is clear once none of
-its topics at any receiver belongs to another agent.
+to public ids. A meter is held if the broker of any receiver refuses its topic. A meter is clear once none of
+its topics at any receiver can belong to another agent.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ _log = logging.getLogger("meteragent")
 
 
 class Outlet(NamedTuple):
-    """A connection on which records leave: to the sink of a stream, or to one receiver.
+    """A connection on which records are sent, either to the sink of a stream or to one receiver.
 
     `queue` names the queue of its rows in the outbox, and `stream` is the stream with this connection's sink.
-    `crowd` takes the operators' keys from this connection.
+    `crowd` takes the operators' keys from this connection; None if the stream has no group.
     """
 
     queue: str
@@ -55,13 +55,13 @@ class Outlet(NamedTuple):
 
     @property
     def serve(self) -> Serve:
-        """The function that serves a session: it sends rows, and takes others' descriptors and keys."""
+        """The function that serves a session: it sends rows, and receives descriptors and keys."""
         serve = self.listener.wrap_serve(self.sink.serve)
         return serve if self.crowd is None else self.crowd.wrap_serve(serve)
 
     @property
     def on_message(self) -> OnMessage:
-        """The function that handles a message that the session receives."""
+        """The function that handles the messages that the session receives."""
         on_message = self.listener.wrap_on_message(self.sink.on_message)
         return on_message if self.crowd is None else self.crowd.wrap_on_message(on_message)
 
@@ -70,12 +70,12 @@ class SharedRefusals:
     """The refused topics of several sinks, by public id."""
 
     def __init__(self, refusals: Sequence[tuple[str, Refusals]]) -> None:
-        """Take the refusals of each sink, with the template of its topics."""
+        """Combine the refusals of sinks, each preceded by the template of the sink's topics."""
         self._refusals = refusals
 
     @property
     def held_topics(self) -> Collection[str]:
-        """The public ids of the meters with messages that some receiver's broker refuses."""
+        """The public ids of the meters whose messages any receiver's broker refuses."""
         return {
             identity.public_id(template, topic)
             for template, refusals in self._refusals
@@ -84,7 +84,7 @@ class SharedRefusals:
 
     @property
     def waiting_bytes(self) -> int:
-        """The total size of the due messages for these topics, in bytes as counted by the outbox."""
+        """The total size of the due messages on held topics, in bytes as counted by the outbox."""
         return sum(refusals.waiting_bytes for _, refusals in self._refusals)
 
 
@@ -98,7 +98,7 @@ class SharedSink:
         )
 
     def take(self, rows: Iterable[WaitingRow]) -> None:
-        """Queue rows that were committed to the outbox, each at its receiver's sink."""
+        """Add rows that were committed to the outbox to the queues of their receivers' sinks."""
         by_queue: dict[str, list[WaitingRow]] = {}
         for row in rows:
             by_queue.setdefault(row.queue, []).append(row)
@@ -118,21 +118,21 @@ class SharedSink:
 
 
 class SharedListener:
-    """The listeners of a stream's receivers, which ask about each meter at every receiver."""
+    """The listeners of a stream's receivers, which ask about each meter at each receiver."""
 
     def __init__(self, outlets: Sequence[Outlet]) -> None:
         self._listeners = {outlet.queue: outlet.listener for outlet in outlets}
         self._unclear: dict[str, set[str]] = {}
 
     def ask(self, public_ids: Iterable[str]) -> None:
-        """Find out whether another agent releases any of these meters to one of the receivers."""
+        """Start to find out which of these meters another agent releases to any of the receivers."""
         for public_id in public_ids:
             self._unclear[public_id] = set(self._listeners)
             for listener in self._listeners.values():
                 listener.ask([public_id])
 
     def clear(self) -> list[str]:
-        """Return the meters found since the last call to belong to no other agent at any receiver."""
+        """Return the meters that have proved, since the last call, to belong to no other agent."""
         for queue, listener in self._listeners.items():
             for public_id in listener.clear():
                 self._unclear.get(public_id, set()).discard(queue)
@@ -143,14 +143,14 @@ class SharedListener:
 
 
 class Outlets(NamedTuple):
-    """All connections of a stream; `is_shared` says whether they lead to receivers."""
+    """All connections of a stream; `is_shared` says whether they lead to receivers or to its own sink."""
 
     all: tuple[Outlet, ...]
     is_shared: bool
 
     @property
     def queues(self) -> list[str]:
-        """The queues of their rows in the outbox."""
+        """The queues of the connections' rows in the outbox."""
         return [outlet.queue for outlet in self.all]
 
     @property
@@ -169,7 +169,7 @@ class Outlets(NamedTuple):
         return self.all[0].crowd if self.all else None
 
     def last_due_ms(self, store: Store) -> dict[str, int]:
-        """Return, by the core's topics, the due time of the last waiting message that is not yet due."""
+        """Return, by the core's topic, when the last of the messages that are not yet due will be due."""
         last_ms: dict[str, int] = {}
         for outlet in self.all:
             rows = outbox.last_due_ms(store.connection, outlet.queue, store.clock_ms)
@@ -181,7 +181,7 @@ class Outlets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutletMaker:
-    """The maker of each stream's connections; `listen_s` and `entropy` are those of the environment."""
+    """The maker of each stream's connections; `listen_s` and `entropy` come from the environment."""
 
     thread: "StoreThread"
     clock: SteadyClock
@@ -192,7 +192,7 @@ class OutletMaker:
     page: settings.Page | None = None
 
     def of(self, stream: settings.Stream, links: parts.Links) -> Outlets:
-        """Return a stream's connections: one, or one for each receiver that is admitted."""
+        """Return a stream's connections: one to its sink, or one to each receiver that is admitted."""
         store = self.thread.store
         if links.sink is not None:
             _, client_id = parts.client_ids(store, stream.name)
@@ -246,14 +246,14 @@ class OutletMaker:
         return crowd.keys(stream.group, self.thread)
 
     async def withdraw(self, grant: Grant) -> None:
-        """Send the messages that wait for a revoked receiver; they only withdraw its descriptors."""
+        """Send the messages that wait for a revoked receiver, which only withdraw its descriptors."""
         try:
             endpoint = receivers.endpoint(grant.link, f"receiver {grant.name}")
         except (ConfigError, StoreError) as error:
             _log.warning("receiver %s was revoked, but its descriptors stay: %s", grant.name, error)
             return
         sink = Sink(self.thread.outbox_reader(grant.queue), self.clock.now_ms, self.counts)
-        keeping = asyncio.create_task(
+        connection_task = asyncio.create_task(
             keep_connected(
                 endpoint,
                 parts.receiver_client_id(self.thread.store, grant.queue),
@@ -272,9 +272,9 @@ class OutletMaker:
                 if row_ids := sorted(sink.unmarked_ids):
                     await self.thread.persist(Commit(grant.stream, self.clock.newest_ms), row_ids, None)
                     sink.note_marked(row_ids)
-                else:  # there is no clock, or the broker refuses the topics
+                else:  # the clock shows no time, or the broker refuses the topics
                     await asyncio.sleep(POLL_S)
                 sink.wake()
         finally:
-            keeping.cancel()
-            await asyncio.wait({keeping})
+            connection_task.cancel()
+            await asyncio.wait({connection_task})

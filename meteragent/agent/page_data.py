@@ -44,16 +44,16 @@ from meteragent.wire import descriptor
 
 _EVER_MS = 2**62
 _RECORDS = 4000
-"""The largest number of records used for the history: 30 days of half hours make 1,440."""
+"""The largest number of records used for the history; 30 days of half-hourly slots need 1,440."""
 _OVERLAP_MS = 60_000
-"""How far back deliveries are read again: a delivery's time is that of its commit, which becomes visible
-later."""
+"""How far back deliveries are read again, because a delivery has the time of the commit that marks it, and
+the commit is visible only later."""
 _EXAMPLES = [name for name, preset in COMPLETE.items() if preset.space is not Space.PEAK]
-"""The presets for which the page draws examples: those that release means, not peaks."""
+"""The presets for which the page draws examples: all except those that release peaks."""
 
 
 def page_settings(page: settings.Page) -> Settings:
-    """Return the page's address and token; raises ConfigError if the token is unreadable or too short."""
+    """Return the page's address, host names and token. Raises ConfigError if the token cannot be used."""
     host, _, port = page.listen.rpartition(":")
     path = page.token_file
     token = None if path is None else settings.read_secret("page.token_file", path)
@@ -61,9 +61,10 @@ def page_settings(page: settings.Page) -> Settings:
 
 
 class CrowdWatch(NamedTuple):
-    """The source of the page's data on a stream's reports.
+    """The source of the page's data about a stream's reports.
 
-    `sink` sends the reports; `has_slot` returns whether the keys for the slot at a time are known.
+    `sink` sends the reports. `has_slot` returns whether the keys for the slot that contains the given time
+    are known.
     """
 
     sink: Sink
@@ -71,18 +72,20 @@ class CrowdWatch(NamedTuple):
 
     @classmethod
     def of(cls, outlets: Sequence[Outlet]) -> Self | None:
-        """Return the source for the reports on a stream's connection; None if the stream sends records."""
+        """Return the source for a stream's reports; None if the stream sends records."""
         crowd = outlets[0].crowd if outlets else None
         return None if crowd is None else cls(outlets[0].sink, crowd.has_slot)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedStream:
-    """The parts of a running stream that the page shows: its meters, their next slots, its connections.
+    """The parts of a running stream that the page shows.
 
-    `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W.
-    `tariffs` price the bands. `outlet` is the queue and the topic of a shared stream's first receiver.
-    `crowd` is the source of data on reports if the stream is part of a group's total.
+    `others_per_day` is the daily charge of the configuration's other streams, as epsilon in 1/W. `meters`
+    returns the stream's meters, `connected` whether a side ("source" or "sink") is connected, and `upcoming`
+    the next slot of a meter. `tariffs` price the bands. `outlet` is the queue and the topic template of a
+    shared stream's first receiver; None if the stream is not shared. `crowd` is the source of data about
+    reports; None if the stream sends records.
     """
 
     stream: settings.Stream
@@ -96,9 +99,9 @@ class WatchedStream:
     crowd: "CrowdWatch | None" = None
 
     def place(self, topic: str) -> tuple[str, str]:
-        """Return the queue and the topic of the messages that the core sends on a topic.
+        """Return the queue and the topic of the messages that the core publishes on `topic`.
 
-        For a shared stream, they are those of the first receiver.
+        A shared stream has one queue and topic for each receiver; the first receiver's are returned.
         """
         if self.outlet is None:
             return self.stream.name, topic
@@ -187,7 +190,7 @@ class PageData:
         )
 
     async def _allowance(self, stream: settings.Stream, meter: str, now_ms: int) -> Allowance | None:
-        """Return a meter's allowance under a stream's budget in the current period; None without a budget."""
+        """Return a meter's allowance in the current period; None if the stream has no budget."""
         limit, budget = settings.budget(stream), stream.privacy.budget
         if limit is None or budget is None:
             return None
@@ -197,7 +200,7 @@ class PageData:
         return Allowance(limit, spent_per_w, start_ms, start_ms + per_ms)
 
     async def _history(self, name: str, meter: str) -> History:
-        """Return the history of a meter's records, computed in a separate thread."""
+        """Return the history of a meter, computed in a separate thread; empty for a stream of reports."""
         from meteragent.agent import page_history  # noqa: PLC0415  only an open page needs the receiving side
 
         watched_stream, connection = self._streams[name], self._thread.store.connection
@@ -214,7 +217,7 @@ class PageData:
         )
 
     async def _payloads(self, name: str, topic: str, limit: int) -> list[bytes]:
-        if self._streams[name].stream.group is not None:  # its reports are sealed
+        if self._streams[name].stream.group is not None:  # reports are sealed
             return []
         place = self._streams[name].place(topic)
         return await self._thread.call(outbox.latest, self._thread.store.connection, *place, limit)
@@ -230,7 +233,7 @@ def routes(watch: Watch) -> tuple[Route, ...]:
         return 503 if problems else 200, "text/plain", f"{text}\n".encode()
 
     async def figures() -> tuple[int, str, bytes]:
-        """Return the vitals in Prometheus format."""
+        """Return the vitals in Prometheus' text format."""
         text = metrics.as_metrics(await watch.vitals())
         return 200, "text/plain; version=0.0.4", text.encode()
 
@@ -248,7 +251,7 @@ def _reports(watched_stream: WatchedStream, undelivered_count: int, now_ms: int)
 
 
 def _topic(watched_stream: WatchedStream, meter: str) -> str:
-    """Return the topic on which the core publishes a meter's records; for receivers, the public id."""
+    """Return the core's topic for a meter's records, which for a shared stream is the public id."""
     key = watched_stream.pseudonym_key
     public_id = meter if key is None else identity.pseudonym(key, meter)
     if watched_stream.stream.receivers:
@@ -257,7 +260,7 @@ def _topic(watched_stream: WatchedStream, meter: str) -> str:
 
 
 def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None:
-    """Return the stream with an unchanged preset; None if this configuration is refused."""
+    """Return the stream under a preset without overrides; None if this configuration is refused."""
     zone = stream.window.timezone or "UTC" if isinstance(PRESETS[preset].length, str) else None
     slots = {"length": None, "step": None, "blocks": None, "bands": None}
     no_tariff = {"band": (), "rest": None, "holidays": ()}
@@ -271,17 +274,18 @@ def _with_preset(stream: settings.Stream, preset: str) -> settings.Stream | None
 
 
 def _read_state(
-    connection: sqlite3.Connection, stream: str, meter: str, now_ms: int, since_ms: int
+    connection: sqlite3.Connection, queue: str, meter: str, now_ms: int, since_ms: int
 ) -> tuple[dict[str, Fraction], outbox.DeliveredRow | None, int, int | None]:
-    """Return a meter's epsilons, its stream's last delivery since `since_ms`, and its waiting messages.
+    """Return a meter's epsilons and the state of a queue.
 
-    The last two results are the number of waiting messages and the time at which the first of these was due.
+    The state consists of the last delivery since `since_ms`, the number of undelivered messages, and the time
+    at which the first due message was due; None if no message is due.
     """
     starts_ms = {"today": grid.day(now_ms), "month": grid.Calendar("UTC", "1mo").start_ms(now_ms), "start": 0}
     epsilons = {
         name: ledger.sum_charges(connection, meter, start_ms, _EVER_MS)
         for name, start_ms in starts_ms.items()
     }
-    rows = outbox.pending(connection, stream, now_ms, 1)
-    waiting_count, due_ms = outbox.depth(connection, stream), rows[0].due_ms if rows else None
-    return epsilons, outbox.last_delivered(connection, stream, since_ms), waiting_count, due_ms
+    rows = outbox.pending(connection, queue, now_ms, 1)
+    waiting_count, due_ms = outbox.depth(connection, queue), rows[0].due_ms if rows else None
+    return epsilons, outbox.last_delivered(connection, queue, since_ms), waiting_count, due_ms

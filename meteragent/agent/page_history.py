@@ -1,7 +1,7 @@
 """One meter's history for the local page: energy by day, and closed windows of bands with their costs.
 
-Everything is derived from released records and their descriptors; no raw data are read. Records that lack a
-descriptor or contradict the newest records are left out.
+Everything is derived from released records and their descriptors; no readings are used. Records without a
+descriptor are left out, and so are records that contradict the newest records.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,15 +30,16 @@ from meteragent.wire.descriptor import describe
 DAYS = 30
 """The number of days to show."""
 WINDOWS = 12
-"""The number of closed windows of bands to show."""
+"""The largest number of closed windows of bands to show."""
 _LONGEST_DAY_MS = 25 * HOUR_MS
 
 
 class TopicRecords(NamedTuple):
     """The records and descriptors that were released on a meter's topic, and the stream's current schedule.
 
-    The outbox drops a descriptor some time after it is sent, perhaps before the window closes. A missing
-    descriptor is therefore rebuilt from the schedule; if the configuration has changed, its id differs.
+    The outbox deletes a descriptor some time after it is sent, perhaps before the window closes. A missing
+    descriptor is therefore rebuilt from the schedule. If the configuration has changed, the rebuilt
+    descriptor has another id, and the records are left out.
     """
 
     records: Sequence[bytes]
@@ -49,8 +50,8 @@ class TopicRecords(NamedTuple):
 def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ()) -> History:
     """Return a meter's history from the records and descriptors on its topic.
 
-    A period is a local day, or a window whose slots are longer than a day. Days and windows with a missing
-    record are left out. `tariffs` price the windows of bands.
+    A period is a local day or, for records of more than a day, the time of one record. Days and windows with
+    a missing record are left out. `tariffs` price the windows of bands.
     """
     series = _series(topic_records)
     if series is None:
@@ -60,7 +61,7 @@ def of(topic_records: TopicRecords, now_ms: int, tariffs: Sequence[Tariff] = ())
 
 
 def _series(topic_records: TopicRecords) -> Series | None:
-    """Return the series of the newest records that agree with each other; None if there are no records."""
+    """Return the series of the newest records that are consistent with each other; None if there is none."""
     records = [Record.parse(load(payload)) for payload in topic_records.records]
     by_id = _descriptors(topic_records, records)
     known_records = [record for record in records if record.descriptor in by_id]
@@ -69,7 +70,7 @@ def _series(topic_records: TopicRecords) -> Series | None:
     newest = max(known_records, key=lambda record: record.time_ms)
 
     def is_alike(record: Record) -> bool:
-        """Return whether a record has the same unit and kind of slots as the newest record."""
+        """Return whether a record has the unit and the kind of slots of the newest record."""
         terms, newest_terms = by_id[record.descriptor], by_id[newest.descriptor]
         return (record.unit, terms.space) == (newest.unit, newest_terms.space)
 
@@ -81,7 +82,7 @@ def _series(topic_records: TopicRecords) -> Series | None:
 
 
 def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict[str, Descriptor]:
-    """Return the released descriptors, and those that the schedule gives for the remaining records."""
+    """Return descriptors by id: those that were released, and those rebuilt for the remaining records."""
     by_id = {descriptor.id: descriptor for descriptor in map(Descriptor.parse, topic_records.descriptors)}
     schedule = topic_records.schedule
     missing_records = {r.descriptor: r for r in records if r.descriptor not in by_id}
@@ -94,7 +95,7 @@ def _descriptors(topic_records: TopicRecords, records: Iterable[Record]) -> dict
 
 
 def _periods(series: Series, zone: str, now_ms: int) -> Iterator[Period]:
-    """Yield the energies of complete days, or of windows, that ended in the last 30 days."""
+    """Yield the energy of each complete period that ended in the last `DAYS` days."""
     days = Calendar(zone, "1d")
 
     def period(record: Record) -> tuple[int, int]:
@@ -123,7 +124,7 @@ def _windows(series: Series, tariffs: Sequence[Tariff]) -> Iterator[BandWindow]:
 
 
 def _costs(series: Series, tariffs: Sequence[Tariff], start_ms: int) -> Costs | None:
-    """Return a window's costs; None without tariffs that price all its bands."""
+    """Return a window's costs; None if there are no tariffs, or if they do not price all of its bands."""
     if not tariffs:
         return None
     try:

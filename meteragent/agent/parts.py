@@ -1,4 +1,4 @@
-"""The parts of a configured stream: its links, core settings, budget and client ids."""
+"""The parts of a configured stream, such as its links, core settings, budget and client ids."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,13 +21,13 @@ from meteragent.store import Store, ledger
 from meteragent.wire.home_assistant import Discovery
 
 HOME_ASSISTANT_MS = 2000
-"""The time within which all agents answer when Home Assistant starts, each after a different delay."""
+"""The range of the delays after which agents answer a start of Home Assistant, beyond a first second."""
 
 
 class Links(NamedTuple):
-    """The parts of a stream that are read from other files: two brokers and a key.
+    """A stream's two brokers, with the secrets read from their files, and its pseudonym key.
 
-    A shared stream has no sink of its own: its receivers' brokers are read from their grants.
+    A shared stream has no sink of its own, because its receivers' brokers are read from their grants.
     """
 
     source: Endpoint
@@ -36,7 +36,7 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, stream: settings.Stream) -> "Links":
-        """Read and return a stream's links; raises ConfigError with the key of an unreadable file."""
+        """Read and return a stream's links. Raises ConfigError, which names the key, for unreadable files."""
         key_file = stream.sink.pseudonym_key_file
         key = None if key_file is None else settings.read_secret("sink.pseudonym_key_file", key_file)
         source = settings.endpoint("source", stream.source.url, stream.source)
@@ -55,7 +55,7 @@ def core(
     claim_key: bytes | None = None,
     validities: tuple[Validity, ...] | None = None,
 ) -> Stream:
-    """Return a stream's core settings; without `claim_key`, descriptors have no mark."""
+    """Return a stream's core settings; if `claim_key` is None, descriptors have no mark."""
     return Stream(
         name=stream.name,
         source=settings.topic_of(stream.source),
@@ -83,8 +83,8 @@ def source(
 ) -> Source:
     """Return the incoming side of a stream.
 
-    The bound for MQTT 3.1.1 does not apply if `source.inflight` is set, because the operator then knows the
-    broker's limit.
+    The bound on held messages over MQTT 3.1.1 does not apply if `source.inflight` is set, because the
+    operator then knows the broker's limit.
     """
     inflight, max_payload = stream.source.inflight, stream.source.max_payload
     is_capped = "inflight" not in stream.source.model_fields_set
@@ -114,7 +114,7 @@ def role(stream: settings.Stream, side: str) -> str:
 
 
 def login_hint(side: str, stream: settings.Stream) -> str:
-    """Return the hint to log if a source's or sink's broker refuses the user name and password."""
+    """Return the hint to log if the broker of a side refuses the user name or the password."""
     broker = stream.source if side == "source" else settings.sink_broker(stream)
     if broker.username is None:
         return f"set {side}.username and {side}.password_file"
@@ -124,7 +124,7 @@ def login_hint(side: str, stream: settings.Stream) -> str:
 
 
 def budget(stream: settings.Stream) -> Budget | None:
-    """Return the budget of a stream; None if it has none."""
+    """Return the budget of a stream; None if the stream has no budget."""
     limit, setting = settings.budget(stream), stream.privacy.budget
     return None if limit is None or setting is None else Budget(limit, setting.per)
 
@@ -135,7 +135,7 @@ def has_event_clock(config: settings.Config) -> bool:
 
 
 def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
-    """Return the earliest times at which meters may be charged for a new window or an open peak."""
+    """Return, for each meter of each stream, the earliest time of a new window's or an open peak's charge."""
     states = [state for stream in config.stream for state in store.snapshot(stream.name).states.values()]
     return [
         min(state.next_ms, state.integrated_until_ms) if state.windows else state.next_ms for state in states
@@ -145,9 +145,9 @@ def _charge_start_ms(config: settings.Config, store: Store) -> list[int]:
 def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
     """Return an odometer, set to the charges in the store, for each stream with a budget.
 
-    Charges are read from the earliest time at which any window may still open. Under the event clock, a new
-    stream may begin at any time in the past. So may each meter without a window, even after its stream has
-    changed to the wall clock.
+    Charges are read from the earliest time at which a meter may still be charged. Under the event clock, the
+    readings of a new stream may start at any time in the past. Even after a change to the wall clock, the
+    first window of a meter may be one in the past.
     """
     budgets = {stream.name: budget(stream) for stream in config.stream}
     odometers = {
@@ -165,23 +165,23 @@ def odometers(config: settings.Config, store: Store) -> dict[str, Odometer]:
 def keeps_session(stream: settings.Stream) -> bool:
     """Return whether the source's broker should keep the messages that arrive while the agent is stopped.
 
-    The broker should not do so for a register without timestamps: an old reading would count as the current
-    one, and all energy used since then would count as used in a single moment, which no radius hides. No
-    energy is lost, because the next reading includes it.
+    For a register without timestamps it should not, because an old reading would count as current, and all
+    energy used since that reading as used at once, which no radius hides. No energy is lost, because the next
+    reading includes it.
     """
     return stream.source.kind is not Kind.REGISTER or settings.has_times(stream.source)
 
 
 def receiver_client_id(store: Store, queue: str) -> str:
-    """Return the client id at a receiver's broker, by which receivers cannot link their streams."""
+    """Return the client id at a receiver's broker, from which receivers cannot link their streams."""
     return f"meteragent-{pseudonym(store.secret, f'sink/{queue}')}-sink"
 
 
 def client_ids(store: Store, name: str) -> tuple[str, str]:
-    """Return the client ids for a stream's two brokers, which are the same at every start.
+    """Return the client ids at a stream's source and sink brokers, which are the same at every start.
 
-    Each sink's client id is different and does not contain the stream's name, so receivers cannot link
-    streams.
+    Each sink's client id is different and does not contain the stream's name, so the sinks' brokers cannot
+    link streams.
     """
     client_id = store.client_id
     if name == "main":

@@ -1,4 +1,4 @@
-"""How the agent appears at the sink's broker, besides its records."""
+"""The agent's presence at the sink's broker: its status and its devices for Home Assistant."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,9 @@ from meteragent.wire.home_assistant import Discovery
 
 
 class Presence(NamedTuple):
-    """The messages that are sent besides records: a status, and device announcements for Home Assistant.
+    """The settings of the status and of the device announcements for Home Assistant.
 
+    `status` is the topic of the status, and `discovery` announces devices; each is None if it is not sent.
     When Home Assistant starts, the announcements are sent again after `delay_s`, which differs between agents
     so that they do not all answer at once. If `retain` is set, the broker also retains the newest record of
     each topic.
@@ -22,5 +23,5 @@ class Presence(NamedTuple):
 
     @property
     def will(self) -> Will | None:
-        """The last will, which the broker publishes when the connection has ended."""
+        """The last will, which the broker publishes when the connection ends; None if there is no status."""
         return None if self.status is None else Will(self.status, status.OFFLINE)

@@ -1,4 +1,4 @@
-"""The receipt of a revoked receiver: what it was sent, for the files of the person responsible.
+"""The receipt of a revoked receiver, which states what was sent to it, for the operator's files.
 
 A receipt is a plain text file beside the store. It contains no values, only addresses, topics, times, counts
 and terms. It is written after the revocation is on disk; after a crash, it is written again with the same
@@ -21,12 +21,12 @@ from meteragent.wire.descriptor import describe
 
 
 def path_of(store: Path, receipt: Receipt) -> Path:
-    """Return the path of a receipt, named after the store, the receiver and the number of its grant."""
+    """Return the path of a receipt, which contains the names of store and receiver and the grant's id."""
     return store.with_name(f"{store.name}.receipt-{receipt.grant.name}-{receipt.grant.id}.txt")
 
 
 def text(receipt: Receipt, stream_terms: list[Terms]) -> str:
-    """Return a receipt in words; `stream_terms` are all terms that the stream has ever had."""
+    """Return a receipt in words; `stream_terms` are all terms of the stream in the store."""
     return "\n".join(_lines(receipt, {describe(item).id: item for item in stream_terms})) + "\n"
 
 
@@ -53,22 +53,25 @@ def _lines(receipt: Receipt, terms_by_id: dict[str, Terms]) -> Iterator[str]:
     if not receipt.rows:
         yield "  none, because no record was sent"
     yield ""
-    yield "Nothing leaves for this receiver after its revocation, and its descriptors are withdrawn."
-    yield "What it has received stays with it."
+    yield "Nothing is sent to this receiver after its revocation, except to withdraw its descriptors."
+    yield "It keeps what it has received."
 
 
 def _promise(item: Terms) -> str:
-    """Return what a window's terms promise, in one line."""
+    """Return the promise of a window's terms, in one line."""
     preset = f"preset {item.preset}, " if item.preset else ""
-    where = "in all of a window" if item.metric is Metric.L1 else "in each slot"
+    scope = "in all of a window" if item.metric is Metric.L1 else "in each slot"
     length = f"a window of {format_duration(item.length_ms)}"
     if item.timezone is not None:
         length = f"a calendar window of {format_duration(item.length_ms)} in {item.timezone}"
-    return f"{preset}{energy(item.hides_wh)} hidden {where} at level {exact(item.level)}, for {length}"
+    return f"{preset}{energy(item.hides_wh)} hidden {scope} at level {exact(item.level)}, for {length}"
 
 
 def write(store: Store, receipt: Receipt) -> Path:
-    """Write a receipt beside the store, whole or not at all, and return its path; raises OSError."""
+    """Write a receipt beside the store, completely or not at all, and return its path.
+
+    Raises OSError if the receipt cannot be written.
+    """
     path = path_of(store.path, receipt)
     new_path = path.with_name(f"{path.name}.new")
     content = text(receipt, terms(store.connection).get(receipt.grant.stream, []))

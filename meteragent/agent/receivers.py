@@ -1,8 +1,8 @@
-"""Receivers of shared streams: which of them are admitted, their grants in the store, and their receipts.
+"""Receivers of shared streams: their admission and revocation, their grants in the store, and their receipts.
 
 The agent compares the configuration with the store (`settle`) at its start, and again whenever a receiver
 is to be admitted or revoked (`next_ms`): it stops sending, settles, and continues with new connections. A
-receiver is therefore revoked only while nothing is sent, and no copy of its messages is left in memory.
+receiver is therefore revoked only while nothing is sent, and no copy of its messages remains in memory.
 """
 
 import json
@@ -24,8 +24,8 @@ from meteragent.store.grants import Wanted
 LEAD_MS = 60_000
 """How long before its start a receiver is admitted, so that its first window can open on time."""
 NOTICE_MS = 30_000
-"""The shortest time from a receiver's admission to its first window: enough to find out whether another agent
-releases on its topics (`other_agent`: a connection and an answer, 10 s each)."""
+"""The shortest time from a receiver's admission to its first window, in which the agent finds out whether
+another agent releases on its topics (`other_agent`: a connection and an answer, 10 s each)."""
 TRANSIT_MS = 60_000
 """How long the last records may take to be delivered before the remaining ones are deleted."""
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("meteragent")
 
 
 def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int | None:
-    """Return the time at which a receiver is revoked, after its last slot has left; None without an end."""
+    """Return when a receiver is revoked, which is after its last record; None if it has no end."""
     if receiver.end is None:
         return None
     last_ms = receiver.end + settings.terms(stream).lateness_ms + stream.sink.spread
@@ -41,7 +41,7 @@ def revocation_ms(stream: settings.Stream, receiver: settings.Receiver) -> int |
 
 
 def _reason(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> str | None:
-    """Return why a receiver is not admitted at a time; None if it is."""
+    """Return why a receiver is not admitted at `now_ms`; None if it is admitted."""
     revoked_ms = revocation_ms(stream, receiver)
     if receiver.paused:
         return "paused"
@@ -57,14 +57,14 @@ def _pairs(config: settings.Config) -> Iterator[tuple[settings.Stream, settings.
 
 
 def runs(stream: settings.Stream, now_ms: int) -> bool:
-    """Return whether a stream must run: it has a sink, or a receiver gets it now or later."""
+    """Return whether a stream must run, because it has a sink, or a receiver that gets it now or later."""
     return not stream.receivers or any(
         _reason(stream, receiver, now_ms) in (None, "not started") for receiver in stream.receivers
     )
 
 
 def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | None:
-    """Return when each admitted receiver gets a stream; None if the stream is not shared."""
+    """Return the times in which each admitted receiver gets a stream; None if the stream is not shared."""
     if not stream.receivers:
         return None
     active = grants.active(store.connection)
@@ -72,12 +72,12 @@ def validities(stream: settings.Stream, store: Store) -> tuple[Validity, ...] | 
 
 
 def unannounced(stream: settings.Stream, store: Store) -> dict[str, list[Validity]]:
-    """Return, by topic, the validities of a stream's receivers that lack its latest descriptor."""
+    """Return, by topic, the validities of the receivers to whom its latest descriptor was not announced."""
     return grants.unannounced(store.connection, stream.name) if stream.receivers else {}
 
 
 def next_ms(config: settings.Config, now_ms: int) -> int | None:
-    """Return the next time after now at which a receiver is admitted or revoked; None if there is none."""
+    """Return when a receiver is next admitted or revoked after `now_ms`; None if there is no such time."""
     times_ms = [
         time_ms
         for stream, receiver in _pairs(config)
@@ -92,9 +92,10 @@ def next_ms(config: settings.Config, now_ms: int) -> int | None:
 
 
 def settle(config: settings.Config, store: Store, now_ms: int) -> None:
-    """Revoke and admit receivers as of a time, and write the receipts of those revoked; raises StoreError.
+    """Revoke and admit receivers as of `now_ms`, and write the receipts of revoked receivers.
 
-    The log states the first window of each receiver that is admitted.
+    The log states the first window of each new or postponed grant. Raises StoreError if the store cannot be
+    used, and OSError if a receipt cannot be written.
     """
     reasons = {
         (stream.name, receiver.name): reason
@@ -102,7 +103,7 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
         if (reason := _reason(stream, receiver, now_ms)) is not None
     }
     admissible = [
-        _wanted(stream, receiver, now_ms)
+        _grant_request(stream, receiver, now_ms)
         for stream, receiver in _pairs(config)
         if (stream.name, receiver.name) not in reasons
     ]
@@ -119,7 +120,7 @@ def settle(config: settings.Config, store: Store, now_ms: int) -> None:
         _log.info("receiver %s: %s, the receipt is %s", entry.grant.name, entry.reason, path)
 
 
-def _wanted(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> Wanted:
+def _grant_request(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -> Wanted:
     link = link_text(stream, receiver)
     first_ms = receiver.start or 0
     if stream.window.clock is Clock.WALL:
@@ -128,14 +129,14 @@ def _wanted(stream: settings.Stream, receiver: settings.Receiver, now_ms: int) -
 
 
 def _log_first_window(stream: settings.Stream, grant: grants.Grant) -> None:
-    """Log which windows a new grant's receiver gets, and a start that could not be kept."""
+    """Log a grant's first window, with a warning if it is not the first window after the configured start."""
     schedule = settings.schedule(stream)
     first_ms = schedule.first_ms(grant.since_ms)
     _log.info("receiver %s gets the windows that begin at %s or later", grant.name, iso_time(first_ms))
     start_ms = next(item.start for item in stream.receivers if item.name == grant.name)
     if start_ms is not None and schedule.first_ms(start_ms) < first_ms:
         _log.warning(
-            "receiver %s: its start, %s, has passed or is too near, so it lacks the windows before %s",
+            "receiver %s: its start, %s, has passed or is too near, so it gets no window before %s",
             grant.name,
             iso_time(start_ms),
             iso_time(first_ms),
@@ -146,7 +147,7 @@ _BROKER = tuple(Broker.model_fields)
 
 
 def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
-    """Return a receiver's address and login as text without secrets: files are named but not read."""
+    """Return a receiver's address and login as text, with the names of secret files but not their content."""
     link = settings.receiver_link(stream, receiver)
     broker = settings.sink_broker(link)
     facts = {"url": settings.sink_url(link)} | {name: getattr(broker, name) for name in _BROKER}
@@ -154,9 +155,9 @@ def link_text(stream: settings.Stream, receiver: settings.Receiver) -> str:
 
 
 def endpoint(link: str, section: str) -> Endpoint:
-    """Return the broker of a link; error messages name the section.
+    """Return the broker of a link; error messages name `section`.
 
-    Raises StoreError if the link is not one that this version writes, and ConfigError for unreadable files.
+    Raises StoreError if the link cannot be parsed, and ConfigError if a file cannot be read.
     """
     try:
         facts = json.loads(link)

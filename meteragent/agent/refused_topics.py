@@ -1,11 +1,11 @@
-"""Topics that the sink's broker refuses: their messages wait and are tried again from time to time.
+"""Topics that the sink's broker refuses, whose messages wait and are tried again from time to time.
 
 Rules
-1. A refusal holds back the messages of one sink topic, and so of one meter; all other messages are sent.
+1. A refusal holds one sink topic, and so the messages of one meter; all other messages are sent.
 2. Each hour, and on each new connection, the first waiting message of a held topic is sent as a trial. If the
    broker accepts it, the others follow in order.
-3. A broker may close the connection instead of answering: MQTT 3.1.1 has no other way to refuse. After
-   `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
+3. A broker may close the connection instead of answering, because MQTT 3.1.1 has no other way to refuse.
+   After `ABRUPT` connections that end right after a publication, messages are sent one by one. If `STRIKES`
    connections end like this with only one topic's message in flight, that topic is held, too. Such a topic is
    *suspected*: it is tried only hourly, and alone. A topic is also suspected if the broker refused it with a
    reason code just before it closed the connection; mosquitto 2.0 does so if its queue is unlimited.
@@ -18,20 +18,22 @@ from collections.abc import Collection
 from math import inf
 
 TRY_S = 3600.0
-"""The time between two trials for a refused topic."""
+"""The time between two trials of a refused topic."""
 PROMPT_S = 5.0
 """If the broker closes a connection within this time after a publication, the publication is blamed."""
 STABLE_S = 30.0
-"""The age at which a connection's end is no longer blamed on its first messages."""
+"""The age of a connection beyond which its end resets the count of abrupt ends."""
 ABRUPT = 3
+"""The number of abrupt ends after which messages are sent one by one."""
 STRIKES = 2
+"""The number of abrupt ends, while messages are sent one by one, after which a topic is held."""
 
 
 class Refusals:
     """The sink topics that one stream's broker refuses, and their trials."""
 
     def __init__(self, sink_topic_segments: int) -> None:
-        """Start without refused topics; a topic with more segments than a sink topic lies below one."""
+        """Start without refused topics; a topic with more than these segments lies below a sink topic."""
         self._segments = sink_topic_segments
         self._held_bytes: dict[str, int] = {}
         self._suspects: set[str] = set()
@@ -51,17 +53,17 @@ class Refusals:
 
     @property
     def held_topics(self) -> Collection[str]:
-        """The topics whose messages wait."""
+        """The sink topics whose messages wait until the broker accepts them."""
         return self._held_bytes.keys()
 
     @property
     def waiting_bytes(self) -> int:
-        """The total size of the due messages for these topics, in bytes as counted by the outbox."""
+        """The total size of the due messages on held topics, in bytes as counted by the outbox."""
         return sum(self._held_bytes.values())
 
     @property
     def one_by_one(self) -> bool:
-        """Whether messages must be sent one by one, so that the end of a connection reveals its cause."""
+        """Whether messages must be sent one by one, so that an abrupt end reveals which message caused it."""
         return self._abrupt_ends >= ABRUPT or not self._suspects.isdisjoint(self._trials)
 
     def may_send(self, topic: str, row: int, size_bytes: int) -> bool:
@@ -96,9 +98,9 @@ class Refusals:
         return True
 
     def update(self, now_s: float) -> bool:
-        """Free the topics whose trial succeeded, and start the trials that are due.
+        """Stop holding the topics whose trials succeeded, and start the trials that are due.
 
-        Return whether the outbox must be read from the beginning, which also recounts the waiting messages.
+        Returns whether the outbox must be read from the beginning, which also recounts the waiting bytes.
         """
         from_start = bool(self._accepted_trials) or self._recount
         for topic in self._accepted_trials:
@@ -123,11 +125,11 @@ class Refusals:
         self._recount = False
 
     def next_s(self) -> float:
-        """Return the time at which the next trial begins."""
+        """Return the time at which the next trials start; infinite if no topic is held."""
         return self._try_s
 
     def on_connected(self, now_s: float) -> None:
-        """Record a new connection, on which topics that were refused with a reason code are tried at once."""
+        """Record a new connection, on which held topics are tried at once unless they are suspected."""
         self._connection_s = now_s
         self._refusal_times_s.clear()
         self._trials.clear()

@@ -19,7 +19,7 @@ The following times, all on the wall clock, drive a round of `Runner.run`:
 If much time has passed since the last round, after an outage or a suspension of the machine, the runner
 catches up window by window, so that no transaction contains a year of records. If messages are also waiting,
 or closing lags behind opening, these steps only open windows. Then the waiting messages are fed, and only
-then do slots close: a reading must not find its slot closed because the agent was late (law 4).
+then do slots close, because a reading must not find its slot closed just because the agent was late (law 4).
 
 Processing pauses while there is no clock, while the store is full, and while another reader keeps old
 accumulators in the log (`_time`). Any exception must end the process.
@@ -47,10 +47,11 @@ from meteragent.domain.reading import Message
 from meteragent.store import Store, outbox, transaction
 
 POLL_S = 1.0
-"""The longest sleep of a runner, because the wall clock may be set during a sleep."""
+"""The longest sleep of a runner; it is short because the wall clock may be set during a sleep."""
 
 REFUSED_PART = 10
-"""Messages for topics that the sink's broker refuses may occupy 1 / REFUSED_PART of the store's space."""
+"""While messages on refused topics occupy 1 / REFUSED_PART of the store's space, no window of these topics
+opens."""
 
 UNERASED_MAX_S = 600.0
 """How long another reader may keep old accumulators in the log before processing pauses."""
@@ -67,7 +68,7 @@ class StoreThread:
     def __init__(
         self, store: Store, keep_ms: int, max_bytes: int, streams: Collection[str], counts: Counts
     ) -> None:
-        """Take an open store; if it is full, messages of streams not in `streams` are dropped."""
+        """Take an open store; if it is full, messages of other streams than `streams` are dropped."""
         self.store = store
         self._streams = streams
         self._counts = counts
@@ -94,7 +95,7 @@ class StoreThread:
     ) -> list[outbox.WaitingRow]:
         """Write a commit and mark delivered rows in one transaction, fsynced on return; return the new rows.
 
-        The thread erases the log directly after the commit, before all other calls (rule 2 of the store).
+        The thread erases the log directly after the commit, before any other call (rule 2 of the store).
         """
         size_bytes = outbox.commit_bytes(commit)
         self._writing_bytes += size_bytes
@@ -113,10 +114,10 @@ class StoreThread:
         self._is_unerased = not self.store.erased
 
     async def wait_until_erased(self) -> None:
-        """Wait until the accumulators of the last commit are erased from the log; raises StoreError.
+        """Wait for the erasure that follows the last commit, which removes old accumulators from the log.
 
-        If another reader of the file prevents this, the erasure is retried and the time is noted
-        (`unerased_s`).
+        If another reader of the file prevents the erasure, each call retries it, and the time is noted
+        (`unerased_s`). Raises StoreError if the erasure fails.
         """
         if self._is_unerased and (self._erasure is None or self._erasure.done()):
             self._erasure = self._begin(self._erase_log)
@@ -136,7 +137,10 @@ class StoreThread:
         return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     async def has_space(self) -> bool:
-        """Return whether the store has room for more messages, counting those that are being written."""
+        """Return whether the store has room for more messages, after making room if it is full.
+
+        Messages that are being written count.
+        """
         if self._bytes is not None and self._bytes + self._writing_bytes < self.max_bytes:
             return True
         has_space, count = await self.call(outbox.make_room, self.store, self.max_bytes, self._streams)
@@ -144,7 +148,10 @@ class StoreThread:
         return has_space
 
     def note_refused(self, stream: str, waiting_bytes: int) -> bool:
-        """Record the size of a stream's messages for refused topics; return whether the total is too high."""
+        """Record the size of a stream's messages on refused topics.
+
+        Returns whether these messages take up too much space over all streams (`REFUSED_PART`).
+        """
         self._refused_bytes[stream] = waiting_bytes
         return sum(self._refused_bytes.values()) * REFUSED_PART >= self.max_bytes
 
@@ -152,7 +159,7 @@ class StoreThread:
         """Return the functions that a stream's sink uses to read the store."""
 
         async def pending(now_ms: int, limit: int, position: tuple[float, float]) -> list[outbox.WaitingRow]:
-            """Return the first undelivered rows after a position that are due by a time."""
+            """Return up to `limit` undelivered rows after `position` that are due by `now_ms`."""
             return await self.call(outbox.pending, self.store.connection, stream, now_ms, limit, position)
 
         async def descriptors() -> list[Descriptor]:
@@ -167,16 +174,17 @@ class StoreThread:
         return OutboxReader(pending, descriptors, open_topics)
 
     async def close(self) -> None:
-        """Close the store and end its thread; raises StoreError, for example if the last erasure failed.
+        """Close the store and end its thread. Raises StoreError, for example if the last erasure failed.
 
-        A stop that arrives meanwhile waits for it, because the caller may have to use the file next.
+        A stop that arrives meanwhile waits until the store is closed, because the caller may use the file
+        next.
         """
-        closing = asyncio.create_task(self._close())
+        close_task = asyncio.create_task(self._close())
         try:
-            await asyncio.shield(closing)
+            await asyncio.shield(close_task)
         except asyncio.CancelledError:
-            await asyncio.wait({closing})
-            closing.result()
+            await asyncio.wait({close_task})
+            close_task.result()
             raise
 
     async def _close(self) -> None:
@@ -193,7 +201,7 @@ class FlushPolicy:
     """How long readings are collected before they are written.
 
     flush_ms     the longest time, `store.flush`
-    boundary_ms  a function that returns the first boundary of the stream's windows at or after a time
+    boundary_ms  a function that returns the first boundary of the stream's windows at or after the given time
 
     In a month-long slot, each commit writes an accumulator that is overwritten minutes later, which wears out
     flash memory. Waiting readings are not acknowledged. A slot that is due is never delayed.
@@ -213,7 +221,7 @@ class Runner:
     resume_ms  the stream's time at the last stop; at a first start, the current time
     heartbeat  a function that is called in every round, for a watchdog
     viewers    the open local pages
-    listener   the detection of other agents that release the same meters
+    listener   the listener for other agents that release the same meters; None to detect none
     on_commit  a function that is called with the new rows of each commit
     """
 
@@ -236,7 +244,7 @@ class Runner:
         """Run until cancelled; any exception must end the process."""
         last_now_ms = last_closing_ms = self.resume_ms
         while True:
-            # Read this before the time, so that the catch-up never starts too early.
+            # Read this before the time, so that the catch-up never starts before the subscription.
             subscribed = self.source.subscribed.is_set()
             now_ms = await self._time()
             closing_ms = self.catch_up.closing_ms(now_ms, subscribed=subscribed)
@@ -255,10 +263,10 @@ class Runner:
             await self.source.wait(self._pause_s())
 
     def _may_wait(self, fed_ms: int, now_ms: int, closing_ms: int) -> bool:
-        """Return whether messages may wait for more: for at most `flush_ms`, and only while nothing is due.
+        """Return whether messages may wait for more, at most for `flush_ms` and only while nothing is due.
 
         The messages may include a new meter, whose first window opens at the next boundary, so that boundary
-        counts as a deadline, too. While a page is open, no message waits.
+        is a deadline, too. While a page is open, no message waits.
         """
         if (
             self.viewers
@@ -297,7 +305,7 @@ class Runner:
         self.source.acknowledge(effects.acknowledge)
 
     def _has_too_many_refused(self) -> bool:
-        """Return whether the messages for all streams' refused topics take up more than their share."""
+        """Return whether the messages on all streams' refused topics take up too much space."""
         return self.store.note_refused(self.pipeline.name, self.sink.refusals.waiting_bytes)
 
     async def _commit(self, effects: Effects) -> None:
@@ -310,7 +318,7 @@ class Runner:
                 self.sink.take(rows)
 
     async def _time(self) -> int:
-        """Wait for a clock, room in the store and an erased log, then return the time."""
+        """Wait until the clock shows a time, the store has room and the log is erased; return the time."""
         is_paused = False
         while True:
             self.heartbeat()
@@ -331,14 +339,14 @@ class Runner:
             await asyncio.sleep(POLL_S)
 
     async def flush(self) -> None:
-        """Mark delivered rows without a core commit, at a stop or to make room."""
+        """Mark delivered rows in a commit of their own, at a stop or to make room."""
         row_ids = sorted(self.sink.unmarked_ids)
         if row_ids:
             await self.store.persist(Commit(self.pipeline.name, self.clock.newest_ms), row_ids, None)
             self.sink.note_marked(row_ids)
 
     def _pause_s(self) -> float:
-        """Return the time to wait for the next deadline, in seconds."""
+        """Return the time until the next deadline, at most `POLL_S`."""
         now_ms = self.clock.now_ms()  # read again, because the last batch took time
         deadline_ms = self.pipeline.deadline_ms(closing=self.catch_up.is_over)
         times_ms = [time_ms for time_ms in (deadline_ms, self.catch_up.ends_ms) if time_ms is not None]

@@ -10,20 +10,20 @@ A row goes through these stages:
     in flight   published, not yet answered; at most the broker's Receive Maximum
     confirmed   answered, not yet marked in the outbox: the next commit marks the row (`note_marked`)
 
-After a crash or on a new connection, all unmarked rows are sent again from the outbox. A record may therefore
-be sent twice but is never lost, and its bytes are always the same. `idle` is set when all rows that are due
-have been confirmed; a stop waits for it.
+After a crash, all unmarked rows are sent again from the outbox; on a new connection, all rows that are not
+confirmed. A record may therefore be sent twice but is never lost, and its bytes are always the same. `idle`
+is set when all rows that are due have been confirmed; a stop waits for it.
 
 Rules
 1. A record is sent only after it is on disk: it is read from the outbox, or handed over by the commit that
    has just written it, with the same rows and bytes in the same order.
-2. No record is sent before it is due, and no message at all without a clock.
+2. No record is sent before it is due, and no message is sent while the clock shows no time.
 3. On every new connection the descriptors are sent first, then all rows that are not confirmed, from the
    beginning. A meter's records are never out of order, though some may arrive twice. A record that the broker
-   refuses is never discarded: its meter waits and `health` reports it, while the other meters, the other
-   streams and the source continue (`refused_topics`).
+   refuses is never discarded: its meter waits and `health` reports the topic, while the other meters, the
+   other streams and the source continue (`refused_topics`).
 4. All other messages (a status, and devices for Home Assistant) depend on the time, on descriptors and on
-   Home Assistant's starts, never on a meter's behaviour (law 4). Nothing else that arrives here counts.
+   starts of Home Assistant, never on a meter's behaviour (law 4). Other messages that arrive have no effect.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from meteragent.wire.home_assistant import ONLINE
 FETCH = 1000
 """The largest number of rows to read from the outbox at once."""
 POLL_S = 1.0
-"""The longest time between two reads of the outbox, as the clock may be set; a read covers twice that."""
+"""The longest time between two reads of the outbox, as the clock may be set; a read covers twice as much."""
 
 _log = logging.getLogger("meteragent")
 
@@ -57,7 +57,7 @@ _log = logging.getLogger("meteragent")
 class OutboxReader(NamedTuple):
     """The sink's view of the store.
 
-    pending      returns the first rows due by a time, up to a number, after a position (due time, id)
+    pending      returns rows that are due by the given time, up to a number, after a position (due time, id)
     descriptors  returns the latest descriptor of each topic
     open_topics  returns the topics of the open windows
     """
@@ -89,7 +89,7 @@ class SendQueue:
         self._rows = []
 
     def add(self, rows: Iterable[WaitingRow]) -> None:
-        """Add committed rows; if there are too many, leave the last ones to the outbox."""
+        """Add committed rows; if the queue becomes too long, drop its last rows, which the outbox holds."""
         self._rows += [row for row in rows if _ORDER(row) <= self.end]
         self._rows.sort(key=_ORDER)
         if len(self._rows) > 2 * FETCH:
@@ -97,7 +97,7 @@ class SendQueue:
             self.end = _ORDER(self._rows[-1])
 
     def merge(self, rows: Iterable[WaitingRow], end: tuple[float, float]) -> None:
-        """Add the rows read from the outbox up to `end`; rows committed during the read stay in the queue."""
+        """Add the rows read from the outbox up to `end`, and keep rows that were committed meanwhile."""
         by_id = {row.id: row for row in self._rows if _ORDER(row) <= end} | {row.id: row for row in rows}
         self.end = end
         self._rows = sorted(by_id.values(), key=_ORDER)
@@ -116,7 +116,7 @@ class SendQueue:
 
 
 class Flight(NamedTuple):
-    """A message in flight: its row (0 if not from the outbox), and the topic that a refusal would hold."""
+    """A message in flight: its row (0 if not in the outbox), and the topic that a refusal would hold."""
 
     row: int
     topic: str
@@ -136,7 +136,7 @@ class Sink:
         presence: Presence = Presence(),  # noqa: B008 -- it is frozen
         refusals: Refusals | None = None,
     ) -> None:
-        """Prepare to send; without `refusals`, sink topics are assumed to have three segments."""
+        """Prepare to send; if `refusals` is None, sink topics are assumed to have three segments."""
         self.presence = presence
         self.delivered_ms: int | None = None
         self._outbox = reader
@@ -168,7 +168,7 @@ class Sink:
         self.refusals.recount()
 
     def finish(self) -> None:
-        """Send only rows that are due by now; then `idle` stays set, and all sent rows can be marked."""
+        """Send only rows that are already due, after which `idle` stays set and all rows can be marked."""
         self._last_ms = self._now_ms() or 0
         self.wake()
 
@@ -188,7 +188,7 @@ class Sink:
         return frozenset(self._unmarked_ids)
 
     def note_marked(self, row_ids: Iterable[int]) -> None:
-        """Forget the ids of rows that are marked in the outbox and so will not be read again."""
+        """Forget the ids of rows that are marked in the outbox, which will not be read again."""
         self._unmarked_ids.difference_update(row_ids)
 
     def on_delivered(self, packet_id: int, _reason: int) -> None:
@@ -217,7 +217,7 @@ class Sink:
             self._wake.set()  # the sink may be idle now
 
     def on_message(self, topic: str, payload: bytes, _qos: int, retain: bool, token: Token | None) -> None:
-        """Record a start of Home Assistant; acknowledge and ignore all other messages."""
+        """Acknowledge a message, and ignore it unless it announces a start of Home Assistant."""
         if self._session is not None and token is not None:
             self._session.acknowledge([token])
         discovery = self.presence.discovery
@@ -228,7 +228,7 @@ class Sink:
             self._wake.set()
 
     async def serve(self, session: Session) -> None:
-        """Send on a new connection: descriptors, then all rows that are not confirmed (rule 3)."""
+        """Send descriptors and then all rows that are not confirmed on a new connection (rule 3)."""
         self._session = session
         self._in_flight.clear()
         self._status_s, self._introduction_s = _now_s(), None
@@ -265,7 +265,7 @@ class Sink:
                 await self._publish_row(session, row)
 
     async def _publish_row(self, session: Session, row: WaitingRow) -> None:
-        """Publish a row, unless its topic is held, or it becomes too late while the broker is busy."""
+        """Publish a row, unless its topic is held or the row is, or becomes, too late."""
         topic, retain = self.refusals.topic_of(row.topic), row.retain or self.presence.retain
         if not self._is_too_late(row) and self.refusals.may_send(topic, row.id, row.size_bytes):
             await self._introduce_new(session, row)
@@ -274,7 +274,7 @@ class Sink:
                 await self._publish(session, Flight(row.id, topic), row.topic, row.payload, retain)
 
     def _is_too_late(self, row: WaitingRow) -> bool:
-        """Return whether a report to a crowd must not be sent any more; the next commit deletes its row."""
+        """Return whether a row is a report to a crowd that is too late; the next commit then deletes it."""
         if row.until_ms is None or (self._now_ms() or 0) < row.until_ms:
             return False
         if row.id not in self._unmarked_ids:
@@ -296,7 +296,7 @@ class Sink:
         self._in_flight[session.publish(topic, payload, retain=retain)] = flight
 
     async def _listen(self, session: Session) -> None:
-        """Subscribe to Home Assistant's starts; without this, Home Assistant still finds retained devices."""
+        """Subscribe to starts of Home Assistant; if this fails, it still finds the retained devices."""
         if self.presence.discovery is not None:
             try:
                 await session.subscribe(self.presence.discovery.birth)
@@ -316,7 +316,7 @@ class Sink:
             await self._introduce_all(session)
 
     async def _introduce_all(self, session: Session) -> None:
-        """Announce the devices of meters with open windows, so that deleted devices do not come back."""
+        """Announce the devices of meters with open windows only, so that deleted devices do not return."""
         if self.presence.discovery is not None:
             open_topics = await self._outbox.open_topics()
             for descriptor in await self._outbox.descriptors():
@@ -324,7 +324,7 @@ class Sink:
                     await self._introduce(session, descriptor.topic, descriptor.payload)
 
     async def _introduce_new(self, session: Session, row: WaitingRow) -> None:
-        """Announce a meter's device if `row` is its latest descriptor, before the descriptor is sent."""
+        """Announce a meter's device before its descriptor is sent, if `row` is its latest descriptor."""
         if row.retain and (sink_topic := row.topic.removesuffix("/privacy")) != row.topic:
             await self._introduce(session, sink_topic, row.payload)
 
@@ -335,7 +335,7 @@ class Sink:
     async def _due(self) -> list[WaitingRow]:
         """Return the next rows that are due.
 
-        Rows in the queue do not wait for the store, because its busy times reveal when a home is busy.
+        Rows in the queue do not wait for the store, whose busy times reveal when a home is busy.
         """
         now_ms = self._now_ms()
         if now_ms is None:
@@ -362,13 +362,13 @@ class Sink:
         rows = await self._outbox.pending(until_ms, FETCH + row_count, position)
         if self._from_start or (self._queue.end != position and not from_start):
             self._read_s = -math.inf
-            return  # the queue became shorter during the read, and the rows in between were not read
+            return  # the queue became shorter during the read, so the rows in between are missing
         excluded_ids = self._unmarked_ids.union(flight.row for flight in self._in_flight.values())
         end = _ORDER(rows[-1]) if len(rows) >= FETCH + row_count else (until_ms, _LAST_ID)
         self._queue.merge((row for row in rows if row.id not in excluded_ids), end)
 
     async def _wait_for_room(self, session: Session) -> None:
-        """Wait until one more message may be in flight, and the clock shows a time (rule 2)."""
+        """Wait until another message may be in flight and the clock shows a time (rule 2)."""
         while len(self._in_flight) >= self._in_flight_max(session) or self._now_ms() is None:
             self._room.clear()
             with contextlib.suppress(TimeoutError):
@@ -396,5 +396,5 @@ class Sink:
 
 
 def _now_s() -> float:
-    """Return the time of the event loop, for schedules that do not depend on the wall clock."""
+    """Return the event loop's time, for schedules that do not depend on the wall clock."""
     return asyncio.get_running_loop().time()

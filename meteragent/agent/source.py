@@ -1,4 +1,4 @@
-"""The incoming side: a stream's subscription, and batches of messages for the core.
+"""The incoming side: a stream's subscription, and its messages in batches for the core.
 
 Theory of operation
 -------------------
@@ -11,14 +11,14 @@ connection, and the broker sends the message again. Such a token is dropped when
 message of an earlier epoch that still waits is processed like any other, because the core recognises
 redeliveries.
 
-Brokers limit how many messages may be unacknowledged. A power reading is held until the next one, so every
-meter holds at least one message; with more meters than the limit, the broker would send nothing until a slot
-closes. The number of held messages is therefore bounded: beyond the bound, the oldest messages are
+Brokers limit the number of unacknowledged messages. A power reading is held until the next reading, so at
+least one message of each meter is held; with more meters than the limit, the broker would send nothing until
+a slot closes. The number of held messages is therefore bounded: beyond the bound, the oldest messages are
 acknowledged early, and a crash may then lose the end of their spans. The bound is `inflight`, or less if the
 broker's limit is lower (`InflightLimitProbe`).
 
 Rules
-1. A message is acknowledged when the core returns its token, after the commit that holds its contribution.
+1. A message is acknowledged when the core returns its token, after the commit of all that it contributes.
 2. The number of held messages is bounded by `inflight`. Over MQTT 3.1.1, where brokers do not state their
    limits, the bound is 16 unless the configuration sets another. Beyond the bound, the oldest messages are
    acknowledged early and counted.
@@ -52,14 +52,14 @@ PACKET_IDS = 65_535
 _MQTT_5 = 5
 
 SILENCES_S = (10.0, 11.0, 12.5)
-"""Silences after which the broker may be waiting for an acknowledgement. If it answers three tests in a row,
-it was waiting. The silences differ, so that readings at regular intervals are not mistaken for answers."""
+"""Silences after which a test shows whether the broker waits for an acknowledgement: it does if it answers
+three tests in a row. The silences differ, so that regular readings are not mistaken for answers."""
 PROMPT_S = 0.5
-"""How soon after an acknowledgement a broker that was waiting for it sends the next message."""
+"""The time within which a broker that was waiting for an acknowledgement sends the next message."""
 SILENCE_MAX_S = 900.0
 """The longest silence before a test: the default of `hold`, beyond which no reading counts."""
 HELD_UNTESTED = 3
-"""The number of unacknowledged messages that every broker allows; below it, nothing is tested."""
+"""The number of unacknowledged messages that every broker allows; if no more are held, nothing is tested."""
 
 _log = logging.getLogger("meteragent")
 
@@ -78,37 +78,37 @@ class InflightLimitProbe:
     """A probe for the number of unacknowledged messages that a broker sends before it waits.
 
     Receive Maximum tells the broker how many messages the agent accepts. Brokers have further limits (by
-    default 10 to 32) that they do not state; if more readings are held than such a limit allows, nothing
+    default 10 to 32) that they do not state; once as many readings are held as such a limit allows, nothing
     arrives until a slot closes. After a silence, the oldest message is therefore acknowledged early (a crash
-    may then lose it), unless twice as many messages have been held at once before. A waiting broker then
-    sends the next message at once. Whenever no message follows, the silence before the next test doubles.
-    `limit` is None until the broker's limit is known, and then half of that limit, so that messages keep
-    coming.
+    may then lose it), unless at least twice as many messages have been held at once before. A waiting broker
+    then sends the next message at once. Whenever no message follows, the silence before the next test
+    doubles. `limit` is None until the broker's limit is known, and then half of the broker's limit, so that
+    messages continue to arrive.
     """
 
     def __init__(self) -> None:
         self.limit: int | None = None
         self._last_arrival_s = 0.0
         self._silence_s = SILENCES_S[0]
-        self._test_began_s: float | None = None
+        self._test_start_s: float | None = None
         self._answered_counts: list[int] = []
-        self._held_at_test = 0
+        self._test_held_count = 0
         self._held_max = 0
 
     def note_held(self, held_count: int) -> None:
-        """Record how many messages are held at once."""
+        """Record the number of messages that are held at once."""
         self._held_max = max(self._held_max, held_count)
 
     def note_arrival(self, now_s: float) -> None:
         """Record that a QoS 1 message has arrived, which may be the answer to a test."""
         self._last_arrival_s = now_s
-        if self._test_began_s is None:
+        if self._test_start_s is None:
             return
-        if now_s - self._test_began_s > PROMPT_S:
+        if now_s - self._test_start_s > PROMPT_S:
             self._note_no_answer()
             return
-        self._test_began_s = None
-        self._answered_counts.append(self._held_at_test)
+        self._test_start_s = None
+        self._answered_counts.append(self._test_held_count)
         if len(self._answered_counts) == len(SILENCES_S):
             self.limit = min(self._answered_counts) // 2
             _log.warning(
@@ -117,21 +117,21 @@ class InflightLimitProbe:
             )
 
     def begin_test(self, held_count: int, now_s: float) -> bool:
-        """Begin a test if one is due; return whether to acknowledge one of the held messages."""
-        if self._test_began_s is not None and now_s - self._test_began_s > PROMPT_S:
+        """Begin a test if one is due; return whether the oldest held message must be acknowledged for it."""
+        if self._test_start_s is not None and now_s - self._test_start_s > PROMPT_S:
             self._note_no_answer()
-        if self.limit is not None or self._test_began_s is not None or held_count <= HELD_UNTESTED:
+        if self.limit is not None or self._test_start_s is not None or held_count <= HELD_UNTESTED:
             return False
         if 2 * held_count <= self._held_max:
             return False
         silence_s = SILENCES_S[len(self._answered_counts)] if self._answered_counts else self._silence_s
         if now_s - self._last_arrival_s < silence_s:
             return False
-        self._test_began_s, self._held_at_test = now_s, held_count
+        self._test_start_s, self._test_held_count = now_s, held_count
         return True
 
     def _note_no_answer(self) -> None:
-        self._test_began_s = None
+        self._test_start_s = None
         self._answered_counts.clear()
         self._silence_s = min(2 * self._silence_s, SILENCE_MAX_S)
 
@@ -151,10 +151,10 @@ class Source:
     ) -> None:
         """Prepare to subscribe to one or more topic filters.
 
-        `now_ms` returns the time of arrival, or None while there is no clock. With `is_capped`, at most
-        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, whatever the value of `inflight`. The attribute
-        `receive_maximum` is the number of unacknowledged messages that the broker may send: held messages,
-        and some waiting ones.
+        `now_ms` returns the time, or None while the clock shows none. If `is_capped` is set, at most
+        HELD_MAX_3_1_1 messages are held over MQTT 3.1.1, even if `inflight` is larger. The attribute
+        `receive_maximum` is the number of unacknowledged messages that the broker may send: the held messages
+        and some waiting messages.
         """
         self.subscribed = asyncio.Event()
         self._filters = (topic_filters,) if isinstance(topic_filters, str) else tuple(topic_filters)
@@ -172,7 +172,7 @@ class Source:
         self._probe = InflightLimitProbe()
 
     async def serve(self, session: Session) -> None:
-        """Begin an epoch on a new connection, drop the tokens of the last one, and subscribe."""
+        """Begin an epoch on a new connection, drop the tokens of the last epoch, and subscribe."""
         self._session = session
         self._epoch += 1
         self._held_deliveries.clear()
@@ -183,7 +183,7 @@ class Source:
         self._arrival.set()
 
     def on_message(self, topic: str, payload: bytes, qos: int, retain: bool, token: MqttToken | None) -> None:
-        """Queue a message; raises LinkError if more messages wait than the protocol allows (rule 3)."""
+        """Queue a message. Raises LinkError if more messages wait than the protocol allows (rule 3)."""
         backlog = len(self._backlog)
         if backlog >= self.receive_maximum:
             if qos == 0:
@@ -228,7 +228,7 @@ class Source:
     def batch(self, now_ms: int) -> list[Message]:
         """Return the next messages in order of arrival, and hold them.
 
-        A message that arrived while there was no clock gets the time of the next message, or `now_ms`.
+        A message that arrived while the clock showed no time gets the time of the next message, or `now_ms`.
         """
         if any(received_ms is None for _, received_ms in islice(self._backlog, BATCH)):
             self._stamp(now_ms)
@@ -247,7 +247,7 @@ class Source:
     def _stamp(self, now_ms: int) -> None:
         """Give each waiting message that lacks a time of arrival the time of the next message, or `now_ms`.
 
-        With the current time, it would count as newer than a reading that arrived later.
+        With the current time, the message would count as newer than a reading that arrived later.
         """
         messages: deque[tuple[Message, int | None]] = deque()
         for message, received_ms in reversed(self._backlog):
@@ -256,7 +256,7 @@ class Source:
         self._backlog = messages
 
     def acknowledge(self, tokens: Iterable[_Delivery | None]) -> None:
-        """Acknowledge the messages with these tokens, which the core has returned after a commit (rule 1).
+        """Acknowledge the messages whose tokens the core has returned after a commit (rule 1).
 
         Held messages beyond the bound are acknowledged early, the oldest first (rule 2).
         """

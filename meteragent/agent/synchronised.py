@@ -1,10 +1,10 @@
-"""The system's boot clock, and whether the wall clock has been synchronised since the start.
+"""The system's boot clock, and whether the wall clock has been synchronised since the machine's start.
 
 The kernel reports synchronisation (adjtimex(2): TIME_ERROR until timesyncd, ntpd or chrony with `rtcsync` has
 synchronised the clock), and systemd-timesyncd writes a file. However, the service's sandbox forbids the call
-(`ProtectClock=`), and a virtual machine's host sets the clock without telling the kernel. A report of "not
-synchronised" is therefore believed only on a machine without a hardware clock, whose clock is stepped at each
-start.
+(`ProtectClock=`), and the host of a virtual machine sets the clock without informing the kernel. A report of
+"not synchronised" is therefore believed only on a machine without a hardware clock, whose clock is stepped at
+each start.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from pathlib import Path
 from meteragent.agent.clock import BootClock
 
 _TIMEX_BYTES = 512
-"""More than the size of struct timex on any system; if all of it is zero, adjtimex only reads the clock."""
+"""More than the size of struct timex on any system; if all bytes are zero, adjtimex only reads the clock."""
 _FAILED, _UNSYNCHRONISED = -1, 5
 _TIMESYNCD = Path("/run/systemd/timesync/synchronized")
 _HARDWARE_CLOCKS = Path("/sys/class/rtc")
@@ -31,10 +31,10 @@ def kernel_state() -> int:
 def synchronised(
     state: int | None = None, run: Path = _TIMESYNCD, clocks: Path = _HARDWARE_CLOCKS
 ) -> bool | None:
-    """Return whether the wall clock has been synchronised since the start; None if this is unknown.
+    """Return whether the wall clock has been synchronised since the machine's start; None if unknown.
 
-    `state` is the result of `kernel_state`, which is called if `state` is None. `run` is timesyncd's file,
-    and `clocks` is the folder of hardware clocks.
+    `state` is the result of `kernel_state`, which is called if `state` is None. `run` is the path of
+    timesyncd's file, and `clocks` is the folder of hardware clocks.
     """
     state = kernel_state() if state is None else state
     if state not in (_FAILED, _UNSYNCHRONISED) or run.exists():

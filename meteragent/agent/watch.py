@@ -1,8 +1,8 @@
 """The state of the running agent, for `health`, the page and systemd.
 
 A socket beside the store (`<store>.health`) answers each connection with the vitals as JSON. Its mode is
-0600, so only the store's user can ask. systemd's watchdog gets messages only while all runners make progress:
-an agent with a runner that hangs does not count as alive, even if its event loop responds.
+0600, so only the agent's user can connect. systemd's watchdog receives messages only while all runners make
+progress: an agent with a runner that hangs does not count as alive, even if its event loop responds.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ STATUS_S = 10.0
 """The longest time between two status messages to systemd."""
 _DESCRIPTORS = Path("/proc/self/fd")
 _ASK_S = 5.0
-"""The longest time that an answer may take, in seconds."""
+"""The longest time that an answer may take."""
 
 
 def _now_s() -> float:
@@ -49,7 +49,7 @@ def _now_s() -> float:
 
 
 def socket_path(store: Path) -> Path:
-    """Return the path of the socket on which a store's agent answers."""
+    """Return the path of the socket on which the agent that uses `store` answers."""
     return store.with_name(store.name + ".health")
 
 
@@ -67,7 +67,7 @@ class StreamWatch:
         *,
         queues: Collection[str] | None = None,
     ) -> None:
-        """Watch a stream; `queues` are those of its receivers, if it is shared."""
+        """Watch a stream; `queues` holds its receivers' queues, or is None if it is not shared."""
         self.name = stream.name
         self.group = None if stream.group is None else stream.group.name
         self.crowd: Keys | None = None
@@ -83,19 +83,19 @@ class StreamWatch:
         self._first_minutes = first_minutes
 
     def heartbeat(self) -> None:
-        """Record a round of the runner."""
+        """Record progress of the runner, and update the intake's health and the log of the first minutes."""
         self.heartbeat_s = _now_s()
         now_ms, connected = self._clock.newest_ms, self.up["source"]
         self._intake_health.update(now_ms, connected=connected)
         self._first_minutes.update(now_ms, self._sink.unmarked_ids, connected=connected)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the stream's intake problems; a shard without meters has none."""
+        """Yield the intake's problems; none if the source is disconnected, or for a shard without meters."""
         if self.up["source"] and not (self.shard is not None and not self._pipeline.meters()):
             yield from self._intake_health.problems(self.name)
 
     def note_lost(self, side: str, queue: str) -> None:
-        """Record that a connection is lost; the sink is up if all of its queues are connected."""
+        """Record that a connection is lost; a side is up only while all of its queues are connected."""
         self._down[side].add(queue)
         self.up[side] = False
 
@@ -113,7 +113,7 @@ class StreamWatch:
         return serve_and_note
 
     async def vitals(self, thread: StoreThread, now_ms: int | None) -> StreamVitals:
-        """Return the stream's vitals, which requires reading the store."""
+        """Return the stream's vitals at `now_ms`, which is None while the clock shows no time."""
         public_ids = self._pipeline.public_ids()
         unmarked_ids = self._sink.unmarked_ids
         waiting_count, first_ms = await thread.call(_waiting, thread, self._queues, unmarked_ids)
@@ -142,7 +142,7 @@ class StreamWatch:
 def _waiting(
     thread: StoreThread, queues: Collection[str], unmarked_ids: frozenset[int]
 ) -> tuple[int, int | None]:
-    """Return the number of waiting messages, without confirmed ones, and the time the first was due."""
+    """Return the number of unconfirmed messages, and when the first of them is due; None if there is none."""
     connection, firsts_ms = thread.store.connection, list[int]()
     for queue in queues:
         rows = outbox.pending(connection, queue, 2**62, len(unmarked_ids) + 1)
@@ -171,7 +171,7 @@ class Watch:
         self._thread = thread
         self._notify = notify
         self._alarms = alarms
-        self._began_s = _now_s()
+        self._start_s = _now_s()
 
     async def vitals(self) -> Vitals:
         """Return the vitals of the agent."""
@@ -184,7 +184,7 @@ class Watch:
         problems = (problem for stream in self.streams for problem in stream.problems())
         return Vitals(
             version=__version__,
-            running_s=_now_s() - self._began_s,
+            running_s=_now_s() - self._start_s,
             store_bytes=self._thread.store.path.stat().st_size,
             stands=pause_reason,
             counts=dict(self._counts),
@@ -200,7 +200,7 @@ class Watch:
     async def answer(self) -> None:
         """Answer connections to the socket, until cancelled."""
         path = socket_path(self._thread.store.path)
-        path.unlink(missing_ok=True)  # a crashed run may have left it behind; the store's lock is ours now
+        path.unlink(missing_ok=True)  # left by a crashed run, as this agent holds the store's lock
         with bind_socket(path) as server_socket:
             path.chmod(0o600)
             server = await asyncio.start_unix_server(self._answer, sock=server_socket)
@@ -217,7 +217,7 @@ class Watch:
         writer.close()
 
     async def tell(self) -> None:
-        """Tell systemd the agent's status, that it is ready and, while runners progress, that it is alive."""
+        """Report to systemd that the agent is ready, its status and, while runners progress, its liveness."""
         self._notify.send("READY=1")
         watchdog_s = self._notify.watchdog_s
         pause_s = STATUS_S if watchdog_s is None else min(STATUS_S, watchdog_s / 4)
@@ -230,14 +230,15 @@ class Watch:
             await asyncio.sleep(pause_s)
 
     def _silent_s(self) -> float:
-        """Return how long ago, in seconds, the slowest runner last finished a round."""
+        """Return how long ago the runner that has been silent the longest last reported progress."""
         return _now_s() - min((stream.heartbeat_s for stream in self.streams), default=_now_s())
 
 
 def bind_socket(path: Path) -> socket.socket:
     """Return a socket bound to a path of any length.
 
-    A socket address has at most 108 bytes, so it refers to the folder by file descriptor. Raises StoreError.
+    A socket's address has at most 108 bytes, so it refers to the folder by file descriptor. Raises StoreError
+    if /proc is not mounted.
     """
     if not _DESCRIPTORS.exists():
         raise StoreError(f"{path}: the agent cannot listen there, because /proc is not mounted; mount it")
@@ -251,7 +252,7 @@ def bind_socket(path: Path) -> socket.socket:
 
 
 def ask(store: Path) -> str | None:
-    """Ask a store's agent for its vitals; return JSON, or None if no agent answers."""
+    """Ask the agent that uses `store` for its vitals; return JSON, or None if no agent answers."""
     path = socket_path(store)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))

@@ -1,1 +1,1 @@
-"""Everything that leaves: records, descriptors, totals, status, and discovery messages for Home Assistant."""
+"""The messages that the agent sends: records, descriptors, totals, status and Home Assistant discovery."""

@@ -2,12 +2,12 @@
 
 Theory of operation. Each schema describes the messages of this version and allows further fields, because
 later versions add some (docs/contracts.md). A schema cannot express rules that relate two numbers or two
-messages, such as those for the id of a descriptor or the lattice of a record's values. These rules have names
-in `RULES`, and the conformance file, docs/contracts/conformance.json, has cases for each.
+messages, such as how a descriptor's id is computed or that a record's value lies on the lattice. These rules
+have names in `RULES`, and the conformance file, docs/contracts/conformance.json, has cases for each.
 
-The names of kinds, metrics, spaces, roundings and units are those of `domain`, so the schemas include a new
-name at once. The patterns are those that `consume` uses to read. A test compares the fields with those that
-`descriptor`, `record`, `senml`, `total` and `status` write.
+The names of kinds, metrics, spaces, roundings and units are taken from `domain`, so the schemas always
+include all of them. `consume` reads exact numbers and durations with the patterns of this module. A test
+validates the messages that `descriptor`, `record`, `senml`, `total` and `status` write.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,11 @@ from meteragent.domain.weights import WeightSource
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 EXACT = r"-?\d{1,60}(\.\d{1,30}|/\d{1,60})?"
-"""The pattern of exact numbers in text: an integer, a decimal or a ratio of integers."""
+"""The pattern of an exact number as text: an integer, a decimal or a ratio of integers."""
 
 DURATION = r"PT(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?"
-"""The pattern of durations in hours, minutes and seconds; at least one of these is present and not 0."""
+"""The pattern of a duration in hours, minutes and seconds. It also matches 0, and `PT` alone, which are not
+durations."""
 
 RULES = {
     "json": "The message is one JSON object, or one SenML pack of one record.",
@@ -36,17 +37,17 @@ RULES = {
     "unknown": "`mechanism`, `metric`, `space` and `rounding` have values that this receiver knows: they"
     " decide what the numbers mean.",
     "terms": "The fields of a descriptor agree: `epsilon` times `radius` is `level`; `hides_wh` is `radius`"
-    " as an energy over the slot; `sd` and `ci95` are those of the noise, within 0.1%; `n` slots fill the"
-    " window; unit, kind, space and metric belong together.",
+    " as an energy over the slot; `sd` and `ci95` follow from the noise, within 0.1%; `n` slots fill the"
+    " window; unit, kind, space and metric are compatible.",
     "descriptor": "The descriptor that a record names with `d` has been received.",
-    "slot": "A record has the unit of its descriptor, and its duration: that of a slot or, for a band and a"
-    " peak, that of the window.",
+    "slot": "A record has the unit of its descriptor, and the duration of the descriptor's slot or, for a"
+    " band or a peak, of its window.",
     "band": "A record has a band if, and only if, its descriptor has bands, and the record's band is one"
     " of them.",
     "draws": "`draws` is at least 1, and more than 1 only for a peak.",
     "lattice": "`value` is a multiple of the descriptor's `quantum`, exactly.",
-    "sd": "`sd` is that of the descriptor, within 0.1%.",
-    "twice": "Two records of one meter, time and band are equal. Identical records count once.",
+    "sd": "`sd` equals the descriptor's `sd`, within 0.1%.",
+    "twice": "Two records of the same meter, time and band are identical. Identical records count once.",
     "overlap": "The slots of one meter do not overlap, except for the bands of one window.",
 }
 """The rules by which a receiver refuses messages, under the names that the conformance file uses."""
@@ -65,7 +66,7 @@ _BAND = {"type": "string", "minLength": 1}
 _DRAWS = {"type": "integer", "minimum": 1}
 
 
-def _of(schema: Mapping[str, Any], description: str) -> dict[str, Any]:
+def _field(schema: Mapping[str, Any], description: str) -> dict[str, Any]:
     return {**schema, "description": description}
 
 
@@ -83,22 +84,22 @@ def record() -> dict[str, Any]:
     required = {
         "v": _VERSION,
         "meter": _METER,
-        "t": _of(_TIME, "The start of the slot; for a band and a peak, of the window."),
-        "for": _of(_DURATION, "The duration of the slot; for a band and a peak, of the window."),
-        "value": _of(_NUMBER, "The private value, a multiple of the quantum. Negative values are normal."),
-        "unit": _of(_UNIT, "W or kW (means), Wh or kWh (energies), or the currency of amounts."),
-        "sd": _of(_SD, "The standard deviation of the noise, in the unit, to four digits."),
-        "d": _of(_ID, "The id of the descriptor."),
+        "t": _field(_TIME, "The start of the slot; for a band and a peak, of the window."),
+        "for": _field(_DURATION, "The duration of the slot; for a band and a peak, of the window."),
+        "value": _field(_NUMBER, "The private value, a multiple of the quantum. Negative values are normal."),
+        "unit": _field(_UNIT, "W or kW (means), Wh or kWh (energies), or the currency of amounts."),
+        "sd": _field(_SD, "The standard deviation of the noise, in the unit, to four digits."),
+        "d": _field(_ID, "The id of the descriptor."),
     }
     optional = {
-        "band": _of(_BAND, "The band of a mean day or of a tariff."),
-        "draws": _of(_DRAWS, "The number of draws of noise in a peak."),
+        "band": _field(_BAND, "The band of a mean day or of a tariff."),
+        "draws": _field(_DRAWS, "The number of draws of noise in a peak."),
     }
     return _document("record", "The private value of one slot.", _object(required, optional))
 
 
 def record_senml() -> dict[str, Any]:
-    """Return the schema of a record as a SenML pack (RFC 8428), as it is sent."""
+    """Return the schema of a record as a SenML pack (RFC 8428) whose base fields are not yet resolved."""
     quantity = "(power|energy)"
 
     def entry(suffix: str, **fields: Any) -> dict[str, Any]:
@@ -107,8 +108,8 @@ def record_senml() -> dict[str, Any]:
 
     first = _object(
         {
-            "bn": {"type": "string", "pattern": "/$", "description": "The meter, and a slash."},
-            "bt": _of(_NUMBER, "The start of the slot, in Unix seconds."),
+            "bn": {"type": "string", "pattern": "/$", "description": "The meter's name and a slash."},
+            "bt": _field(_NUMBER, "The start of the slot, in Unix seconds."),
             "n": {"enum": ["power", "energy"]},
             "u": _UNIT,
             "v": _NUMBER,
@@ -136,27 +137,31 @@ def descriptor() -> dict[str, Any]:
     """Return the schema of a descriptor."""
     required = {
         "v": _VERSION,
-        "id": _of(_ID, "The hash of the facts: see docs/contracts.md, rule `id`."),
+        "id": _field(_ID, "The hash of the facts: see docs/contracts.md, rule `id`."),
         "meter": _METER,
-        "metric": _of({"enum": [*Metric]}, "linf: the radius holds in each slot; l1: for the sum of slots."),
-        "epsilon": _of(_EXACT, "level / radius."),
+        "metric": _field(
+            {"enum": [*Metric]}, "linf: the radius holds in each slot; l1: in all slots together."
+        ),
+        "epsilon": _field(_EXACT, "level / radius."),
         "epsilon_unit": {"type": "string", "pattern": "^1/"},
         "level": _EXACT,
-        "radius": _of(_EXACT, "In the unit of the values."),
-        "hides_wh": _of(_EXACT, "The energy by which a load may change and still be hidden at the level."),
+        "radius": _field(_EXACT, "In the unit of the values."),
+        "hides_wh": _field(_EXACT, "The energy by which a load may change and still be hidden at the level."),
         "n": {"type": "integer", "minimum": 1, "description": "The number of slots in a window."},
-        "quantum": _of(_EXACT, "The lattice of the values, in their unit."),
+        "quantum": _field(_EXACT, "The step of the lattice of values, in their unit."),
         "mechanism": {"const": "linf-laplace"},
-        "length": _of(_DURATION, "The duration of the window."),
-        "step": _of(_DURATION, "The duration of a slot, of the shortest band, or of a peak's part."),
-        "kind": _of({"enum": [*Kind]}, "The meaning of the meter's readings."),
-        "unit": _of(_UNIT, "The unit of the values."),
-        "sd": _of(_SD, "The standard deviation of the noise of a value, dither included."),
-        "ci95": _of(_SD, "Half the interval that covers the value with probability 0.95."),
+        "length": _field(_DURATION, "The duration of the window."),
+        "step": _field(_DURATION, "The duration of a slot, of the shortest band, or of a peak's part."),
+        "kind": _field({"enum": [*Kind]}, "The meaning of the meter's readings."),
+        "unit": _field(_UNIT, "The unit of the values."),
+        "sd": _field(_SD, "The standard deviation of the noise of a value, dither included."),
+        "ci95": _field(_SD, "The half-width of the interval that covers the value with probability 0.95."),
         "level_per_day": _EXACT,
         "unbiased": _TEXT,
         "schedule": {"enum": [*Clock, "archive"]},
-        "noise": _of({"enum": ["os", "prf"]}, "os: the system's random numbers; prf: from a key (archives)."),
+        "noise": _field(
+            {"enum": ["os", "prf"]}, "os: the system's random numbers; prf: from a key (archives)."
+        ),
         "invariants": {"type": "array"},
         "valid_from": _TIME,
     }
@@ -176,29 +181,33 @@ def descriptor() -> dict[str, Any]:
 
 
 def _optional_facts() -> dict[str, Any]:
-    """Return the schemas of the fields that only some descriptors have."""
+    """Return the schemas of the optional fields of descriptors."""
     weights = {"bound": _EXACT, "default": _EXACT, "unit": _UNIT, "source": {"enum": [*WeightSource]}}
     readings = {"every": {"type": "string", "pattern": f"^{DURATION}$"}, "dead_band": _EXACT}
     band = {"anyOf": [_DURATION, {"const": "PT0S"}]}
     return {
         "preset": _TEXT,
-        "timezone": _of(_TEXT, "The zone of the local calendar; without it, windows follow the Unix epoch."),
-        "rounding": _of({"enum": [*get_args(Rounding)]}, "Without it, half-up."),
-        "space": _of({"enum": [*Space]}, "The kind of slots; without it, linf."),
+        "timezone": _field(
+            _TEXT, "The zone of the local calendar; without it, windows follow the Unix epoch."
+        ),
+        "rounding": _field({"enum": [*get_args(Rounding)]}, "Without it, half-up."),
+        "space": _field({"enum": [*Space]}, "The kind of slots; without it, linf."),
         "reconstruction": {"const": "steps"},
-        "each_draw": _of({"const": True}, "A peak is charged for each draw of its noise."),
+        "each_draw": _field({"const": True}, "A peak is charged for each draw of its noise."),
         "bands": {"type": "object", "minProperties": 1, "additionalProperties": band},
-        "weights": _of(_object(weights), "Prices per kWh: values are amounts in `unit`."),
-        "threshold_w": _of(_EXACT, "Values are the energy above this power."),
+        "weights": _field(_object(weights), "Prices per kWh: values are amounts in `unit`."),
+        "threshold_w": _field(_EXACT, "Values are the energy above this power."),
         "in_all": {"const": True},
-        "meter_epsilon_per_day": _of(_EXACT, "The charge of a day over all streams of the meter."),
+        "meter_epsilon_per_day": _field(_EXACT, "The charge of a day over all streams of the meter."),
         "meter_epsilon_unit": {"const": "1/W"},
-        "readings": _of(
+        "readings": _field(
             {**_object({}, {**readings, "counters": {"type": "integer", "minimum": 2}})},
             "How readings follow the load.",
         ),
-        "level_of_loads": _of(_EXACT, "The level for a change of the load, which readings follow in steps."),
-        "store": _of(_TEXT, "A mark that tells the stores of different agents apart."),
+        "level_of_loads": _field(
+            _EXACT, "The level for a change in the load, which readings follow in steps."
+        ),
+        "store": _field(_TEXT, "A mark that tells the stores of different agents apart."),
     }
 
 
@@ -216,7 +225,7 @@ _ONE_SLOT = {Space.WEIGHTED, Space.PEAK, Space.ABOVE}
 
 
 def _space(space: Space) -> dict[str, Any]:
-    """Return the rule for one space's descriptors: the fields they need, and the fields they must lack."""
+    """Return the rule for a space's descriptors: the fields that are required or forbidden."""
     fields = _SPACE_FIELDS[space]
     foreign_fields = _OWN_FIELDS - set(fields)
     then: dict[str, Any] = {"required": list(fields), **_absent(*foreign_fields)}
@@ -234,14 +243,14 @@ def total() -> dict[str, Any]:
     required = {
         "v": _VERSION,
         "meter": _METER,
-        "t": _of(_TIME, "The end of the newest slot in the total."),
-        "value": _of(_NUMBER, "The energy since `since`. It may fall."),
+        "t": _field(_TIME, "The end of the newest slot in the total."),
+        "value": _field(_NUMBER, "The energy since `since`. It may decrease."),
         "unit": {"enum": ["Wh", "kWh"]},
-        "sd": _of(_SD, "The standard deviation of the total's noise."),
-        "since": _of(_TIME, "When the total was 0. It moves on after a missing slot."),
-        "d": _of(_ID, "The descriptor of the newest slot."),
+        "sd": _field(_SD, "The standard deviation of the total's noise."),
+        "since": _field(_TIME, "The time at which the total was 0. It moves forward after a missing slot."),
+        "d": _field(_ID, "The descriptor of the newest slot."),
     }
-    return _document("total", "The sum of all records under a name (sink.total).", _object(required))
+    return _document("total", "The sum of all records of a public id (sink.total).", _object(required))
 
 
 def status() -> dict[str, Any]:
@@ -253,7 +262,8 @@ def status() -> dict[str, Any]:
 
 def prices() -> dict[str, Any]:
     """Return the schema of messages with public prices, which the agent reads (window.weights.topic)."""
-    price = _object({"start": _TIME, "end": _TIME, "price": _of(_NUMBER, "Per kWh, in window.weights.unit.")})
+    price_per_kwh = _field(_NUMBER, "The price per kWh, in window.weights.unit.")
+    price = _object({"start": _TIME, "end": _TIME, "price": price_per_kwh})
     schema = {"anyOf": [{"$ref": "#/$defs/price"}, {"type": "array", "items": {"$ref": "#/$defs/price"}}]}
     return _document("prices", "One public price, or several.", {**schema, "$defs": {"price": price}})
 
@@ -274,7 +284,7 @@ def manifest() -> dict[str, Any]:
         "windows": _object({"released": count, "refused": count}),
     }
     schema = {**_object(required), "$defs": {"descriptor": form}}
-    return _document("manifest", "What an archive's output holds, and under which terms.", schema)
+    return _document("manifest", "The content of an archive's output, and its terms.", schema)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -309,12 +319,12 @@ _CHANNELS: dict[str, tuple[str, tuple[str, ...], str, bool]] = {
     "status": (
         "{statusTopic}",
         ("status",),
-        "With sink.status: retained, every minute; offline by will.",
+        "With sink.status: retained, every minute; the last will is offline.",
         True,
     ),
     "prices": ("{priceTopic}", ("prices",), "With window.weights.topic: public prices, to the agent.", False),
 }
-"""For each channel, its address, its messages, its description, and whether it is retained."""
+"""The channels: for each, its address, its messages, its description, and whether messages are retained."""
 
 _PARAMETERS = {
     "sinkTopic": "The meter's topic: sink.topic, with {meter} replaced by the meter's public id.",
@@ -325,11 +335,11 @@ _PARAMETERS = {
 
 
 VERSION = "1.0.0"
-"""The version of the contract: the first number is the `v` of messages, the second counts additions."""
+"""The version of the contract. Its first number is the `v` of messages, and its second counts additions."""
 
 
 def asyncapi() -> dict[str, Any]:
-    """Return the AsyncAPI 3 description of the topics; it refers to the schemas as files beside it."""
+    """Return the AsyncAPI 3 description of the topics, which refers to the schemas as files in its folder."""
     channels, operations = {}, {}
     for name, (address, messages, description, retain) in _CHANNELS.items():
         parameters = {
@@ -365,7 +375,7 @@ def asyncapi() -> dict[str, Any]:
             "title": "meteragent",
             "version": VERSION,
             "description": "What a meteragent sends to receivers, and the prices that it reads."
-            " `send` is what the agent does.",
+            " `send` means that the agent sends.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",

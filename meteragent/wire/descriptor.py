@@ -1,7 +1,7 @@
-"""Descriptors: the terms under which records leave, stated once for many of them.
+"""Descriptors: the terms under which records are released, stated once for many records.
 
 A descriptor is always JSON, whatever the format of the records. Its id is a hash of the facts, so equal terms
-have equal ids in every store, and a receiver can check a descriptor on its own.
+have equal ids in every store, and a receiver can verify the id from the descriptor alone.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from meteragent.domain.weights import Weights
 from meteragent.wire.number import figure
 
 MECHANISM = "two-operator-laplace"
-"""The mechanism of a total with the noise of two operators (docs/crowd.md)."""
+"""The mechanism of a group's total, to which two operators add noise (docs/crowd.md)."""
 _COVERAGE = 0.95
 
 
 class TermsDescriptor(NamedTuple):
-    """The part that is common to all descriptors of the same terms.
+    """The part that all descriptors of the same terms have in common.
 
-    `facts` are the fields except id, meter, valid_from and store; `id` is the hash of the facts.
+    `facts` holds all fields except id, meter, valid_from and store; `id` is the hash of the facts.
     """
 
     terms: Terms
@@ -42,9 +42,9 @@ class TermsDescriptor(NamedTuple):
 
 
 def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
-    """Return the facts of a descriptor of these terms (DESIGN 5).
+    """Return the part of a descriptor that follows from its terms (DESIGN 5).
 
-    For an `archive`, the schedule follows no clock, and the noise is derived from a key.
+    In an `archive`, windows follow no clock, and the noise is derived from a key.
     """
     facts: dict[str, Any] = {
         "v": 1,
@@ -69,7 +69,7 @@ def describe(terms: Terms, *, archive: bool = False) -> TermsDescriptor:
         "noise": "prf" if archive else "os",
         "invariants": [],
     }
-    facts |= _of_the_shape(terms) | _of_the_source(terms)
+    facts |= _shape_facts(terms) | _source_facts(terms)
     return TermsDescriptor(terms, facts, facts_id(facts))
 
 
@@ -80,8 +80,8 @@ _SPACES: dict[Space, dict[str, Any]] = {
 }
 
 
-def _of_the_shape(terms: Terms) -> dict[str, Any]:
-    """Return the optional facts: preset, time zone, rounding, space, other streams."""
+def _shape_facts(terms: Terms) -> dict[str, Any]:
+    """Return the optional facts about slots and values, and the meter's charges over all of its streams."""
     facts: dict[str, Any] = {}
     if terms.preset is not None:
         facts["preset"] = terms.preset
@@ -97,7 +97,7 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
         facts |= {"space": str(terms.space), "weights": _weights(terms.weights)}
     if terms.threshold_u is not None:
         facts["threshold_w"] = str(terms.threshold_w)
-    if terms.crowd is not None:  # the leader publishes the total's descriptor; this one never leaves
+    if terms.crowd is not None:  # never sent: the leader publishes the descriptor of the total
         facts |= {"mechanism": MECHANISM, "noise": "operators", "crowd": terms.crowd.group_id}
     if terms.metric is Metric.L1:
         facts["in_all"] = True
@@ -108,13 +108,13 @@ def _of_the_shape(terms: Terms) -> dict[str, Any]:
 
 
 def _weights(weights: Weights) -> dict[str, str]:
-    """Return the facts about prices per kWh: the bound, the default, the unit and the source."""
+    """Return the facts about prices per kWh: their bound, default, unit and source."""
     bound, default = (str(Fraction(price_u, MICRO)) for price_u in (weights.bound_u, weights.default_u))
     return {"bound": bound, "default": default, "unit": weights.unit, "source": str(weights.source)}
 
 
-def _of_the_source(terms: Terms) -> dict[str, Any]:
-    """Return the facts on how readings follow the load, with the level for loads if all are known."""
+def _source_facts(terms: Terms) -> dict[str, Any]:
+    """Return the facts about how readings follow the load; if all are known, also the level for loads."""
     readings: dict[str, Any] = {}
     if terms.every_ms is not None:
         readings["every"] = iso_duration(terms.every_ms)
@@ -139,5 +139,5 @@ def facts_id(facts: dict[str, Any]) -> str:
 
 
 def topics(sink_topic: str, id_: str) -> tuple[str, str]:
-    """Return the two topics on which a descriptor is retained: that of the latest one and that of its id."""
+    """Return the topics on which a descriptor is retained: one for the latest descriptor, one for its id."""
     return f"{sink_topic}/privacy", f"{sink_topic}/privacy/{id_}"

@@ -1,8 +1,8 @@
 """The MQTT discovery messages by which Home Assistant finds the private streams.
 
-A meter is a device under its public name. The private numbers are sensors, with the guarantee (the retained
-descriptor) as attributes. The messages are made from the descriptor alone, which is public: they depend on
-the terms, never on readings.
+A meter is a device under its public id. The private numbers are sensors, with the guarantee (the retained
+descriptor) as attributes. The messages follow from the public descriptor and the configuration, and never
+depend on readings.
 
 Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026)
     power       The state class is "measurement"; the value is the mean of a slot.
@@ -10,18 +10,19 @@ Home Assistant's rules (MQTT discovery, sensor and recorder, as of November 2026
                 "total" that begins at the slot's start (`last_reset`), so the recorder adds up the slots. It
                 is not "total_increasing", because private numbers may be negative.
     total       The running total is a "total" that began at `since`, which moves forward after a missing
-                slot. The total may fall.
+                slot. The total may decrease.
     cost        An amount has the device class "monetary", whose only state class is "total".
-    bands       Each band has a sensor. A message names its band, and sensors ignore an empty value. The
-                energy of a band in a window is a "total" as above. A band of a mean day is part of that day,
-                so its energy has no state class, which is allowed.
+    bands       Each band has a sensor. A message names its band, the other bands' templates give an empty
+                value, and sensors ignore empty values. The energy of a tariff's band is a "total" as above.
+                The band of a mean day is only part of that day, so its energy has no state class, which is
+                allowed.
     available   Sensors are available while the agent's status topic says "online". Values do not expire,
-                because it is private whether a meter is alive, and each slot is released anyway.
-    diagnostic  Entities of the category "diagnostic" state whether the agent runs, the noise, the energy
-                hidden and the start of the newest slot. The first is always available: it says "off" when
-                the agent is gone.
-    object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which
-                names the stream and the meter.
+                because each slot is released even if the meter sends nothing: its silence is private.
+    diagnostic  Entities of the category "diagnostic" state whether the agent is running, the noise, the
+                hidden energy and the start of the newest slot. The first is always available, and is "off"
+                when the agent is not running.
+    object id   Only letters, digits, _ and - are allowed, so the id is a digest of the sink topic, which is
+                different for each stream and meter.
 """
 
 import hashlib
@@ -53,7 +54,7 @@ class Discovery(NamedTuple):
     prefix    the prefix of the topics
     status    the agent's status topic
     total     whether running totals are sent
-    page_url  the address of the agent's page, which the device links to
+    page_url  the address of the agent's page, to which the device links; None if there is no page
     """
 
     prefix: str
@@ -98,7 +99,7 @@ class Discovery(NamedTuple):
 
 
 def _hidden(facts: dict[str, Any]) -> str:
-    """Return the text of the device's model: the hidden energy, and the time within which it is hidden."""
+    """Return the words for the hidden energy, and for the time within which it is hidden."""
     energy = f"{figures(Fraction(facts['hides_wh']))} Wh"
     if "weights" in facts:
         return f"{energy} in all"
@@ -118,7 +119,7 @@ def _quantity(facts: dict[str, Any]) -> str:
 
 
 def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]]:
-    """Return the sensors for the records, by name: one sensor or, if slots are bands, one for each band."""
+    """Return the sensors of the records by name: one sensor or, if slots are bands, one for each band."""
     quantity = _quantity(facts)
     sensor = {
         "name": f"Private {quantity}{_above(facts)}",
@@ -127,11 +128,11 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
         "unit_of_measurement": facts["unit"],
         "suggested_display_precision": _decimals(Fraction(facts["quantum"])),
     }
-    if "threshold_w" not in facts:  # with this class, it would be offered as the total consumption
+    if "threshold_w" not in facts:  # else Home Assistant would offer it as total consumption
         sensor["device_class"] = "monetary" if quantity == "cost" else quantity
     if quantity == "power":
         sensor["state_class"] = "measurement"
-    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # not all energy used in a period
+    elif facts.get("space") not in {Space.PROFILE, Space.ABOVE}:  # others do not add up to all energy
         sensor |= {"state_class": "total", "last_reset_value_template": "{{ value_json.t }}"}
     if "bands" not in facts:
         return {quantity: sensor}
@@ -141,7 +142,7 @@ def _sensors(facts: dict[str, Any], sink_topic: str) -> dict[str, dict[str, Any]
 
 
 def _above(facts: dict[str, Any]) -> str:
-    """Return the threshold as the end of a sensor's name if the stream's energy is above one."""
+    """Return the words for the threshold of a sensor's values; an empty string if there is no threshold."""
     return f" above {figures(Fraction(facts['threshold_w']))} W" if "threshold_w" in facts else ""
 
 
@@ -165,7 +166,7 @@ def _total(facts: dict[str, Any], sink_topic: str) -> dict[str, Any]:
 
 
 def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[str, dict[str, Any]]:
-    """Return the diagnostic entities, by name; they depend on the descriptor, the schedule and the agent."""
+    """Return the diagnostic entities by name; their states follow from terms, schedule and status."""
     hidden_wh = float(Fraction(facts["hides_wh"]))
     entities = {
         "agent": {
@@ -176,7 +177,7 @@ def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[st
             "payload_on": "online",
             "payload_off": "offline",
             "device_class": "running",
-            "availability": [{"topic": status, "value_template": "online"}],  # a constant
+            "availability": [{"topic": status, "value_template": "online"}],  # always available
         },
         "noise": {
             "name": "Noise",
@@ -201,5 +202,5 @@ def _diagnostics(facts: dict[str, Any], sink_topic: str, status: str) -> dict[st
 
 
 def _decimals(quantum: Fraction) -> int:
-    """Return the number of decimals that multiples of the quantum need, at most `_PRECISION_MAX`."""
+    """Return the number of decimals in multiples of the quantum, at most `_PRECISION_MAX`."""
     return next((n for n in range(_PRECISION_MAX) if (quantum * 10**n).denominator == 1), _PRECISION_MAX)

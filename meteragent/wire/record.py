@@ -1,6 +1,6 @@
-"""Records: the private value of one slot.
+"""Records, each with the private value of one slot.
 
-Every record of a stream has the same fields, whatever happened in the slot (law 4). A record is a JSON object
+Every record of a stream has the same fields, whatever happened in its slot (law 4). A record is a JSON object
 (DESIGN 5) or a SenML pack with the same content (`senml`).
 """
 
@@ -22,7 +22,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class RecordFormat(NamedTuple):
-    """The format of one descriptor's records; `tail` is the text that follows the value in each record."""
+    """The format of one descriptor's records; `tail` is the end of each record, the same for all of them."""
 
     descriptor: TermsDescriptor
     form: Form
@@ -38,7 +38,7 @@ class RecordFormat(NamedTuple):
 
     @property
     def terms(self) -> Terms:
-        """The terms under which records leave."""
+        """The terms under which the records are released."""
         return self.descriptor.terms
 
     def record(
@@ -46,9 +46,9 @@ class RecordFormat(NamedTuple):
     ) -> bytes:
         """Encode the record of a slot: its start, its duration and its private value in the stream's unit.
 
-        `window_ms` is the start of the window. The record of a band has the start and duration of the window
-        and the band's name. The record of a peak has the start and duration of the window and the number of
-        draws of noise, `draws`.
+        `window_ms` is the start of the window, and `value_quanta` the value in quanta. The record of a band
+        has the start and duration of the window and the band's name. The record of a peak has the start and
+        duration of the window and the number of draws of noise, `draws`.
         """
         terms = self.terms
         start_ms, duration_ms, band = window_ms + slot_index * terms.step_ms, terms.step_ms, None
@@ -69,7 +69,7 @@ class RecordFormat(NamedTuple):
 
 
 class RecordFormats:
-    """The record formats of all present and former terms of a stream, by the id of those terms."""
+    """The record formats for a stream's present and former terms, by the id of the terms."""
 
     def __init__(self, terms_by_id: Mapping[str, Terms], form: Form = "json") -> None:
         self._form: Form = form
@@ -85,13 +85,13 @@ class RecordFormats:
     def mechanism(self, id_: str) -> LInfLaplace:
         """Return the mechanism of the terms with the given id.
 
-        Each calendar window makes its own `Terms`. Mechanisms are slow to make, so equal terms share one
-        here.
+        Each calendar window constructs its own `Terms`. The construction of a mechanism is slow, so equal
+        terms share one mechanism.
         """
         return self._by_id[id_].terms.mechanism
 
     def register(self, terms: Terms) -> str:
-        """Return the id of a new window's terms; make their format if there is none yet."""
+        """Return the id of a new window's terms, and add their record format if it is missing."""
         if terms.id not in self._by_id:
             self._by_id[terms.id] = self.make(terms)
         return terms.id

@@ -1,9 +1,9 @@
 """Records as SenML packs (RFC 8428), for receivers that cannot read other JSON.
 
-The value is `power` or `energy` under the meter's name, at the slot's start. The other entries of a pack are
-the slot's duration (`power_for`), the standard deviation (`power_sd`), the descriptor's id (`power_terms`)
-and, for mean days, the band (`power_band`) or, for peaks, the number of draws of noise (`power_draws`). kW,
-Wh and kWh are secondary units (RFC 8798), which SenML version 26 permits (RFC 9100).
+The value is named `power` or `energy` after the meter's name, and has the time of the record's start. The
+other entries of a pack are the duration (`power_for`), the standard deviation (`power_sd`), the descriptor's
+id (`power_terms`) and, for bands, the band (`power_band`) or, for peaks, the number of draws of noise
+(`power_draws`). kW, Wh and kWh are secondary units (RFC 8798), which SenML version 26 permits (RFC 9100).
 """
 
 import json
@@ -15,7 +15,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 from meteragent.wire.number import decimal_text
 
 UTF8 = "utf8:"
-"""The prefix of SenML names that encode a name that SenML does not allow, as UTF-8 in hex."""
+"""The prefix of the SenML name of a meter whose name SenML does not allow; its UTF-8 bytes follow in hex."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
@@ -23,7 +23,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 def record(
     terms: Terms, public_id: str, start_ms: int, value: str, place: tuple[str | None, int | None], tail: str
 ) -> bytes:
-    """Encode a record as a pack; `place` is the band or, for a peak, the number of draws."""
+    """Encode a record as a pack.
+
+    `value` is the value as text. `place` holds the band and a peak's number of draws, each None if the record
+    has none. `tail` is the end of the pack, as `tail` returns it.
+    """
     band, draws = place
     quantity = _quantity(terms)
     version = "" if terms.value_unit == "W" else ',"bver":26'
@@ -35,7 +39,7 @@ def record(
 
 
 def tail(descriptor: TermsDescriptor) -> str:
-    """Return the text of a pack after the value and its band."""
+    """Return the end of a descriptor's packs: the duration, the standard deviation and the id."""
     terms = descriptor.terms
     quantity = _quantity(terms)
     duration_s = decimal_text(
@@ -49,7 +53,7 @@ def tail(descriptor: TermsDescriptor) -> str:
 
 
 def name(public_id: str) -> str:
-    """Encode a meter's name for SenML: unchanged if SenML allows it, else `UTF8` and the bytes in hex."""
+    """Encode a meter's name for SenML: unchanged if SenML allows it, else `UTF8` and its bytes in hex."""
     if _NAME.fullmatch(public_id) and not public_id.startswith(UTF8):
         return public_id
     return UTF8 + public_id.encode().hex()

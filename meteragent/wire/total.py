@@ -1,4 +1,4 @@
-"""The running total of all records under a name: always JSON, whatever the format of the records."""
+"""The running total of all records of a public id, which is JSON whatever the format of the records."""
 
 import json
 import math
@@ -14,10 +14,10 @@ def topic(sink_topic: str) -> str:
 
 
 def message(descriptor_id: str, public_id: str, total: Total, end_ms: int) -> bytes:
-    """Encode the total at the end of a slot.
+    """Encode the total at `end_ms`, the end of a slot.
 
-    In the message, `sd` is the standard deviation of the total, `since` the time at which the total was 0,
-    and `d` the id of the slot's descriptor.
+    In the message, `sd` is the standard deviation of the total's noise, `since` is the time at which the
+    total was 0, and `d` is the id of the slot's descriptor.
     """
     head = {"v": 1, "meter": public_id, "t": iso_time(end_ms)}
     tail = {

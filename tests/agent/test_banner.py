@@ -54,7 +54,7 @@ def test_a_stream_of_a_group_says_where_it_counts(tmp_path: Path) -> None:
     hides, counts, sends, first = list(banner.lines(config.parse(text), NOW))[2:]
     assert hides == "stream main: hides 110 Wh within any slot of 30min"
     group = f"the group elm-street ({make_group().id.hex()})"
-    operators = "The leader and The helper publish from 3 homes on; no number of a home leaves"
+    operators = "The leader and The helper publish for 3 or more homes; no number of a home leaves"
     assert counts == f"stream main: counts in the total of {group}, which {operators}"
     assert sends.endswith(", topic crowd/elm-street/report/{meter}")
     assert "a new meter's first report leaves at 2026-11-23T06:30:00Z (in 47 min)" in first

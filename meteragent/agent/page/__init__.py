@@ -1,19 +1,20 @@
-"""The local page: measured and sent values side by side, for the people at the device.
+"""The local page, which shows measured and sent values side by side to the people at the device.
 
 Theory of operation
 -------------------
-An open page holds one stream of server-sent events, for one meter. Only then does the runner pass on the
-meter's accepted readings (`Viewers`), into a bounded queue and from there to the browser. The raw trace
-therefore begins when the page is opened, exists only in the browser, and is gone when the page is closed.
-Private records are passed on after they are committed. The browser simulates other presets and attackers with
-example noise, which is never stored, charged or sent.
+An open page holds one stream of server-sent events, for one meter. Only while a page is open does the runner
+pass on the meter's accepted readings (`Viewers`), into a bounded queue and from there to the browser. The raw
+trace therefore begins when the page is opened, exists only in the browser, and is gone when the page is
+closed. Private records are passed on after they are committed. The browser simulates other presets and
+attackers with example noise, which is never stored, charged or sent.
 
 Rules
-1. While no page is open, each batch costs one check whether there are viewers, and no timer runs.
+1. While no page is open, each batch costs one check for viewers, and no timer runs.
 2. A raw value exists only in a viewer's queue or in the event being written, never in a log or an error.
 3. A request must address this host by a known name and must not come from a foreign origin. If a token
    is set, it also needs a login with it; without a token, the page listens only on the loopback interface.
-4. Viewers, connections, queues and bodies are bounded. A vanished browser is dropped within half a minute.
+4. The numbers of viewers and connections and the sizes of queues and bodies are bounded. The connection of a
+   vanished browser is dropped within half a minute.
 
 Only `serve` loads Starlette and uvicorn (the `page` extra).
 """
@@ -54,7 +55,7 @@ async def serve(settings: Settings, view: View, viewers: Viewers, routes: tuple[
 
     Raises:
         ConfigError: the extra is not installed, or `page.listen` is not an address of this machine.
-        PageError: the port is taken.
+        PageError: the server cannot listen, for example because the port is taken.
     """
     try:
         from meteragent.agent.page.server import run  # noqa: PLC0415  only a served page needs the server

@@ -22,16 +22,17 @@ from meteragent.agent.page.viewers import TooManyViewers, Viewer, Viewers
 from meteragent.report import catalogue
 
 GATHER_S = 0.2
-"""How long readings are collected into one event, in seconds."""
+"""How long readings are collected into one event."""
 GLANCE_S = 2.0
-"""The time between two `glance` events of an open page, in seconds."""
+"""The time between two `glance` events of an open page."""
 RETRY = b"retry: 1000\n\n"
-"""How long a browser waits before it reconnects, in ms."""
+"""The instruction to a browser to wait for 1,000 ms before it reconnects."""
 BODY_LIMIT = 1024
+"""The largest size of the body of a login request, in bytes."""
 BODY_S = 10.0
-"""The largest size of a login request, in bytes, and the time, in seconds, within which it must arrive."""
+"""The time within which the body of a login request must arrive."""
 HISTORY = 200
-"""The number of earlier records that a newly opened page shows."""
+"""The largest number of earlier records that a newly opened page shows."""
 
 _EVENTS = "text/event-stream"
 _STATIC = Path(__file__).parent / "static"
@@ -49,7 +50,7 @@ def application(settings: Settings, view: View, viewers: Viewers, routes: Sequen
 
 
 def _endpoint(route: Route, keys: Keys) -> Callable[[Request], Awaitable[Response]]:
-    """Return a route's endpoint, which withholds the body from requests without the token."""
+    """Return a route's endpoint, which answers a request without the token only with the status."""
 
     async def answer(request: Request) -> Response:
         """Answer a request."""
@@ -110,14 +111,14 @@ class _Page:
         return Response(json.dumps(_texts(request)), media_type="application/json")
 
     async def _facts(self, request: Request) -> Response:
-        """Answer with the facts; for the first request, compute the promises in a thread."""
+        """Answer with the facts about all streams."""
         promises, problems = await self._stream_promises(), await self._view.problems()
         with catalogue.speaking(_language(request)):
             facts = serialise.facts(self._view.streams, promises, problems)
         return Response(facts, media_type="application/json")
 
     async def _stream_promises(self) -> list[Promises]:
-        """Return the promises of each stream, which are computed once."""
+        """Return the promises of each stream, which are computed once, in a thread."""
         if self._promises is None:
             streams = self._view.streams
             self._promises = await asyncio.to_thread(lambda: [stream.promises() for stream in streams])
@@ -131,7 +132,7 @@ class _Page:
         return Response(body, media_type=kind)
 
     def _choose(self, request: Request) -> tuple[StreamView, str] | Response:
-        """Return the queried or the first stream and meter; if there is none, an error response."""
+        """Return the stream and meter of a query, by default the first; if unknown, an error response."""
         name = request.query_params.get("stream")
         stream = next((view for view in self._view.streams if name in {None, view.name}), None)
         if stream is None:
@@ -142,7 +143,7 @@ class _Page:
         return stream, meter
 
     async def _history(self, request: Request) -> Response:
-        """Answer with a meter's history, one request at a time, because the computation is slow."""
+        """Answer with a meter's history; only one is computed at a time, because the computation is slow."""
         choice = self._choose(request)
         if isinstance(choice, Response):
             return choice
@@ -169,11 +170,11 @@ class _Page:
         history = await self._view.latest_payloads(stream.name, viewer.topic, HISTORY)
         yield RETRY + serialise.event("start", serialise.start(viewer, history))
         loop = asyncio.get_running_loop()
-        glance_at = loop.time()
+        glance_s = loop.time()
         meters: list[str] = []
         while not viewer.is_over:
-            if loop.time() >= glance_at:
-                glance_at = loop.time() + GLANCE_S
+            if loop.time() >= glance_s:
+                glance_s = loop.time() + GLANCE_S
                 meters, previous_meters = serialise.meters(stream), meters
                 state = await self._view.glance(stream.name, viewer.meter)
                 glance = serialise.glance(state, stream.terms, self._view.counts)
@@ -182,7 +183,7 @@ class _Page:
                     glance["problems"] = serialise.problem_rows(problems)
                 change = {} if meters == previous_meters else {"meters": meters}
                 yield serialise.event("glance", glance | change)
-            await viewer.wait(glance_at - loop.time())
+            await viewer.wait(glance_s - loop.time())
             if not viewer.is_over:
                 await asyncio.sleep(GATHER_S)
             news = viewer.take()
@@ -191,24 +192,24 @@ class _Page:
 
 
 def _language(request: Request) -> str:
-    """Return the language of a request's reader, who need not be the person who started the agent."""
+    """Return the language that a request's browser prefers, which may differ from the agent's language."""
     return catalogue.of_reader(request.headers.get("accept-language", ""))
 
 
 def _texts(request: Request) -> Mapping[str, str]:
-    """Return the texts in the language of a request's reader."""
+    """Return the texts in a request's language."""
     return catalogue.texts(_language(request))
 
 
 def _html(name: str, texts: Mapping[str, str], status: int = 200) -> Response:
-    """Answer with an HTML file after filling in its texts."""
+    """Answer with an HTML file, with each {{name}} replaced by the text of that name."""
     text = (_STATIC / name).read_text(encoding="utf-8")
     page = re.sub(r"\{\{([\w.]+)\}\}", lambda match: html.escape(texts[match[1]]), text)
     return Response(page, status, media_type="text/html")
 
 
 class _Stream(StreamingResponse):
-    """A response with one viewer's events; the viewer leaves when it ends, for any reason."""
+    """A response with one viewer's events; when the response ends, for any reason, the viewer is removed."""
 
     def __init__(self, viewers: Viewers, viewer: Viewer, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type=_EVENTS)

@@ -1,19 +1,19 @@
 """Access control for the page: host names, the origin, and the token.
 
-The page shows raw readings, so every request passes these checks, in this order:
+The page shows raw readings, so every request must pass these checks, in this order:
 
 1. `Host` is a name of the loopback interface, the address on which the page listens, or one of `page.hosts`.
    A foreign name that resolves to this machine (DNS rebinding) is refused.
 2. If the browser sends `Origin`, it names that host. If the browser sends `Sec-Fetch-Site`, it names this
    origin or none; a page of another origin may only link to the front page or the login page.
 3. If a token is set, the request carries the cookie of a login with that token. The cookie is a keyed hash
-   under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict. `Secure` has no
-   meaning over plain HTTP, so anyone who can read the network traffic can read the page; outside a trusted
-   network, use a tunnel or TLS.
+   under a key of this run, so a restart ends all logins. It is HttpOnly and SameSite=Strict, but not Secure,
+   because the page is served over plain HTTP. Anyone who can read the network traffic can therefore read the
+   page; outside a trusted network, use a tunnel or TLS.
 
 Routes for this machine's tools answer only on the loopback interface. A proxy on this machine uses the same
-interface, so if a token is set, these routes require it as `Authorization: Bearer`. Without the token, an
-`open` route answers only with its status.
+interface, so if a token is set, these routes require it as `Authorization: Bearer`. To a request without the
+token, an `open` route answers only with its status.
 """
 
 import hashlib
@@ -43,7 +43,8 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Headers of every response. With `no-referrer`, browsers would send the login form with `Origin: null`."""
+"""The headers of every response. With `no-referrer`, browsers would send the login form with `Origin: null`,
+which is refused."""
 
 _log = logging.getLogger("meteragent")
 
@@ -61,11 +62,11 @@ class Keys:
         return self._token is not None
 
     def matches(self, token: bytes) -> bool:
-        """Return whether a token is the configured one."""
+        """Return whether `token` is the configured token."""
         return self._token is not None and hmac.compare_digest(token, self._token)
 
     def has_token(self, request: Request) -> bool:
-        """Return whether a request carries the token as a bearer token, or needs none."""
+        """Return whether a request carries the token as a bearer token, or no token is set."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         has_bearer_token = scheme.lower() == "bearer" and self.matches(
             token.strip().encode("utf-8", "replace")
@@ -73,13 +74,13 @@ class Keys:
         return not self.is_set or has_bearer_token
 
     def allows(self, request: Request) -> bool:
-        """Return whether a request may see the page."""
+        """Return whether a request carries the cookie of a login, or no token is set."""
         cookie = request.cookies.get(COOKIE, "").encode("utf-8", "replace")
         return not self.is_set or hmac.compare_digest(cookie, self.cookie.encode())
 
 
 class Guard:
-    """A layer around the application that refuses requests, adds headers, and hides error texts."""
+    """A layer around the application that refuses requests, adds headers, and keeps error texts secret."""
 
     def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, local: Collection[Route]) -> None:
         """Wrap an application; `local` lists the routes that only this machine may use."""
@@ -103,11 +104,11 @@ class Guard:
         answer: ASGIApp = self._refusal(Request(scope)) or self._app
         try:
             await answer(scope, receive, send_with_headers)
-        except Exception as error:  # noqa: BLE001  its text may hold a reading
+        except Exception as error:  # noqa: BLE001  the text may contain a reading
             _log.error("page: %s", type(error).__name__)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the refusal of a request; None if it is allowed."""
+        """Return the refusal of a request; None if the request is allowed."""
         host = request.headers.get("host", "")
         if _name(host) not in self._names:
             return PlainTextResponse("This host name is not in page.hosts.\n", 421)
@@ -123,7 +124,7 @@ class Guard:
         return PlainTextResponse("Log in first.\n", 401)
 
     def _local_refusal(self, request: Request, route: Route) -> Response | None:
-        """Return the refusal of a request for a tool's route; None if it is allowed."""
+        """Return the refusal of a request for a local route; None if the request is allowed."""
         if request.client is None or not is_loopback(request.client.host):
             return PlainTextResponse("Available only on this machine.\n", 403)
         if route.open or self._keys.has_token(request):
@@ -133,7 +134,7 @@ class Guard:
 
 
 def _name(host: str) -> str:
-    """Return the name in a Host header, without the port, which port forwarding may have changed."""
+    """Return the host name of a Host header, without the port, which port forwarding may have changed."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 

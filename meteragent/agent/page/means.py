@@ -1,9 +1,10 @@
-"""The consumption in each slot while a page is open, by the core's arithmetic without noise, in memory only.
+"""The noiseless mean of each slot while a page is open, computed with the core's arithmetic, in memory only.
 
 The core reports the stretches of time that it adds to its slots (`domain.reading.Observer`). This module adds
 them to noiseless windows of the same class. A mean is therefore the private number without its noise,
-computed by the same code that clamps values, handles register rollover and fills gaps. The windows are
-those of the stream and of each preset that the page can show instead. The means go to the page only (law 3).
+computed by the same code that clamps values, handles register rollover and fills gaps. There are windows for
+the stream's own terms and for each preset that the page can show instead. The means are sent to the page only
+(law 3).
 """
 
 from dataclasses import replace
@@ -22,9 +23,9 @@ _CLOSED = 2000
 
 
 class SlotMean(NamedTuple):
-    """The mean power of a slot, in W or kW.
+    """The mean power of a slot or, for a peak, the largest mean of a part, in W or kW.
 
-    A band of a profile has the times of its window. `part` is the observed share of the slot: 1 only if the
+    A band has the times of its window. `part` is the observed fraction of the slot, which is 1 only if the
     slot began after the page was opened and has ended.
     """
 
@@ -38,7 +39,7 @@ class SlotMean(NamedTuple):
 
 
 class SlotMeans:
-    """The slots of one schedule, starting with the first stretch of time that is added."""
+    """The means of one schedule's slots, starting with the first stretch of time that is added."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -47,8 +48,8 @@ class SlotMeans:
         self._closed_means: list[SlotMean] = []
 
     def add(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Add the next stretch of time: a value, a register's use, or a gap."""
-        # Start afresh at the first stretch, and whenever a stretch was dropped.
+        """Add the next stretch of time, with a reading's value, a register's use, or None for a gap."""
+        # Open a new window at the first stretch, and whenever a stretch was dropped.
         if not self._windows or start_ms != self._end_ms:
             self._start_ms, self._windows = start_ms, []
             self._open(self._schedule.grid.start_ms(start_ms))
@@ -60,7 +61,7 @@ class SlotMeans:
         self._close()
 
     def take(self) -> list[SlotMean]:
-        """Return the means of the open slots and of those that closed since the last call."""
+        """Return the means of the open slots, and of the slots that closed since the last call."""
         means, self._closed_means = self._closed_means, []
         slots = ((window, index) for window in self._windows for index in window.slots)
         return means + [mean for window, index in slots if (mean := self._mean(window, index)) is not None]
@@ -101,14 +102,14 @@ class SlotMeans:
 
 
 def _overlap_ms(window: Window, index: int, from_ms: int, to_ms: int) -> int:
-    """Return how much of a slot lies between two times, in ms."""
+    """Return how much of a slot lies between `from_ms` and `to_ms`."""
     low_ms, high_ms = from_ms - window.start_ms, to_ms - window.start_ms
     stretches = window.terms.stretches(index)
     return sum(max(min(end, high_ms) - max(start, low_ms), 0) for start, end in stretches)
 
 
 def _power(terms: Terms, accumulator: int, observed_ms: int) -> float:
-    """Return a slot's noiseless accumulator as mean power over the observed time."""
+    """Return the mean power over the observed time that a slot's noiseless accumulator represents."""
     if terms.kind is Kind.POWER:
         return accumulator / observed_ms / MICRO
     return accumulator / terms.interval_ms / MICRO * HOUR_MS / observed_ms

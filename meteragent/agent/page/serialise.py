@@ -1,4 +1,4 @@
-"""JSON messages to the browser: facts once, then events.
+"""JSON messages to the browser: first the facts, then events.
 
 Exact numbers become floats, which suffice for a picture. Payloads remain exactly as sent.
 """
@@ -23,7 +23,7 @@ from meteragent.report.guarantee import Guarantee
 from meteragent.report.state import problem as problem_text
 
 METERS = 500
-"""The largest number of meters in the list; other meters can be reached with `?meter=`."""
+"""The largest number of meters in the list of a stream; any other meter can be shown with `?meter=`."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -34,7 +34,7 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 def facts(
     streams: Sequence[StreamView], promises: Sequence[Promises], problems: Sequence[Problem] = ()
 ) -> bytes:
-    """Encode each stream's promise, every other preset's promise for the same readings, and the problems."""
+    """Encode each stream's promise, the promises of all other presets for its readings, and the problems."""
     views = [
         {
             "name": stream.name,
@@ -51,7 +51,7 @@ def facts(
 
 
 def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    """Return problems in the form that the page displays."""
+    """Return each problem's code, text and cure, in the language of the page."""
     return [
         {"code": problem.code, "text": problem_text(problem), "cure": say(f"cure.{problem.code}")}
         for problem in problems
@@ -59,12 +59,12 @@ def problem_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
 
 
 def meters(stream: StreamView) -> list[str]:
-    """List a stream's meters for the user to choose from."""
+    """List a stream's meters, at most `METERS`."""
     return sorted(stream.meters())[:METERS]
 
 
 def _group(group: Group | None) -> dict[str, Any] | None:
-    """Return the public facts of a group; None if the stream sends records instead."""
+    """Return the public facts of a group; None if the stream sends records."""
     if group is None:
         return None
     return {
@@ -80,9 +80,9 @@ def _group(group: Group | None) -> dict[str, Any] | None:
 def _promise(guarantee: Guarantee) -> dict[str, Any]:
     """Return the facts that `check` states, and the numbers to draw, in W or kW and milliseconds.
 
-    `per_power` is what 1 W or 1 kW over a slot is worth in the unit of the records: 1 for powers; for an
-    amount, the value at the largest price. `said` holds the sentences of `check` and the table of success
-    limits, with its header as the first row.
+    `per_power` is the value of 1 W or 1 kW over a slot, in the unit of the records: 1 for powers; for an
+    amount, the value at the largest price. `said` holds the sentences of `check` and the table of an
+    attacker's success limits, with its header as the first row.
     """
     terms = guarantee.terms
     per_power = 1.0
@@ -113,13 +113,13 @@ def _promise(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def start(viewer: Viewer, history: Collection[bytes]) -> dict[str, Any]:
-    """Return the first event of a page: its meter, and the records sent before the page was opened."""
+    """Return the first event of a page: its meter, and the meter's records before the page was opened."""
     records = [_text(payload) for payload in history]
     return {"stream": viewer.stream, "meter": viewer.meter, "topic": viewer.topic, "records": records}
 
 
 def news(batch: News) -> dict[str, Any]:
-    """Return readings as (ms, value), records as sent, and slot means by schedule."""
+    """Return readings as (time in ms, value), records as sent, and slot means by schedule."""
     readings = [(time_ms, value_u / MICRO) for time_ms, value_u in batch.readings]
     records = [_text(record) for record in batch.records]
     means = {name: [mean._asdict() for mean in slots] for name, slots in batch.means.items()}
@@ -127,7 +127,7 @@ def news(batch: News) -> dict[str, Any]:
 
 
 def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
-    """Return a meter's state; `spent` gives epsilon in 1/W and the level at the stream's radius."""
+    """Return a meter's state; `spent` states epsilon in 1/W, and its level at the stream's radius."""
     radius_w, message = terms.radius_w, state.last_message
     return {
         "now_ms": state.now_ms,
@@ -152,7 +152,7 @@ def glance(state: Glance, terms: Terms, counts: Counts) -> dict[str, Any]:
 
 
 def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | None:
-    """Return a budget's limit and remainder as levels at the radius, and the number of windows left."""
+    """Return a budget's limit and remainder as levels at the radius, and how many windows the rest allows."""
     if allowance is None:
         return None
     remainder = max(allowance.limit - allowance.spent, Fraction(0))
@@ -166,7 +166,7 @@ def _allowance(allowance: Allowance | None, terms: Terms) -> dict[str, Any] | No
 
 
 def history(meter_history: History) -> bytes:
-    """Encode a meter's history; an energy in kWh is [value, low, high]."""
+    """Encode a meter's history; an energy or a cost is [value, low, high]."""
     document = {
         "zone": meter_history.zone,
         "periods": [period._asdict() for period in meter_history.periods],

@@ -1,8 +1,8 @@
-"""The page's server: uvicorn in the agent's event loop, without its signal handlers, logs and timer.
+"""The page's server: uvicorn in the agent's event loop, without uvicorn's signal handlers, logs and timer.
 
-The server limits the number of connections, how long they may be silent before a request, and how long sent
-data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should stop. This
-server waits to be cancelled instead, so it costs nothing while no page is open.
+The server limits the number of connections, how long a connection may be silent before a request, and how
+long sent data may stay unacknowledged. uvicorn itself wakes ten times a second to check whether it should
+stop. This server waits to be cancelled instead, so it uses no CPU time while no page is open.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from meteragent.domain.errors import ConfigError, PageError
 _log = logging.getLogger(__name__)
 
 CONNECTIONS = 64
-"""The largest number of connections at once; a browser opens six."""
+"""The largest number of connections at once; a browser opens up to six."""
 PATIENCE_S = 20
-"""The longest silence before a request, and the longest time without an acknowledgement, in seconds."""
+"""The longest silence before a request, and the longest time for which sent data may stay unacknowledged."""
 GRACE_S = 2
-"""How long responses may take to finish when the server stops, in seconds."""
+"""How long responses may take to finish when the server stops."""
 
 
 async def run(settings: Settings, view: View, viewers: Viewers, routes: Sequence[Route]) -> None:
-    """Serve until cancelled; raises the same errors as `meteragent.agent.page.serve`."""
+    """Serve until cancelled. Raises the ConfigError and PageError of `meteragent.agent.page.serve`."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logging.getLogger(name).disabled = True  # these loggers write addresses and tracebacks
     config = uvicorn.Config(
@@ -60,7 +60,7 @@ def _listen(settings: Settings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
         number = error.errno or 0
-        if number <= 0 or number == errno.EADDRNOTAVAIL:  # an unknown name gives a negative number
+        if number <= 0 or number == errno.EADDRNOTAVAIL:  # an unknown host name gives a negative number
             expected = "an address of this machine, such as 127.0.0.1:8321"
             raise ConfigError("page.listen", settings.host, expected) from None
         reason = os.strerror(number).lower()
@@ -92,7 +92,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection, limited in number and idle time."""
+    """A connection; the number of connections and their idle times are limited."""
 
     _silence: asyncio.TimerHandle | None = None
 
@@ -107,12 +107,12 @@ class _Protocol(H11Protocol):
         self._silence = asyncio.get_running_loop().call_later(PATIENCE_S, self._hang_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer of a closed connection."""
+        """Cancel the timer of the closed connection."""
         super().connection_lost(exc)
         if self._silence is not None:
             self._silence.cancel()
 
     def _hang_up(self) -> None:
-        """Drop a connection on which no request has arrived."""
+        """Drop the connection if no request has arrived on it."""
         if self.cycle is None:
             self.transport.abort()

@@ -1,4 +1,4 @@
-"""The page's view of the agent: plain data and functions, the page's only access to the agent."""
+"""The page's view of the agent: plain data and functions, which are the page's only access to the agent."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ from meteragent.domain.terms import Terms
 from meteragent.report.guarantee import Guarantee
 
 OWN = ""
-"""The key under which mappings by preset hold the stream's configured terms."""
+"""The key of the stream's configured terms in mappings by preset."""
 
 TOKEN_MIN = 16
 """The shortest token allowed, in characters; a shorter one could be guessed."""
@@ -27,7 +27,7 @@ class Settings:
     """The page's address, its host names besides those of the loopback interface, and its token.
 
     Raises:
-        ConfigError: the page can be reached from other machines without a token, or the token is too short.
+        ConfigError: other machines can reach the page without a token, or the token is too short.
     """
 
     host: str = "127.0.0.1"
@@ -46,7 +46,7 @@ class Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+    """Return whether `host` is an address that only this machine can reach."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -54,9 +54,9 @@ def is_loopback(host: str) -> bool:
 
 
 class Promises(NamedTuple):
-    """A stream's guarantee, and the guarantee under every other preset.
+    """A stream's guarantee, and its guarantee under each other preset.
 
-    `schedules` holds the stream's schedule under the name `OWN`, and the presets' schedules.
+    `schedules` holds the stream's schedule under the key `OWN`, and the schedule under each of these presets.
     """
 
     guarantee: Guarantee
@@ -68,9 +68,9 @@ class Promises(NamedTuple):
 class StreamView:
     """One stream: its terms, its guarantee, and its meters.
 
-    `promises` is slow and is called once. `topic` returns the topic of a meter's records; `meters` returns
-    the stream's meters. `group` is the group whose total includes the stream; None if the
-    stream sends records instead.
+    `promises` is slow and is called once. `topic` returns the topic of a meter's records, and `meters`
+    returns the stream's meters. `group` is the group whose total includes the stream; None if the stream
+    sends records.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Message(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """A stream's budget in the current period, in 1/W: its limit, and the part that the meter has spent."""
+    """A stream's budget in the current period: its limit and what the meter has spent, as epsilons in 1/W."""
 
     limit: Fraction
     spent: Fraction
@@ -107,7 +107,7 @@ class Interval(NamedTuple):
 
 
 class Period(NamedTuple):
-    """The energy of a day or of a longer window, in kWh."""
+    """The energy of a day or of a longer slot or window, in kWh."""
 
     start_ms: int
     end_ms: int
@@ -136,7 +136,7 @@ class BandWindow(NamedTuple):
 
 
 class History(NamedTuple):
-    """One meter's released energies: periods and windows in time order; days are local days in `zone`."""
+    """One meter's released energies; periods and windows are in time order, and days are local to `zone`."""
 
     zone: str
     periods: Sequence[Period]
@@ -144,11 +144,11 @@ class History(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """The fate of a stream's reports to a crowd since the agent started, and whether the next can be sealed.
+    """The numbers of a stream's reports to a crowd since the agent started.
 
     `waiting_count` is the number of reports that are neither confirmed nor too late. `last_ms` is the time at
-    which the broker confirmed the last one; None if there is none. `has_keys` says whether both operators'
-    keys for the current slot are known.
+    which the broker last confirmed a report; None if it has confirmed none. `has_keys` says whether both
+    operators' keys for the current slot are known.
     """
 
     sent_count: int
@@ -161,10 +161,10 @@ class Reports(NamedTuple):
 class Glance(NamedTuple):
     """The current state of one meter and its stream.
 
-    `spent` is epsilon in 1/W over all streams of the meter: today, this month (both UTC), and since the
-    start. `lag_ms` is how long the oldest undelivered message has been due; None if there is none. `upcoming`
-    is the slot to be released next; None if no slot is scheduled. `allowance` is None without a budget.
-    `reports` is None unless the stream is part of a group's total.
+    `now_ms` is None while the clock shows no time. `spent` is epsilon in 1/W over all streams of the meter:
+    today, this month (both UTC), and ever. `lag_ms` is how long the first undelivered message has been due;
+    None if no message is due. `upcoming` is the slot to be released next; None if no slot is scheduled.
+    `allowance` is None if the stream has no budget. `reports` is None if the stream sends records.
     """
 
     now_ms: int | None
@@ -191,9 +191,9 @@ async def _all_is_well() -> Sequence[Problem]:
 class View:
     """The data available to the page.
 
-    `glance` returns the state of a stream's meter. `latest_payloads` returns, in order, the payloads of the
-    latest records on a stream's topic, up to a limit. `problems` returns the current problems. `history`
-    returns the history of a stream's meter.
+    `glance` returns the state of a meter of a stream. `latest_payloads` returns, in order, the payloads of
+    the latest records on a topic of a stream, up to a limit. `problems` returns the current problems.
+    `history` returns the history of a meter of a stream.
     """
 
     streams: Sequence[StreamView]
@@ -205,9 +205,9 @@ class View:
 
 
 class Route(NamedTuple):
-    """A further path on the page's server, and a function that returns its status, content type and body.
+    """A further path on the page's server, and a function that returns the status, content type and body.
 
-    Without the token, an `open` route answers with its status but not with its body.
+    To a request without the token, an `open` route answers with its status but not with its body.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""The open pages, and their waiting events.
+"""The open pages, and the events that wait for them.
 
 A viewer is one open page on one meter. If too many events wait for a viewer, the oldest are dropped and
 counted. When a viewer leaves, its queue is dropped.
@@ -22,9 +22,9 @@ WAITING = 2000
 
 
 class News(NamedTuple):
-    """New events: readings as (time_ms, value_u), records as they are sent, and the number of dropped events.
+    """New events: readings as (time_ms, value_u), records as sent, and the number of dropped events.
 
-    `means` holds the means of closed and open slots by schedule name.
+    `means` holds the means of the open and the newly closed slots, by the schedule's name.
     """
 
     readings: list[tuple[int, int]]
@@ -58,7 +58,7 @@ class Viewer:
         self._wake.set()
 
     def span(self, start_ms: int, end_ms: int, value: "int | RegisterUse | None") -> None:
-        """Add a stretch of time to the viewer's means, just as it was added to the meter's slots."""
+        """Add to the viewer's means a stretch of time that was added to the meter's slots."""
         for means in self._means.values():
             means.add(start_ms, end_ms, value)
 
@@ -91,7 +91,7 @@ class Viewer:
 
 
 class Viewers:
-    """The open pages; false while no page is open, when no readings need to be passed on."""
+    """The open pages; the truth value says whether any page is open, so that readings must be passed on."""
 
     def __init__(self) -> None:
         self._open: list[Viewer] = []
@@ -102,9 +102,10 @@ class Viewers:
     def enter(
         self, stream: str, meter: str, topic: str, schedules: Mapping[str, Schedule] | None = None
     ) -> Viewer:
-        """Add a viewer of a meter whose records are sent on `topic`; raises TooManyViewers.
+        """Add a viewer of a meter whose records are sent on `topic`, and return the viewer.
 
-        The viewer receives the meter's slot means under each schedule.
+        The viewer receives the meter's slot means under each schedule. Raises TooManyViewers if `VIEWERS`
+        pages are open.
         """
         if len(self._open) >= VIEWERS:
             raise TooManyViewers
@@ -121,7 +122,7 @@ class Viewers:
         return _Observer(viewers) if viewers else None
 
     def released(self, stream: str, outgoing: Iterable[Outgoing]) -> None:
-        """Pass on the records, but no descriptors or reports, that a commit put into the outbox."""
+        """Pass on the records that a commit put into the outbox, but no descriptors or reports."""
         viewers = [viewer for viewer in self._open if viewer.stream == stream]
         for row in outgoing if viewers else ():
             for viewer in viewers:

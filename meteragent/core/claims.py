@@ -47,8 +47,8 @@ class Claims:
     ) -> None:
         """Start with the topics of this store; `announced` maps each to the id of its latest descriptor.
 
-        `validities` are those of a shared stream's receivers. `unannounced` maps each topic to the validities
-        of the receivers to which the topic's latest descriptor was not sent.
+        `validities` are the validities of a shared stream's receivers. `unannounced` maps each topic to the
+        validities of the receivers to which the topic's latest descriptor was not sent.
         """
         self._announced = dict(announced)
         self._validities = validities

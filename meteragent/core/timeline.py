@@ -266,10 +266,10 @@ class Timeline:
             and standing.since_ms is None
         ):
             return None
-        # The result is that of the general path. `accept` would append `reading`, the newest. Its time is the
-        # watermark: there is no lateness, and the clock has reached it. Up to the watermark, the slot has
-        # only the span of the standing reading, for at most `hold`, and then gap. `_free` would drop the
-        # standing reading.
+        # The result is the same as on the general path. `accept` would append `reading`, the newest. Its time
+        # is the watermark, because there is no lateness and the clock has reached it. Up to the watermark,
+        # the slot has only the span of the standing reading, for at most `hold`, and then gap. `_free` would
+        # drop the standing reading.
         window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
             window.put(slot_index, time_ms - end_ms, None)

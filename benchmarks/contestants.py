@@ -141,7 +141,7 @@ def mosquitto_version() -> str:
 
 
 def await_subscription(local_broker: Broker) -> None:
-    """Wait until a client has subscribed to readings; raises TimeoutError."""
+    """Wait until a client has subscribed to readings. Raises TimeoutError."""
     until_s = time.monotonic() + READY_S
     while SUBSCRIBED not in (local_broker.folder / "log").read_bytes():
         if time.monotonic() > until_s:

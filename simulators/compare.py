@@ -332,7 +332,7 @@ class _Place(NamedTuple):
 
     @classmethod
     def in_file(cls, path: Path) -> "_Place":
-        """Find the table's place in a file; raises ValueError if the file has no marks."""
+        """Find the table's place in a file. Raises ValueError if the file has no marks."""
         head, begin, text = path.read_text().partition(BEGIN)
         _, end, tail = text.partition(END)
         if not (begin and end):

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _crowd_demo() -> Callable[[Street, Path], None]:
-    """Return the demo of a crowd; raises DemoError if the package cryptography is missing."""
+    """Return the demo of a crowd. Raises DemoError if the package cryptography is missing."""
     try:
         from simulators import crowd_demo  # noqa: PLC0415  it needs the extra `crowd`
     except ModuleNotFoundError as error:

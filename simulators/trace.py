@@ -90,7 +90,7 @@ def load(path: Path | str, time: str | None = None, watts: str | None = None) ->
 
 
 def open_table(path: Path) -> pa.Table:
-    """Read all columns of a Parquet or CSV file; raises TraceError if that fails."""
+    """Read all columns of a Parquet or CSV file. Raises TraceError if that fails."""
     try:
         return csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
     except (OSError, pa.ArrowException) as error:

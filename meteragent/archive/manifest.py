@@ -100,7 +100,7 @@ def _descriptor(policy: Policy, start_ms: int) -> dict[str, Any]:
 
 
 def save(out: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest of an output; raises ArchiveError if it cannot be written.
+    """Write the manifest of an output. Raises ArchiveError if it cannot be written.
 
     It has the columns of the parts, and replaces the manifest of an earlier version.
     """
@@ -137,7 +137,7 @@ def find(out: Path, run: str, cut: list[Any]) -> dict[str, Any] | None:
 
 
 def _load(content: bytes, path: Path) -> dict[str, Any]:
-    """Parse a file of facts; raises ArchiveError if it was not written by this version."""
+    """Parse a file of facts. Raises ArchiveError if it was not written by this version."""
     facts = attempt(path, lambda: json.loads(content))
     if not isinstance(facts, dict) or facts.get("v") != 1 or "run" not in facts:
         raise ArchiveError(f"{path}: written by another version of meteragent: use that version")

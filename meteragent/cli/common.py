@@ -29,7 +29,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Return an argument parser whose errors state the text found and the text expected."""
 
     def parse_argument(text: str) -> T:
-        """Parse an argument; raises ArgumentTypeError."""
+        """Parse an argument. Raises ArgumentTypeError."""
         try:
             return parse(text)
         except ValueError as error:

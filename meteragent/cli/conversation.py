@@ -159,7 +159,7 @@ def _listen(options: Options) -> Generator[Step, Any, tuple[Findings, Access, st
 
 
 def _endpoint(url: str, username: str | None, password: str | None, files: Mapping[str, str]) -> Endpoint:
-    """Return the broker; raises Refused for a password without a user, and for TLS files with mqtt://."""
+    """Return the broker. Raises Refused for a password without a user, and for TLS files with mqtt://."""
     try:
         return Endpoint.parse(
             url,
@@ -314,7 +314,7 @@ def _is_topic_root(base: draft.Base, preset: str) -> Callable[[str], str | None]
 
 
 def _default_out(options: Options) -> str:
-    """Return the configuration's default name; raises Refused if a requested file cannot be written.
+    """Return the configuration's default name. Raises Refused if a requested file cannot be written.
 
     With --yes it is home.toml; otherwise it is the first free name among home.toml, home-2.toml and so on.
     """

@@ -64,7 +64,7 @@ def _failed(reason: str) -> int:
 
 
 def _endpoint(options: argparse.Namespace) -> mqtt.Endpoint:
-    """Return the broker to listen to; raises ConfigError if its address or a file cannot be used."""
+    """Return the broker to listen to. Raises ConfigError if its address or a file cannot be used."""
     password = None
     if options.password_file is not None:
         password = read_secret("--password-file", options.password_file).decode()

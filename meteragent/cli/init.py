@@ -85,7 +85,7 @@ def _is_at_end(stdin: TextIO) -> bool:
 
 
 def _given(options: argparse.Namespace) -> Options:
-    """Return the answers on the command line; raises ConfigError, or Refused if a file already exists."""
+    """Return the answers on the command line. Raises ConfigError, or Refused if a file already exists."""
     answers = {
         name.replace("_", "-"): str(value)
         for name in (*_ANSWERS, *_FILES)
@@ -131,7 +131,7 @@ def _converse(conversation: Conversation, seconds: int, profiles: Mapping[str, P
 
 
 def _ask(question: Question) -> str:
-    """Ask a question on the terminal; raises EOFError."""
+    """Ask a question on the terminal. Raises EOFError."""
     print(f"\n{question.text}")
     for number, (_, text) in enumerate(question.choices, 1):
         print(f"  {number}. {text}")
@@ -161,7 +161,7 @@ def _heard(endpoint: mqtt.Endpoint, seconds: int, profiles: Mapping[str, Profile
 
 
 async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -> None:
-    """Listen to all topics, with progress lines on a terminal; raises LinkError."""
+    """Listen to all topics, with progress lines on a terminal. Raises LinkError."""
     watching = asyncio.ensure_future(
         mqtt.watch(endpoint, "init", ["#"], listener.on_message, entropy=os.urandom)
     )
@@ -176,7 +176,7 @@ async def _listen(endpoint: mqtt.Endpoint, seconds: float, listener: Listener) -
 
 
 def _write(draft: Draft) -> None:
-    """Write all files, or none; raises FileExistsError if any of the files exists."""
+    """Write all files, or none. Raises FileExistsError if any of the files exists."""
     new_files: list[Path] = []
     try:
         for path, (text, mode) in draft.files.items():

@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _run_nested(options: argparse.Namespace) -> int:
-    """Print the shares of nested streams; raises ValueError if the question cannot be answered."""
+    """Print the shares of nested streams. Raises ValueError if the question cannot be answered."""
     if options.hide is None or options.homes is not None or options.plot is not None:
         raise ValueError("shares are planned for one home: give --hide, but neither --homes nor --plot")
     lengths, goals = tuple(options.share), options.error
@@ -60,7 +60,7 @@ def _run_nested(options: argparse.Namespace) -> int:
 
 
 def _run_amount(options: argparse.Namespace) -> int:
-    """Print an amount's error, or what it can hide; raises ValueError if the question cannot be answered."""
+    """Print an amount's error, or what it can hide. Raises ValueError if the question cannot be answered."""
     if options.plot is not None or not isinstance(options.error, amount.Money | None):
         raise ValueError("a cost needs an error such as --error 0.05EUR, and no --plot")
     amount_question = amount.AmountQuestion(
@@ -78,7 +78,7 @@ def _run_amount(options: argparse.Namespace) -> int:
 
 
 def question(options: argparse.Namespace) -> Question:
-    """Return the question that the arguments ask; raises ValueError if the error does not fit the share."""
+    """Return the question that the arguments ask. Raises ValueError if the error does not fit the share."""
     if isinstance(options.error, amount.Money) or options.price is not None:
         expected = (
             "errors in money and --price apply only to costs: --share month-cost, week-cost or day-cost"

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _profile(path: Path) -> Profile:
-    """Return a built-in profile or a profile from a file; raises ConfigError if there is neither."""
+    """Return a built-in profile or a profile from a file. Raises ConfigError if there is neither."""
     name = str(path)
     close = [] if name in PROFILES or path.exists() else difflib.get_close_matches(name, PROFILES, n=1)
     if close:
@@ -66,7 +66,7 @@ def _profile(path: Path) -> Profile:
 
 
 def _read(name: str) -> bytes:
-    """Read a recording; raises OSError if it cannot be read or is too large."""
+    """Read a recording. Raises OSError if it cannot be read or is too large."""
     if name == "-":
         recorded = sys.stdin.buffer.read(LIMIT + 1)
     else:

@@ -55,7 +55,7 @@ class _Stage:
     """One stream of the rehearsal, with its display."""
 
     def __init__(self, stream: settings.Stream) -> None:
-        """Read the files that the stream names; raises ConfigError."""
+        """Read the files that the stream names. Raises ConfigError."""
         self.links, now_ms = Links.of(stream), common.now_ms()
         self.rehearsal = Rehearsal(stream, self.links, os.urandom(32), SystemBits(), now_ms)
         self.view = View(stream, self.rehearsal, _write, _local_time, now_ms)
@@ -72,7 +72,7 @@ class _Stage:
         self.view.show(self.rehearsal.advance(now_ms), now_ms)
 
     async def listen(self) -> None:
-        """Listen to the source with a separate client id and without leaving a session; raises LinkError."""
+        """Listen to the source with a separate client id and without leaving a session. Raises LinkError."""
         filters = [self.rehearsal.filter]
         await mqtt.watch(
             self.links.source, "rehearsal", filters, self.take, entropy=os.urandom, login_hint=self._hint
@@ -80,7 +80,7 @@ class _Stage:
 
 
 async def _show(config: settings.Config) -> None:
-    """Rehearse all streams until a signal; raises LinkError."""
+    """Rehearse all streams until a signal. Raises LinkError."""
     stages = [_Stage(stream) for stream in config.stream]
     for stage in stages:
         stage.view.begin()

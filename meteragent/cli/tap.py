@@ -50,7 +50,7 @@ def _write(text: str) -> None:
 
 
 async def _show(config: settings.Config, meter: str | None) -> None:
-    """Listen to both sides of all streams until a signal; raises LinkError."""
+    """Listen to both sides of all streams until a signal. Raises LinkError."""
     streams = [StreamView(config, stream, _key(stream), meter) for stream in config.stream]
     view = View(streams, _write, common.now_ms)
     log_lines = LogLines(view)
@@ -93,7 +93,7 @@ def _key(stream: settings.Stream) -> bytes | None:
 
 
 def _sides(stream: settings.Stream, stream_view: StreamView, view: View) -> list[Coroutine[Any, Any, None]]:
-    """Return coroutines that listen to a stream's source and sink; raises ConfigError."""
+    """Return coroutines that listen to a stream's source and sink. Raises ConfigError."""
     source = settings.endpoint("source", stream.source.url, stream.source)
     sink = settings.endpoint("sink", settings.sink_url(stream), settings.sink_broker(stream))
     source_filter, sink_filter = stream_view.filters

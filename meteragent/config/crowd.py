@@ -18,7 +18,7 @@ def joined(config: Config) -> Config:
 
 
 def counted(stream: Stream) -> Stream:
-    """Return a stream with the terms of its group, if it names one; raises ConfigError as `group_of` does."""
+    """Return a stream with the terms of its group, if it names one. Raises ConfigError as `group_of` does."""
     if stream.sink.crowd is None:
         return stream
     group = group_of(stream.sink.crowd)
@@ -43,7 +43,7 @@ def counted(stream: Stream) -> Stream:
 
 
 def group_of(settings: broker.Crowd) -> Group:
-    """Read the file of a group; raises ConfigError if it is refused."""
+    """Read the file of a group. Raises ConfigError if it is refused."""
     return parse(text_of_file(settings.group))
 
 

@@ -127,7 +127,7 @@ def _is_source_broker(stream: Stream) -> bool:
 
 
 def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
-    """Return a section's broker; raises ConfigError if its address or one of its files cannot be used."""
+    """Return a section's broker. Raises ConfigError if its address or one of its files cannot be used."""
     for key in ("ca_file", "cert_file", "key_file"):
         path = getattr(broker, key)
         if path is not None:
@@ -143,7 +143,7 @@ def endpoint(section: str, url: str, broker: Broker) -> Endpoint:
 
 
 def address(section: str, url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return a section's broker without reading its files; raises ConfigError if a key is wrong."""
+    """Return a section's broker without reading its files. Raises ConfigError if a key is wrong."""
     for problem in wrong_address(section, url, broker):
         raise problem
     return _endpoint(url, broker, password)
@@ -164,7 +164,7 @@ def wrong_address(section: str, url: str, broker: Broker) -> Iterator[ConfigErro
 
 
 def _endpoint(url: str, broker: Broker, password: str | None) -> Endpoint:
-    """Return a broker's address; raises ValueError if the text is not an address."""
+    """Return a broker's address. Raises ValueError if the text is not an address."""
     return Endpoint.parse(
         url,
         username=broker.username,

@@ -15,7 +15,7 @@ PROFILES_FOLDER = "profiles"
 
 
 def read(path: Path) -> Profile:
-    """Read a profile from a file; raises ConfigError, which lists all errors with file and line."""
+    """Read a profile from a file. Raises ConfigError, which lists all errors with file and line."""
     try:
         return _read(path)
     except ConfigError as error:
@@ -26,7 +26,7 @@ def read(path: Path) -> Profile:
 
 
 def _read(path: Path) -> Profile:
-    """Read a profile; raises ConfigError if it is wrong or has the name of a built-in profile."""
+    """Read a profile. Raises ConfigError if it is wrong or has the name of a built-in profile."""
     text = text_of_file(path)
     profile = profile_file.parse(text, path.stem)
     if path.stem in PROFILES:
@@ -49,7 +49,7 @@ def own_profiles(folder: Path) -> tuple[dict[str, Profile], dict[str, ConfigErro
 
 
 def all_profiles(folder: Path) -> Mapping[str, Profile]:
-    """Return a folder's profiles, then the built-in ones; raises ConfigError, which lists all errors."""
+    """Return a folder's profiles, then the built-in ones. Raises ConfigError, which lists all errors."""
     profiles, refusals = own_profiles(folder)
     raise_all(problem for refusal in refusals.values() for problem in refusal.errors)
     return {**profiles, **PROFILES}

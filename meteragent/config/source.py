@@ -24,7 +24,7 @@ FORMATS = ("number", "json")
 
 
 def topic_of(source: Source) -> SourceTopic:
-    """Parse the source's topic; raises ValueError if its placeholders do not fit the other keys."""
+    """Parse the source's topic. Raises ValueError if its placeholders do not fit the other keys."""
     return SourceTopic.parse(source.topic, source.meter, source.phases or (), source.shard)
 
 

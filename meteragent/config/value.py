@@ -32,7 +32,7 @@ def _text(parse: Callable[[str], int]) -> Callable[[Any], Any]:
     """Return a validator that parses a string."""
 
     def validate(value: Any) -> int:
-        """Parse a value; raises ValueError if it is not a string, and any error that `parse` raises."""
+        """Parse a value. Raises ValueError if it is not a string, and any error that `parse` raises."""
         if not isinstance(value, str):
             raise ValueError("a string with a unit, such as '30min'")  # noqa: TRY004  see parse_exact
         return parse(value)

@@ -138,7 +138,7 @@ def crowd_totals(messages: Iterable[Message]) -> dict[str, list[CrowdTotal]]:
 
 
 def _total(fields: Fields, descriptors: Mapping[str, CrowdDescriptor]) -> CrowdTotal:
-    """Make a total of a record; raises RecordError."""
+    """Make a total of a record. Raises RecordError."""
     descriptor = descriptors.get(fields.text("d"))
     if descriptor is None:
         raise RecordError("a total whose descriptor is missing")

@@ -358,7 +358,7 @@ def _is_zone(name: str) -> bool:
 
 
 def exact(text: str) -> Fraction:
-    """Parse an exact number; raises ValueError."""
+    """Parse an exact number. Raises ValueError."""
     if _EXACT.fullmatch(text) is None:
         raise ValueError("an integer, a decimal or a ratio of integers")
     return Fraction(text)
@@ -366,7 +366,7 @@ def exact(text: str) -> Fraction:
 
 @lru_cache(maxsize=64)  # each record has a duration, usually the same
 def duration_ms(text: str) -> int:
-    """Parse a duration in hours, minutes and seconds; raises ValueError."""
+    """Parse a duration in hours, minutes and seconds. Raises ValueError."""
     match = _ISO_DURATION.fullmatch(text)
     hours, minutes, seconds = (Fraction(part or 0) for part in match.groups()) if match else (0, 0, 0)
     if not (total_ms := int(1000 * (3600 * hours + 60 * minutes + seconds))):

@@ -87,7 +87,7 @@ def nested(*streams: Series, coverage: float = 0.95) -> tuple[Nested, ...]:
 
 
 def _check(streams: Sequence[Series], coverage: float) -> None:
-    """Refuse series that cannot be those of nested streams; raises ValueError."""
+    """Refuse series that cannot be those of nested streams. Raises ValueError."""
     if len(streams) < 2:
         raise ValueError("there must be at least two nested streams: a fine one and coarser ones")
     if not 0 < coverage < 1:

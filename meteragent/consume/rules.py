@@ -70,7 +70,7 @@ class Rules:
     error: float = 0.05
 
     def __post_init__(self) -> None:
-        """Check the parameters; raises ValueError."""
+        """Check the parameters. Raises ValueError."""
         if self.at_least < 1 or not 0 < self.error < 0.5:
             raise ValueError("at_least must be 1 or more, and error between 0 and 0.5")
         if self.share is not None and not 0 < self.share < 1:
@@ -79,7 +79,7 @@ class Rules:
             raise ValueError("capacity needs share, the largest part of it that one home may have")
 
     def capacities_u(self, meters: tuple[str, ...]) -> Integers:
-        """Return each meter's capacity in whole millionths; raises ValueError unless all are above zero."""
+        """Return each meter's capacity in whole millionths. Raises ValueError unless all are above zero."""
         capacities = self.capacity or {}
         capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (capacity_u > 0).all():

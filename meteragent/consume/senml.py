@@ -93,7 +93,7 @@ def _number(value: Any) -> Fraction | None:
 
 
 def _ms(seconds: Fraction | None, subject: str, bound_s: int) -> int:
-    """Convert seconds to whole ms; raises RecordError if they are not whole, or not above the bound."""
+    """Convert seconds to whole ms. Raises RecordError if they are not whole, or not above the bound."""
     if seconds is None or not bound_s < seconds < _TIME_MAX_S or (seconds * 1000).denominator != 1:
         raise RecordError(f"a SenML pack whose {subject} cannot be read")
     return int(seconds * 1000)

@@ -164,7 +164,7 @@ def _places(column: Any, pa: Any) -> tuple[tuple[str, ...], Integers]:
 
 
 def _micro(values: Any, pa: Any) -> Integers:
-    """Convert exact numbers, whole or decimal, to whole millionths; raises ValueError beyond 64 bits."""
+    """Convert exact numbers, whole or decimal, to whole millionths. Raises ValueError beyond 64 bits."""
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     exact = column.cast(pa.decimal128(38, 6))
     words = np.frombuffer(exact.buffers()[1], "<i8").reshape(-1, 2)[exact.offset : exact.offset + len(exact)]

@@ -21,7 +21,7 @@ _TYPES = {str: "string", bool: "boolean", list: "array", dict: "object", type(No
 
 
 def _number(value: Any) -> Decimal:
-    """Convert a number from a document or expression to a decimal; raises TypeError for other values."""
+    """Convert a number from a document or expression to a decimal. Raises TypeError for other values."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -30,7 +30,7 @@ def _number(value: Any) -> Decimal:
 
 
 def _sortable(values: Iterable[Any]) -> list[Any]:
-    """Return the values as a sortable list; raises TypeError unless all are texts or all are numbers."""
+    """Return the values as a sortable list. Raises TypeError unless all are texts or all are numbers."""
     items = list(values)
     return items if all(isinstance(item, str) for item in items) else [_number(item) for item in items]
 
@@ -104,7 +104,7 @@ def _with_sort_keys(values: list[Any], key: Any) -> list[tuple[Any, Any]]:
 
 
 def searcher(expression: str) -> Callable[[Any], Any]:
-    """Compile an expression to a function of documents; raises JMESPathError if it is invalid.
+    """Compile an expression to a function of documents. Raises JMESPathError if it is invalid.
 
     The library does not document which exceptions that function raises.
     """

@@ -61,7 +61,7 @@ _QUICK = json.JSONDecoder(parse_float=Decimal)
 
 
 def document_of(payload: bytes) -> Any:
-    """Decode a payload as JSON with decimals for numbers; raises PayloadError if it is not JSON."""
+    """Decode a payload as JSON with decimals for numbers. Raises PayloadError if it is not JSON."""
     return parse_without_context("refused_json", ValueError, _parsed, text_of(payload))
 
 
@@ -93,12 +93,12 @@ def number_of(value: Any) -> Decimal:
 
 
 def number_or_text(value: Any) -> Decimal:
-    """Return a selected value, or its text, as a finite number; raises PayloadError for other values."""
+    """Return a selected value, or its text, as a finite number. Raises PayloadError for other values."""
     return number_in(value) if isinstance(value, str) else number_of(value)
 
 
 def time_of(value: Any) -> int:
-    """Convert a selected time to ms since the Unix epoch; raises PayloadError if the value is not a time.
+    """Convert a selected time to ms since the Unix epoch. Raises PayloadError if the value is not a time.
 
     The value is a Unix time in seconds or milliseconds, or an RFC 3339 text with a zone.
     """
@@ -116,7 +116,7 @@ def time_of(value: Any) -> int:
 
 
 def compile_expression(expression: str) -> Callable[[Any], Any]:
-    """Compile a JMESPath expression to a function of documents; raises ValueError if it is invalid."""
+    """Compile a JMESPath expression to a function of documents. Raises ValueError if it is invalid."""
     try:
         return searcher(expression)
     except (JMESPathError, RecursionError) as error:
@@ -129,7 +129,7 @@ def finder(expression: str) -> Callable[[Any], Any]:
     search = compile_expression(expression)
 
     def find(document: Any) -> Any:
-        """Return the expression's value; raises PayloadError if it does not apply to the document."""
+        """Return the expression's value. Raises PayloadError if it does not apply to the document."""
         if is_plain and isinstance(document, dict):
             return document.get(expression)
         # The library does not document its exceptions, so all exceptions are caught.
@@ -149,7 +149,7 @@ def reader(value: str, time: str | None) -> Callable[[bytes], PayloadNumber]:
     find_time = finder(time) if time is not None else None
 
     def read(payload: bytes) -> PayloadNumber:
-        """Return the number and the time; raises PayloadError."""
+        """Return the number and the time. Raises PayloadError."""
         document = document_of(payload)
         number = number_of(find_value(document))
         return PayloadNumber(time_of(find_time(document)) if find_time else None, number)
@@ -163,7 +163,7 @@ def decoder(value: str, time: str | None, factor: Fraction = Fraction(1)) -> Cal
     quick = _quick(value, time, factor) if _PLAIN.fullmatch(value) and _PLAIN.fullmatch(time or "t") else None
 
     def decode(payload: bytes) -> Reading:
-        """Return the reading of a payload; raises PayloadError."""
+        """Return the reading of a payload. Raises PayloadError."""
         if quick is not None and (reading := quick(payload)) is not None:
             return reading
         number = read(payload)

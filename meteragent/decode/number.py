@@ -30,7 +30,7 @@ _ZERO = Decimal(0)
 
 
 def text_of(payload: bytes) -> str:
-    """Decode a payload as text; raises PayloadError if it is empty or not UTF-8."""
+    """Decode a payload as text. Raises PayloadError if it is empty or not UTF-8."""
     if not payload.strip():
         raise PayloadError("refused_empty")
     return parse_without_context("refused_encoding", UnicodeDecodeError, bytes.decode, payload)
@@ -90,17 +90,17 @@ def _bounded(value: Decimal) -> Decimal:
 
 
 def bare(payload: bytes) -> tuple[PayloadNumber]:
-    """Read a payload that is one number without a time; raises PayloadError as `read` does."""
+    """Read a payload that is one number without a time. Raises PayloadError as `read` does."""
     return (PayloadNumber(None, read(payload)),)
 
 
 def read(payload: bytes) -> Decimal:
-    """Read a bare number; raises PayloadError if it is empty, not UTF-8, not a number or not finite."""
+    """Read a bare number. Raises PayloadError if it is empty, not UTF-8, not a number or not finite."""
     return number_in(text_of(payload))
 
 
 def number_in(text: str) -> Decimal:
-    """Parse a text as a number; raises PayloadError if it is not a number or not finite."""
+    """Parse a text as a number. Raises PayloadError if it is not a number or not finite."""
     if _NOT_FINITE.fullmatch(text):
         raise PayloadError("refused_not_finite")
     if not _NUMBER.fullmatch(text):

@@ -102,7 +102,7 @@ class Telegram(NamedTuple):
 
 
 def telegram(payload: bytes, zone: str | None = None) -> Telegram:
-    """Parse a telegram; raises PayloadError if its beginning, its end or its CRC is wrong.
+    """Parse a telegram. Raises PayloadError if its beginning, its end or its CRC is wrong.
 
     `zone` is the time zone of the telegram's time, or ARRIVAL; None means Central European Time.
     """
@@ -132,7 +132,7 @@ def _values(lines: Sequence[str]) -> tuple[dict[str, list[str]], bool]:
 
 
 def _check(body: str, crc: str) -> None:
-    """Check a telegram's CRC; raises PayloadError if it is missing or wrong."""
+    """Check a telegram's CRC. Raises PayloadError if it is missing or wrong."""
     if "\r" not in body:
         body = body.replace("\n", "\r\n")
     if not _CRC.fullmatch(crc) or checksum(body.encode() + b"!") != int(crc, 16):
@@ -140,7 +140,7 @@ def _check(body: str, crc: str) -> None:
 
 
 def _time_ms(values: list[str] | None, zone: str | None) -> int | None:
-    """Return a telegram's time in ms since the epoch, or None if it has no time; raises PayloadError."""
+    """Return a telegram's time in ms since the epoch, or None if it has no time. Raises PayloadError."""
     if values is None:
         return None
     match = _TIME.fullmatch(values[0])

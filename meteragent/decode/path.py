@@ -39,7 +39,7 @@ def words_in(path: str) -> tuple[str, ...]:
 
 
 def finder(path: str) -> Find:
-    """Make a function that returns the value at a path, or ABSENT; raises ValueError for an invalid path.
+    """Make a function that returns the value at a path, or ABSENT. Raises ValueError for an invalid path.
 
     The function raises PayloadError if several objects contain the path after a `*`, or if an expression does
     not apply to the document.
@@ -75,7 +75,7 @@ def _any_child(find_parent: Find, find: Find) -> Find:
     """Make a function that finds a value in a parent's only child that contains the value."""
 
     def find_in_children(document: Any) -> Any:
-        """Return the value, or ABSENT; raises PayloadError if several children contain it."""
+        """Return the value, or ABSENT. Raises PayloadError if several children contain it."""
         parent = find_parent(document)
         children = parent.values() if type(parent) is dict else ()
         values = [value for child in children if (value := find(child)) is not ABSENT]

@@ -17,7 +17,7 @@ from meteragent.domain.weights import Price
 
 
 def prices(payload: bytes) -> list[Price]:
-    """Return the prices in a message; raises PayloadError if they cannot be read."""
+    """Return the prices in a message. Raises PayloadError if they cannot be read."""
     document = parse_without_context("refused_json", ValueError, _load, text_of(payload))
     rows = document if isinstance(document, list) else [document]
     return [_price(row) for row in rows]
@@ -39,7 +39,7 @@ def _text(text: str) -> _Number:
 
 
 def _price(row: Any) -> Price:
-    """Return the price in one object; raises PayloadError if it cannot be read."""
+    """Return the price in one object. Raises PayloadError if it cannot be read."""
     if not isinstance(row, dict) or not {"start", "end", "price"} <= row.keys():
         raise PayloadError("refused_missing")
     if not isinstance(row["price"], _Number):
@@ -49,7 +49,7 @@ def _price(row: Any) -> Price:
 
 
 def _time_ms(text: Any) -> int:
-    """Return a time in ms since the Unix epoch; raises PayloadError if it cannot be read."""
+    """Return a time in ms since the Unix epoch. Raises PayloadError if it cannot be read."""
     if not isinstance(text, str):
         raise PayloadError("refused_time")
     return parse_without_context("refused_time", ValueError, parse_time, text)

@@ -121,7 +121,7 @@ def decoder(
     micro = scaled(Fraction(1) if scale is None else scale / UNIT_FACTOR[unit])
 
     def decode(payload: bytes) -> list[Reading]:
-        """Return the meter's readings in a payload; raises PayloadError if it has only other meters'."""
+        """Return the meter's readings in a payload. Raises PayloadError if it has only other meters'."""
         numbers = read(payload)
         own_numbers = numbers if meter_id is None else [number for number in numbers if number.id == meter_id]
         if numbers and not own_numbers:

@@ -27,7 +27,7 @@ _TAKEN = ("number", "json")
 
 
 def parse(text: str, name: str) -> Profile:
-    """Parse the text of the profile file `name`.toml; raises ConfigError, which lists all errors."""
+    """Parse the text of the profile file `name`.toml. Raises ConfigError, which lists all errors."""
     try:
         document = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:

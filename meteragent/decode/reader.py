@@ -80,7 +80,7 @@ class Value:
 
 
 def document_reader(message: Message, value: Value, scale: Fraction | None, *, is_power: bool) -> Read:
-    """Make a reader of a quantity in a JSON document; raises ValueError if a path is invalid.
+    """Make a reader of a quantity in a JSON document. Raises ValueError if a path is invalid.
 
     `scale` is the number of W or Wh in the device's unit; None if it is unknown.
     """
@@ -93,7 +93,7 @@ def document_reader(message: Message, value: Value, scale: Fraction | None, *, i
     is_negative = _matcher(value.negative) if value.negative else None
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number with its time and id; raises PayloadError."""
+        """Read the number with its time and id. Raises PayloadError."""
         document = document_of(payload)
         if type(document) is not dict:
             raise PayloadError("refused_type")
@@ -120,7 +120,7 @@ def bare_reader(scale: Fraction | None, *, is_power: bool) -> Read:
     limit = _limit(scale) if is_power else None
 
     def read(payload: bytes) -> Sequence[PayloadNumber]:
-        """Read the number; raises PayloadError."""
+        """Read the number. Raises PayloadError."""
         if payload.strip().lower() in _NO_VALUE:
             raise PayloadError("refused_unavailable")
         numbers = bare(payload)
@@ -179,7 +179,7 @@ def _sum_finder(place: Value) -> Callable[[Any], Decimal | None]:
         return _first_finder([find for ((find, _),) in alternatives], number)
 
     def find_sum(document: Any) -> Decimal | None:
-        """Return the sum of the first alternative that has a value; raises PayloadError."""
+        """Return the sum of the first alternative that has a value. Raises PayloadError."""
         for terms in alternatives:
             values = [(find(document), is_negative) for find, is_negative in terms]
             if any(value is not ABSENT for value, _ in values):
@@ -195,7 +195,7 @@ def _first_finder(
     """Make a function that returns the first value that is present, or None."""
 
     def find_first(document: Any) -> Decimal | None:
-        """Return the number; raises PayloadError if the value is not a number."""
+        """Return the number. Raises PayloadError if the value is not a number."""
         for find in finders:
             value = find(document)
             if value is not ABSENT:
@@ -206,7 +206,7 @@ def _first_finder(
 
 
 def _signed(number: Callable[[Any], Decimal], value: Any, *, is_negative: bool) -> Decimal:
-    """Return a sum's term with its sign; raises PayloadError if it is missing or not a number."""
+    """Return a sum's term with its sign. Raises PayloadError if it is missing or not a number."""
     if value is ABSENT:
         raise PayloadError("refused_missing")
     return number(value).copy_negate() if is_negative else number(value)
@@ -216,7 +216,7 @@ def _channel(number: Callable[[Any], Decimal], channel: int | Literal["all"]) ->
     """Make a function that returns a channel's number, or the sum, from a list or a single number."""
 
     def from_list(value: Any) -> Decimal:
-        """Return the number; raises PayloadError if there is no such channel."""
+        """Return the number. Raises PayloadError if there is no such channel."""
         numbers = [number(element) for element in (value if type(value) is list else [value])]
         if channel != "all":
             numbers = numbers[channel : channel + 1]
@@ -235,7 +235,7 @@ def _time_finder(path: str | None) -> Callable[[Any], int | None]:
     find_parent = finder_of(parents) if parents else None
 
     def find_time(document: Any) -> int | None:
-        """Return the time in ms; raises PayloadError if it is missing or not a time."""
+        """Return the time in ms. Raises PayloadError if it is missing or not a time."""
         holder = document if find_parent is None else find_parent(document)
         return time_of(holder.get(name)) if type(holder) is dict else None
 

@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
 
 def records(payload: bytes) -> Iterator[Record]:
-    """Yield the resolved records of a pack; raises PayloadError if the payload is not a supported pack."""
+    """Yield the resolved records of a pack. Raises PayloadError if the payload is not a supported pack."""
     pack = document_of(payload)
     if not isinstance(pack, list) or not all(isinstance(fields, dict) for fields in pack):
         raise PayloadError("refused_type")
@@ -66,7 +66,7 @@ def records(payload: bytes) -> Iterator[Record]:
 
 
 def _resolve(fields: dict[str, Any], base: dict[str, Any]) -> Record:
-    """Combine a record's fields with the base fields; raises PayloadError."""
+    """Combine a record's fields with the base fields. Raises PayloadError."""
     name, unit = (fields.get("n", ""), fields.get("u", base.get("bu")))
     base_name = base.get("bn", "")
     if not isinstance(name, str) or not isinstance(base_name, str) or not isinstance(unit, str | None):
@@ -86,7 +86,7 @@ def _with_base(fields: dict[str, Any], key: str, base: Any) -> Any:
 
 
 def _sum(number: Any, base: Any) -> Decimal:
-    """Return the sum of two numbers; raises PayloadError if a value is not a number."""
+    """Return the sum of two numbers. Raises PayloadError if a value is not a number."""
     return _EXACT.add(_bounded(number_of(number)), _bounded(number_of(base)))
 
 
@@ -113,7 +113,7 @@ def reader(
     units = WATTS if kind is Kind.POWER or of_sum else JOULES
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Return the numbers in the selected records; raises PayloadError unless exactly one name matches."""
+        """Return the numbers in the selected records. Raises PayloadError unless exactly one name matches."""
         pack = list(records(payload))
         if name is None:
             selected = [

@@ -25,13 +25,13 @@ _NAMESPACE: Final = uuid.UUID("2c0f0f0c-9f2e-4a52-8a5e-3f0c8c2f7b11")
 
 
 def write(entries: Iterable[Entry], now_ms: int) -> bytes:
-    """Return entries as envelopes, one per line; raises FormatError if AIIDA's form cannot carry one."""
+    """Return entries as envelopes, one per line. Raises FormatError if AIIDA's form cannot carry one."""
     lines = [json.dumps(envelope(entry, now_ms)) for entry in require_intervals(entries, "aiida")]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
-    """Return the envelope of a mean power; raises FormatError."""
+    """Return the envelope of a mean power. Raises FormatError."""
     if entry.is_energy:
         raise FormatError("aiida cannot carry energies of intervals: use green-button or meter-readings")
     if len(entry.meter) > _NAME_MAX:
@@ -66,7 +66,7 @@ def envelope(entry: Entry, now_ms: int) -> dict[str, Any]:
 
 
 def _kilowatts(entry: Entry) -> float:
-    """Return the mean power in kW as a JSON number with the same digits; raises FormatError."""
+    """Return the mean power in kW as a JSON number with the same digits. Raises FormatError."""
     exact = decimal(entry.base_value) / 1000
     number = float(exact)
     if Fraction(Decimal(repr(number))) != entry.base_value / 1000:

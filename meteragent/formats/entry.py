@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 
 def released(meters: Iterable[Series]) -> Iterator[Entry]:
-    """Yield the entries of released series; raises FormatError for values that do not belong to intervals."""
+    """Yield the entries of released series. Raises FormatError for values that do not belong to intervals."""
     for series in meters:
         for record in series.records:
             if series.terms(record).space in _WITHOUT_INTERVALS:
@@ -69,7 +69,7 @@ def released(meters: Iterable[Series]) -> Iterator[Entry]:
 
 
 def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
-    """Return entries in order of meter and time; raises FormatError if a format cannot carry one of them."""
+    """Return entries in order of meter and time. Raises FormatError if a format cannot carry one of them."""
     checked_entries = sorted(entries, key=lambda entry: (entry.meter, entry.start_ms, entry.unit, entry.d))
     for entry in checked_entries:
         if entry.band:
@@ -80,7 +80,7 @@ def require_intervals(entries: Iterable[Entry], form: str) -> list[Entry]:
 
 
 def decimal(value: Fraction) -> Decimal:
-    """Return a value exactly; raises FormatError if it has more than six decimal places or is too large."""
+    """Return a value exactly. Raises FormatError if it has more than six decimal places or is too large."""
     if (value * MICRO).denominator != 1 or abs(value * MICRO) >= 1 << _BITS:
         raise FormatError("a value has more than six decimal places, or more than 13 digits before them")
     return Decimal(int(value * MICRO)).scaleb(-6).normalize()

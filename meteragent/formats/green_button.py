@@ -76,7 +76,7 @@ class Form(NamedTuple):
 
 
 def write(entries: Iterable[Entry], now_ms: int) -> bytes:
-    """Return entries as a feed; raises FormatError if ESPI cannot carry one of them."""
+    """Return entries as a feed. Raises FormatError if ESPI cannot carry one of them."""
     checked_entries = require_intervals(entries, "green-button")
     feed = ET.Element(f"{ATOM}feed")
     _identify(feed, _ROOT, "Green Button usage", now_ms)
@@ -98,7 +98,7 @@ def write(entries: Iterable[Entry], now_ms: int) -> bytes:
 
 
 def _power_of(groups: dict[str, defaultdict[Form, list[Entry]]], form: Form) -> int:
-    """Return the power of ten in which all values of a form are whole numbers; raises FormatError."""
+    """Return the power of ten in which all values of a form are whole numbers. Raises FormatError."""
     values = [entry.base_value for forms in groups.values() for entry in forms.get(form, ())]
     for power in _POWERS:
         scaled = [value / Fraction(10) ** power for value in values]
@@ -184,7 +184,7 @@ class _Type(NamedTuple):
 
 
 def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a feed, in W and Wh; raises FormatError for a feed with other quantities."""
+    """Yield the entries of a feed, in W and Wh. Raises FormatError for a feed with other quantities."""
     feed = parse(content)
     points = dict(_resources(feed, "UsagePoint"))
     readings = dict(_resources(feed, "MeterReading"))
@@ -234,7 +234,7 @@ def _meter(points: dict[str, ET.Element], place: str) -> str:
 
 
 def _type(resource: ET.Element) -> _Type:
-    """Parse a ReadingType; raises FormatError if its values cannot be entries."""
+    """Parse a ReadingType. Raises FormatError if its values cannot be entries."""
     element = next(resource.iter(f"{ESPI}ReadingType"))
     uom = _integer(element, "uom")
     if uom not in _UOM:
@@ -271,7 +271,7 @@ def _entry(element: ET.Element, meter: str, form: _Type) -> Entry:
 
 
 def _integer(element: ET.Element, name: str, default: int | None = None) -> int:
-    """Return the whole number in an element; raises FormatError."""
+    """Return the whole number in an element. Raises FormatError."""
     text = element.findtext(f"{ESPI}{name}")
     if text is None and default is not None:
         return default

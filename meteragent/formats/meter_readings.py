@@ -40,7 +40,7 @@ ET.register_namespace("m", NAMESPACE.strip("{}"))
 
 
 def reading_type(entry: Entry) -> str:
-    """Return the 18 numbers of a quantity; raises FormatError for an interval length without a code."""
+    """Return the 18 numbers of a quantity. Raises FormatError for an interval length without a code."""
     period = _PERIOD.get(entry.end_ms - entry.start_ms)
     if period is None:
         raise FormatError(
@@ -54,7 +54,7 @@ def reading_type(entry: Entry) -> str:
 
 
 def write(entries: Iterable[Entry], _now_ms: int = 0) -> bytes:
-    """Return entries as a payload; raises FormatError if the payload cannot carry one of them."""
+    """Return entries as a payload. Raises FormatError if the payload cannot carry one of them."""
     root = ET.Element(f"{NAMESPACE}MeterReadings")
     for meter, of_meter in groupby(require_intervals(entries, "meter-readings"), lambda entry: entry.meter):
         element = child(root, f"{NAMESPACE}MeterReading")

@@ -14,7 +14,7 @@ from meteragent.formats.entry import Entry, decimal
 
 
 def table(entries: Sequence[Entry]) -> Any:
-    """Return entries as an Arrow table; raises FormatError unless all have one unit and interval length."""
+    """Return entries as an Arrow table. Raises FormatError unless all have one unit and interval length."""
     import pyarrow as pa  # noqa: PLC0415 -- only archives need it
 
     _require_uniform(entries)

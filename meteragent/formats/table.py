@@ -31,7 +31,7 @@ _DEVIATION = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
-    """Return entries as CSV, in their order; raises FormatError for a value that is not a decimal number."""
+    """Return entries as CSV, in their order. Raises FormatError for a value that is not a decimal number."""
     text = io.StringIO(newline="")
     table = csv.writer(text, delimiter=separator, lineterminator="\r\n")
     table.writerow(_NAMES)
@@ -55,7 +55,7 @@ def write(entries: Iterable[Entry], separator: Separator = ",") -> bytes:
 
 
 def read(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a CSV file of either dialect; raises FormatError with the line that is wrong."""
+    """Yield the entries of a CSV file of either dialect. Raises FormatError with the line that is wrong."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -74,7 +74,7 @@ def read(content: bytes) -> Iterator[Entry]:
 
 
 def _entry(row: dict[str, str | None], line: int, mark: str) -> Entry:
-    """Return the entry of a row; raises FormatError."""
+    """Return the entry of a row. Raises FormatError."""
     cells = _Cells({name: row.get(name) or "" for name in _NAMES}, line, mark)
     start_ms, end_ms = cells.time("start"), cells.time("end")
     if end_ms <= start_ms:
@@ -113,14 +113,14 @@ class _Cells(NamedTuple):
         return FormatError(f"line {self.line}: column {column}: expected {expected}")
 
     def time(self, column: str) -> int:
-        """Parse the time in a column; raises FormatError."""
+        """Parse the time in a column. Raises FormatError."""
         try:
             return parse_time(self.texts[column])
         except ValueError:
             raise self.refuse(column, "a time with an offset, such as 2026-11-20T12:00:00+01:00") from None
 
     def number(self, column: str, form: re.Pattern[str], example: str) -> str:
-        """Return the text of a number, with a decimal point; raises FormatError."""
+        """Return the text of a number, with a decimal point. Raises FormatError."""
         text = self.texts[column]
         plain = text.replace(self.mark, ".")
         if (self.mark == "," and "." in text) or form.fullmatch(plain) is None:

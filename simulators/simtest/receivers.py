@@ -34,7 +34,7 @@ class Receiver(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Receiver":
-        """Read a receiver; raises ValueError."""
+        """Read a receiver. Raises ValueError."""
         match = _FORM.fullmatch(text)
         if match is None:
             raise ValueError(f"not a receiver: {text!r}")

@@ -31,7 +31,7 @@ BROKEN: Final = ("missing", "doubled", "wrong")
 
 
 def operators(folder: Path, mosquitto: Path, rounds: int, seed: int) -> Part:
-    """Kill leader, helper and broker, each `rounds` times; raises AssertionError if a total is wrong."""
+    """Kill leader, helper and broker, each `rounds` times. Raises AssertionError if a total is wrong."""
     with Broker(mosquitto, folder, persistence=True, settings=DURABLE) as broker:
         killing = crowding.kill(folder, broker, rounds=rounds, seed=seed, deadline_s=DEADLINE_S)
         totals = asyncio.run(killing)
@@ -42,7 +42,7 @@ def operators(folder: Path, mosquitto: Path, rounds: int, seed: int) -> Part:
 
 
 def homes(folder: Path, mosquitto: Path, rounds: int, seed: int) -> Part:
-    """Kill the agent of three homes `rounds` times; raises AssertionError if a secret is in a file."""
+    """Kill the agent of three homes `rounds` times. Raises AssertionError if a secret is in a file."""
     with Broker(mosquitto, folder, settings=TELL_ALL) as broker:
         return dict(asyncio.run(crowd_homes.kill(folder, broker, rounds=rounds, seed=seed)))
 

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def prepared(running: engine.Engine, folder: Path, reference: str) -> images.Base:
-    """Make the stand-ins, and return the base of the images, which may be pulled; raises Missing."""
+    """Make the stand-ins, and return the base of the images, which may be pulled. Raises Missing."""
     began_s = time.monotonic()
     images.bases(running, folder)
     print(f"bases: made ({time.monotonic() - began_s:.0f} s)", flush=True)
@@ -93,7 +93,7 @@ def part(name: str, attempt: Callable[[], object]) -> int:
 
 
 def built(running: engine.Engine, folder: Path, recipe: images.Recipe) -> str:
-    """Build all images and return their sizes; raises Failed."""
+    """Build all images and return their sizes. Raises Failed."""
     images.build(running, folder / "addon", recipe)
     sizes = {name: images.added(running, name, recipe.base) for name in images.NAMES}
     if sizes["meteragent"] > ADDED_MAX:
@@ -102,7 +102,7 @@ def built(running: engine.Engine, folder: Path, recipe: images.Recipe) -> str:
 
 
 def same(running: engine.Engine, folder: Path, recipe: images.Recipe) -> str:
-    """Build all images again, under other names, and compare their files; raises Failed."""
+    """Build all images again, under other names, and compare their files. Raises Failed."""
     running.run("builder", "prune", "--all", "--force")
     images.build(running, folder / "addon-again", recipe, suffix=":again")
     counts = []

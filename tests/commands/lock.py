@@ -112,7 +112,7 @@ def pinned(document: str, digest: Callable[[str], str]) -> str:
 
 
 def pin_bases() -> None:
-    """Write the digests of all base images, or of none; raises Missing."""
+    """Write the digests of all base images, or of none. Raises Missing."""
     debian.must_be_possible()
     engine.must_be_possible()
     with tempfile.TemporaryDirectory() as folder, engine.Engine(Path(folder)) as running:

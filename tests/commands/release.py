@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def begun(scratch: Path, base: str) -> Release:
-    """Build the distributions of the last commit, of which all else is built; raises Failed."""
+    """Build the distributions of the last commit, of which all else is built. Raises Failed."""
     if distributions.git("status", "--porcelain"):
         raise Failed("there are changes that are not committed: commit them, or put them aside")
     epoch_s = int(distributions.git("log", "-1", "--format=%ct"))
@@ -109,7 +109,7 @@ def parts(release: Release) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def tried(release: Release, version: str, end: str) -> str:
-    """Try an sdist or a wheel on one Python, and write the bills of wheels; raises Failed or Missing."""
+    """Try an sdist or a wheel on one Python, and write the bills of wheels. Raises Failed or Missing."""
     environments.must_be_possible()
     files = release.find("meteragent-", end), release.find("meteragent_simulators-", end)
     summary, installed = environments.attempt(version, *files)
@@ -121,7 +121,7 @@ def tried(release: Release, version: str, end: str) -> str:
 
 
 def made_package(release: Release) -> str:
-    """Build the Debian package, try it, and write its bill; raises Failed or Missing."""
+    """Build the Debian package, try it, and write its bill. Raises Failed or Missing."""
     debian.must_be_possible()
     (release.scratch / "package").mkdir()
     built = package.build(release.scratch / "package", release.find("meteragent-", ".tar.gz"))
@@ -152,7 +152,7 @@ def if_possible(built: Path, architecture: str) -> str:
 
 
 def made_images(release: Release) -> str:
-    """Build the images, try them, and write their files and bills; raises Failed or Missing."""
+    """Build the images, try them, and write their files and bills. Raises Failed or Missing."""
     debian.must_be_possible()
     engine.must_be_possible()
     architecture = output(["dpkg", "--print-architecture"]).strip()

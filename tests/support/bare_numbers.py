@@ -10,6 +10,6 @@ _decoder = decoder(bare, Fraction(1), "W")
 
 
 def decode(payload: bytes) -> Reading:
-    """Return the reading in a payload; raises PayloadError."""
+    """Return the reading in a payload. Raises PayloadError."""
     (reading,) = _decoder(payload)
     return reading

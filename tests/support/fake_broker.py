@@ -33,7 +33,7 @@ class Wire:
         self.connect = b""
 
     async def packet(self) -> Packet:
-        """Return the next packet; raises IncompleteReadError at the end."""
+        """Return the next packet. Raises IncompleteReadError at the end."""
         header = (await self.reader.readexactly(1))[0]
         size = shift = 0
         while True:

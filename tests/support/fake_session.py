@@ -72,7 +72,7 @@ class FakeSession(Session):
         self.reading = reading
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        """Publish; raises LinkError when the session is over."""
+        """Publish. Raises LinkError when the session is over."""
         if self.over:
             raise LinkError("the session has ended")
         assert len(self._unanswered) < self.inflight

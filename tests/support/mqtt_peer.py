@@ -80,7 +80,7 @@ class Peer(logging.Handler):
 
 
 async def soon(result: Awaitable[T]) -> T:
-    """Return the result; raises TimeoutError after LIMIT_S."""
+    """Return the result. Raises TimeoutError after LIMIT_S."""
     async with asyncio.timeout(LIMIT_S):
         return await result
 

@@ -20,7 +20,7 @@ _NET = "power excludes feed-in; power-net subtracts it: with panels window.range
 
 
 def _sum(numbers: Sequence[Decimal | None]) -> Decimal:
-    """Return the sum of numbers; raises PayloadError if one is missing."""
+    """Return the sum of numbers. Raises PayloadError if one is missing."""
     available = [number for number in numbers if number is not None]
     if not available or len(available) < len(numbers):
         raise PayloadError("refused_missing")
@@ -36,7 +36,7 @@ def _telegram(
     """Make a reader of the number that `find` returns for a telegram, with times in a zone."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the telegram's number and time; raises PayloadError."""
+        """Read the telegram's number and time. Raises PayloadError."""
         message = telegram(payload, zone)
         return (PayloadNumber(message.time_ms, find(message)),)
 
@@ -63,7 +63,7 @@ def _register(direction: int) -> Callable[[Telegram], Decimal]:
     """
 
     def find(message: Telegram) -> Decimal:
-        """Return the register; raises PayloadError if a line is missing."""
+        """Return the register. Raises PayloadError if a line is missing."""
         all_tariffs, *tariffs = (message.number(f"1-0:{direction}.8.{tariff}", "kWh") for tariff in range(9))
         if all_tariffs is not None and (tariffs[0] is None) == (tariffs[1] is None):
             return all_tariffs
@@ -139,7 +139,7 @@ def _document(
     """Make a reader of the sum of some fields minus the sum of others."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the difference and the telegram's time, if any; raises PayloadError."""
+        """Read the difference and the telegram's time, if any. Raises PayloadError."""
         document = document_of(payload)
         positive, negative = (
             total(number_or_text(value_at(document, name)) for name in names)

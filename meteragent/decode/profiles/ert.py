@@ -65,7 +65,7 @@ def _rtlamr(type_: str, id_: str, count: str, medium: str) -> _Format:
 
 
 def _whole(value: Any, largest: int) -> int:
-    """Return a value that is a whole number from 0 to `largest`; raises PayloadError for other values."""
+    """Return a value that is a whole number from 0 to `largest`. Raises PayloadError for other values."""
     number = number_of(value)
     if not 0 <= number <= largest or number != number.to_integral_value():
         raise PayloadError("refused_type")
@@ -73,7 +73,7 @@ def _whole(value: Any, largest: int) -> int:
 
 
 def _serial(value: Any) -> str:
-    """Return a meter's id as text; raises PayloadError if the value is not a whole number."""
+    """Return a meter's id as text. Raises PayloadError if the value is not a whole number."""
     text = str(number_of(value))
     if not text.isdecimal():
         raise PayloadError("refused_type")
@@ -81,7 +81,7 @@ def _serial(value: Any) -> str:
 
 
 def _code(message: Any, key: str) -> int:
-    """Return a code that is a number, or a text such as 0x17; raises PayloadError for other values."""
+    """Return a code that is a number, or a text such as 0x17. Raises PayloadError for other values."""
     value = value_at(message, key)
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
         return int(value, 16)
@@ -89,7 +89,7 @@ def _code(message: Any, key: str) -> int:
 
 
 def _check_medium(message: Any, medium_key: str) -> None:
-    """Check that a message is about electricity; raises PayloadError (`other` for other or unknown media).
+    """Check that a message is about electricity. Raises PayloadError (`other` for other or unknown media).
 
     rtl_433 also states the medium in words.
     """
@@ -99,7 +99,7 @@ def _check_medium(message: Any, medium_key: str) -> None:
 
 
 def _check_packet(message: Any) -> None:
-    """Check that a message with intervals is an IDM; raises PayloadError (`other` for a NetIDM)."""
+    """Check that a message with intervals is an IDM. Raises PayloadError (`other` for a NetIDM)."""
     if _code(message, "PacketTypeID") != _IDM_PACKET:
         raise PayloadError("other")
 
@@ -128,7 +128,7 @@ def _intervals(message: Any, sent_ms: int | None, id_: str | None) -> list[Paylo
 
 
 def _offset(message: Any) -> int:
-    """Return the time since the newest interval ended, in 1/16 s; raises PayloadError above five minutes."""
+    """Return the time since the newest interval ended, in 1/16 s. Raises PayloadError above five minutes."""
     offset = _whole(value_at(message, "TransmitTimeOffset"), _COUNT_MAX)
     if offset > _OFFSET_MAX:
         raise PayloadError("refused_time")
@@ -136,7 +136,7 @@ def _offset(message: Any) -> int:
 
 
 def _message(payload: bytes, form: _Format) -> tuple[Any, str, int | None]:
-    """Return the message, its meter and its time; raises PayloadError (`other` for other types and media)."""
+    """Return the message, its meter and its time. Raises PayloadError (`other` for other types and media)."""
     document = document_of(payload)
     type_ = value_at(document, form.type_key)
     if type_ is None:
@@ -155,7 +155,7 @@ def _register(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of a register; an IDM's register was read when the newest interval ended."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the register, its time and its meter; raises PayloadError."""
+        """Read the register, its time and its meter. Raises PayloadError."""
         message, id_, time_ms = _message(payload, form)
         count = Decimal(_whole(value_at(message, form.count_key), _COUNT_MAX))
         if form.type == "IDM":
@@ -169,7 +169,7 @@ def _blocks(form: _Format) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of an IDM's intervals."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Read the intervals, oldest first; raises PayloadError."""
+        """Read the intervals, oldest first. Raises PayloadError."""
         message, id_, time_ms = _message(payload, form)
         return _intervals(message, time_ms, id_)
 

@@ -23,7 +23,7 @@ _EXACT = Context(prec=64, traps=[])
 
 
 def _rows(payload: bytes) -> list[list[Any]]:
-    """Return a row for each phase; raises PayloadError if the rows do not match a known meter."""
+    """Return a row for each phase. Raises PayloadError if the rows do not match a known meter."""
     document = document_of(payload)
     phase, rows = value_at(document, "Data"), value_at(document, "Datas")
     if phase is None and rows is None:
@@ -41,7 +41,7 @@ def _sum(column: int) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the sum of all phases."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the sum; raises PayloadError."""
+        """Read the sum. Raises PayloadError."""
         numbers = [number_of(row[column]) for row in _rows(payload)]
         return (PayloadNumber(None, reduce(_EXACT.add, numbers)),)
 
@@ -52,7 +52,7 @@ def _phase(index: int, column: int) -> Callable[[bytes], Sequence[PayloadNumber]
     """Make a reader of one phase."""
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the phase's number; raises PayloadError if there is no such phase."""
+        """Read the phase's number. Raises PayloadError if there is no such phase."""
         rows = _rows(payload)
         if index >= len(rows):
             raise PayloadError("refused_missing")

@@ -22,7 +22,7 @@ _MWH = Fraction(1, 1000)
 
 
 def _status(payload: bytes, component: str) -> Any:
-    """Return a component's status; raises PayloadError (`other` if a notification lacks its energy)."""
+    """Return a component's status. Raises PayloadError (`other` if a notification lacks its energy)."""
     document = document_of(payload)
     if not isinstance(document, dict):
         raise PayloadError("refused_type")
@@ -37,7 +37,7 @@ def _status(payload: bytes, component: str) -> Any:
 
 
 def _blocks(energy: Any) -> tuple[int, list[Decimal]]:
-    """Return the end of the newest minute, and the energies, newest first; raises PayloadError."""
+    """Return the end of the newest minute, and the energies, newest first. Raises PayloadError."""
     end_ms, blocks = time_of(value_at(energy, "minute_ts")), value_at(energy, "by_minute")
     if end_ms % MINUTE_MS:
         raise PayloadError("refused_time")
@@ -52,7 +52,7 @@ def _minutes_of_all(component: str) -> Callable[[bytes], Sequence[PayloadNumber]
     """Make a reader of the energy in both directions in the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Read the energies of the minutes, oldest first; raises PayloadError."""
+        """Read the energies of the minutes, oldest first. Raises PayloadError."""
         end_ms, blocks = _blocks(value_at(_status(payload, component), "aenergy"))
         return _of_minutes(end_ms, blocks)
 
@@ -69,7 +69,7 @@ def _minutes(component: str) -> Callable[[bytes], Sequence[PayloadNumber]]:
     """Make a reader of the energy drawn in the last full minutes."""
 
     def read(payload: bytes) -> list[PayloadNumber]:
-        """Read the energies of the minutes, oldest first; raises PayloadError."""
+        """Read the energies of the minutes, oldest first. Raises PayloadError."""
         status = _status(payload, component)
         end_ms, all_blocks = _blocks(value_at(status, "aenergy"))
         fed_ms, fed_blocks = _blocks(value_at(status, "ret_aenergy"))

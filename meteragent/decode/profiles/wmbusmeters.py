@@ -60,7 +60,7 @@ def _telegram(find: Callable[[Any, str | None], Decimal]) -> Callable[[bytes], S
     """
 
     def read(payload: bytes) -> tuple[PayloadNumber]:
-        """Read the number, its time and its meter; raises PayloadError (`other` for another medium)."""
+        """Read the number, its time and its meter. Raises PayloadError (`other` for another medium)."""
         document = document_of(payload)
         media, driver = value_at(document, "media"), value_at(document, "meter")
         if not isinstance(media, str):
@@ -91,7 +91,7 @@ def _sum_of_tariffs(direction: str, count: int) -> Callable[[bytes], Sequence[Pa
     names = [f"total_energy_{direction}_tariff_{number}_kwh" for number in range(1, count + 2)]
 
     def find(document: Any, driver: str | None) -> Decimal:
-        """Return the sum; raises PayloadError if the number of tariffs is not `count`."""
+        """Return the sum. Raises PayloadError if the number of tariffs is not `count`."""
         if driver not in _WITH_TARIFFS:
             raise PayloadError("refused_ambiguous")
         if value_at(document, names[-1]) is not None:

@@ -48,7 +48,7 @@ class Installation:
 
     @classmethod
     def make(cls, suite: str, version: str) -> Self:
-        """Install a version on a Debian release's Python, unless that was done; raises Missing."""
+        """Install a version on a Debian release's Python, unless that was done. Raises Missing."""
         if shutil.which("unshare") is None or not can_enter():
             raise Missing("the kernel does not allow name spaces (unshare --mount --pid)")
         installation = cls(Root.make(suite, PACKAGES, name=f"homeassistant-{suite}"), version)
@@ -82,7 +82,7 @@ class Installation:
         self._run(*pip, *json.loads(text.splitlines()[-1]))
 
     def _run(self, *words: str) -> str:
-        """Run a program in the root and return its output; raises Missing unless it ends with 0."""
+        """Run a program in the root and return its output. Raises Missing unless it ends with 0."""
         with tempfile.TemporaryDirectory() as folder:
             command = self.root.command(Path(folder), *words)
             result = subprocess.run(

@@ -93,7 +93,7 @@ class HomeAssistant(Enclosed):
         return self._send(path, json.dumps(document).encode(), "application/json")
 
     def _send(self, path: str, data: bytes | None = None, kind: str = "") -> Any:
-        """Send data, or ask without any, and return the answer; raises AssertionError if it is refused."""
+        """Send data, or ask without any, and return the answer. Raises AssertionError if it is refused."""
         headers = {"Content-Type": kind}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"

@@ -98,7 +98,7 @@ def base() -> Path:
 
 
 def download(root: Path) -> None:
-    """Download the wheels of the locks in a system, with its own Python; raises Failed."""
+    """Download the wheels of the locks in a system, with its own Python. Raises Failed."""
     shutil.copy(AUTHORITIES, root / AUTHORITIES.relative_to("/"))
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
     (root / "etc" / "pip.conf").write_text(pip_settings())
@@ -114,7 +114,7 @@ def download(root: Path) -> None:
 
 
 def group() -> Path:
-    """Create a control group of version 2 and return its folder; raises Missing."""
+    """Create a control group of version 2 and return its folder. Raises Missing."""
     for mount in Path("/proc/self/mounts").read_text().splitlines():
         _, folder, kind, *_ = mount.split()
         if kind == "cgroup2" and os.access(folder, os.W_OK):
@@ -154,7 +154,7 @@ class Booted(Place):
             raise
 
     def _wait(self) -> None:
-        """Wait until all services have started; raises Failed with the names of those that failed."""
+        """Wait until all services have started. Raises Failed with the names of those that failed."""
         wait_until(lambda: self._has_ended() or self.state() in {"running", "degraded"}, BOOT_S)
         state = "" if self._has_ended() else self.state()
         if state not in {"running", "degraded"}:

@@ -97,7 +97,7 @@ class Chain:
 
 
 def attempt(chain: Chain) -> str:
-    """Wait for numbers at the end of the chain, kill the agent, and wait for more; raises Failed."""
+    """Wait for numbers at the end of the chain, kill the agent, and wait for more. Raises Failed."""
     agent, engine = chain.name("agent"), chain.engine
     wait("both targets in Prometheus", lambda: chain.value("up") == 2, seconds=CHAIN_S)
     wait("values of all homes", lambda: chain.value("meteragent_private_homes") == METERS, seconds=CHAIN_S)

@@ -123,7 +123,7 @@ def health(engine: Engine, name: str) -> str:
 
 
 def confined(engine: Engine, name: str) -> None:
-    """Check that a container's processes have no rights and cannot write to its root; raises Failed."""
+    """Check that a container's processes have no rights and cannot write to its root. Raises Failed."""
     status = Path("/proc", engine.field(name, ".State.Pid"), "status").read_text()
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     expected = {"Uid": "\t".join([USER] * 4), "CapEff": "0" * 16, "NoNewPrivs": "1"}
@@ -135,7 +135,7 @@ def confined(engine: Engine, name: str) -> None:
 
 
 def agent(engine: Engine, folder: Path) -> Seen:
-    """Try the agent's image; raises Failed."""
+    """Try the agent's image. Raises Failed."""
     container = Container(engine, folder)
     refused = folder / "refused.toml"
     refused.write_text("[source]\n")
@@ -151,7 +151,7 @@ def agent(engine: Engine, folder: Path) -> Seen:
 
 
 def addon(engine: Engine, folder: Path) -> str:
-    """Try the add-on's image with a Supervisor that answers as Home Assistant's; raises Failed."""
+    """Try the add-on's image with a Supervisor that answers as Home Assistant's. Raises Failed."""
     group = Group(engine, "addon", "--add-host=supervisor:127.0.0.4")
     network = f"--network=container:{group.net}"
     engine.run("run", "--detach", network, STAND_IN.runtime, "python3", "-c", SUPERVISOR)

@@ -122,7 +122,7 @@ class Place(Closing):
         return [*enter, "env", "-i", *(f"{key}={value}" for key, value in names.items()), *map(str, words)]
 
     def run(self, *words: str | Path, environment: Mapping[str, str] | None = None) -> str:
-        """Run a program in this system and return its output; raises Failed unless it ends with 0."""
+        """Run a program in this system and return its output. Raises Failed unless it ends with 0."""
         return output(self.command(*words, environment=environment))
 
     def path(self, inside: str) -> Path:
@@ -143,7 +143,7 @@ def copy(archive: Path, root: Path) -> None:
 
 
 def install(root: Path, package: Path) -> None:
-    """Install a package file, with its dependencies from the mirror; raises Failed."""
+    """Install a package file, with its dependencies from the mirror. Raises Failed."""
     shutil.copy(package, root / package.name)
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     environment = {"DEBIAN_FRONTEND": "noninteractive", **proxies}
@@ -159,7 +159,7 @@ def install(root: Path, package: Path) -> None:
 
 
 def output(words: Sequence[str], *, seconds: float = MAKE_S) -> str:
-    """Run a program of this machine and return its output; raises Failed unless it ends with 0."""
+    """Run a program of this machine and return its output. Raises Failed unless it ends with 0."""
     result = subprocess.run(
         words,
         check=False,

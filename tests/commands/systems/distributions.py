@@ -24,7 +24,7 @@ SURROUNDINGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def git(*words: str) -> str:
-    """Run git in the repository and return its output; raises Failed."""
+    """Run git in the repository and return its output. Raises Failed."""
     return output(["git", "-C", str(ROOT), *words]).strip()
 
 
@@ -75,7 +75,7 @@ def tools(folder: Path) -> str:
 
 
 def hatchling(python: str, project: Path, out: Path, name: str, epoch_s: int, target: str) -> None:
-    """Build one distribution of a project; raises Failed."""
+    """Build one distribution of a project. Raises Failed."""
     surroundings = dict(SURROUNDINGS[name])
     script = f'umask {surroundings.pop("umask")}; exec "$@"'
     command = [python, "-m", "hatchling", "build", "--target", target, "--directory", str(out)]

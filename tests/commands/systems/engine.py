@@ -109,7 +109,7 @@ class Engine(Closing):
         return system_parts.run(*self.command(*words))
 
     def run(self, *words: str | Path, seconds: float = BUILD_S) -> str:
-        """Run a command of the client and return its output; raises Failed unless it ends with 0."""
+        """Run a command of the client and return its output. Raises Failed unless it ends with 0."""
         return output(self.command(*words), seconds=seconds)
 
     def _answers(self) -> bool:
@@ -128,11 +128,11 @@ class Engine(Closing):
         return self.run("inspect", "--format", f"{{{{{field}}}}}", name).strip()
 
     def build(self, tag: str, folder: Path, *options: str | Path) -> None:
-        """Build an image; raises Failed."""
+        """Build an image. Raises Failed."""
         self.run("build", "--quiet", "--tag", tag, *options, folder)
 
     def digest(self, reference: str) -> str:
-        """Pull an image and return the digest that its registry has for the tag; raises Missing."""
+        """Pull an image and return the digest that its registry has for the tag. Raises Missing."""
         try:
             self.run("pull", "--quiet", reference, seconds=PULL_S)
         except (Failed, subprocess.TimeoutExpired) as error:

@@ -59,7 +59,7 @@ def find(version: str) -> Interpreter:
 
 
 def in_debian(version: str) -> Interpreter:
-    """Return the interpreter of the Debian release that has a version; raises Missing."""
+    """Return the interpreter of the Debian release that has a version. Raises Missing."""
     debian.must_be_possible()
     archive = package.CACHE / f"python-{version}.tar"
     if not archive.exists():
@@ -125,11 +125,11 @@ class Environment(Closing):
         return [*enter, "env", "-i", *assignments, *map(str, words)]
 
     def run(self, *words: str | Path, online: bool = False) -> str:
-        """Run a program in this system and return its output; raises Failed unless it ends with 0."""
+        """Run a program in this system and return its output. Raises Failed unless it ends with 0."""
         return output(self.command(*words, online=online))
 
     def install(self, *packages: str | Path) -> None:
-        """Install packages with pip, which has the machine's network; raises Failed.
+        """Install packages with pip, which has the machine's network. Raises Failed.
 
         Files of the machine are given by their paths, which may end with extras.
         """
@@ -237,7 +237,7 @@ def attempt(
 
 
 def try_agent(machine: Environment) -> Seen:
-    """Run the trial, and check how a configuration is refused; raises Failed."""
+    """Run the trial, and check how a configuration is refused. Raises Failed."""
     path = machine.home / "meteragent.toml"
     file = machine.path(path)
     file.write_text("[source]\n")
@@ -252,7 +252,7 @@ def try_agent(machine: Environment) -> Seen:
 
 
 def generate(machine: Environment) -> None:
-    """Generate a simulated home with the installed simulators; raises Failed."""
+    """Generate a simulated home with the installed simulators. Raises Failed."""
     out = machine.home / "home.csv"
     words = ("generate", "--seed", "1", "--homes", "1", "--days", "1", "--out", out)
     machine.run(machine.program("python"), "-m", "simulators", *words)

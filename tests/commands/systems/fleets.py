@@ -74,14 +74,14 @@ def grown(meter: Meter, time_s: float) -> int:
 
 
 def healthy(service: Service) -> None:
-    """Check the health of each agent; raises Failed."""
+    """Check the health of each agent. Raises Failed."""
     for number in range(AFTER):
         path = f"/etc/meteragent/fleet/{number}.toml"
         wait(f"health of agent {number}", lambda path=path: service.meteragent("health", path)[0] == OK)  # type: ignore[misc]
 
 
 def judged(before: list[int], slots: list[int], time_s: float) -> int:
-    """Check a meter's slots around the change, and return their number; raises Failed."""
+    """Check a meter's slots around the change, and return their number. Raises Failed."""
     after = [start for start in slots if start >= time_s]
     if [start for start in slots if start < time_s] != before:
         raise Failed("a slot from before the change left after it")

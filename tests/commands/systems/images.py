@@ -80,7 +80,7 @@ MEGABYTE: Final = 10**6
 
 
 def bases(engine: Engine, folder: Path) -> None:
-    """Make the bases; raises Missing."""
+    """Make the bases. Raises Missing."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(len(BASES)) as pool:
         list(pool.map(lambda name: imported(engine, name), BASES))
@@ -99,7 +99,7 @@ def bases(engine: Engine, folder: Path) -> None:
 
 
 def imported(engine: Engine, name: str) -> None:
-    """Import the archive of a base, which is made if there is none or it is old; raises Missing."""
+    """Import the archive of a base, which is made if there is none or it is old. Raises Missing."""
     archive = CACHE / name
     if not archive.exists() or time.time() - archive.stat().st_mtime > FRESH_S:
         archive.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ class Recipe(NamedTuple):
 
 
 def build(engine: Engine, folder: Path, recipe: Recipe, *, suffix: str = "") -> None:
-    """Build all images, with a wheel of the tree for the add-on in a new folder; raises Failed."""
+    """Build all images, with a wheel of the tree for the add-on in a new folder. Raises Failed."""
     base, source, options = recipe
     common = ("--network=host", f"--build-arg=PYTHON={base.build}", f"--build-arg=RUNTIME={base.runtime}")
     for tag, target in TARGETS.items():
@@ -200,7 +200,7 @@ def parts(engine: Engine, image: str, metadata: dict[str, bytes]) -> set[sbom.Pa
 
 
 def must_be_same(first: dict[str, str], second: dict[str, str], image: str) -> None:
-    """Compare two listings; raises Failed with the files that differ."""
+    """Compare two listings. Raises Failed with the files that differ."""
     differ = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
     if differ:
         raise Failed(f"{image}: {len(differ)} files differ between two builds, such as {differ[:5]}")

@@ -79,7 +79,7 @@ def build(folder: Path, sdist: Path | None = None) -> Path:
 
 
 def build_once(archive: Path, folder: Path) -> Path:
-    """Build the package from a source distribution, and return its path in `folder`; raises Failed."""
+    """Build the package from a source distribution, and return its path in `folder`. Raises Failed."""
     with Place(build_system()) as place:
         return Path(shutil.copy(_build(place, archive, "once", "UTC", "022"), folder))
 
@@ -193,7 +193,7 @@ def attempt(package: Path, architecture: str, status: Path | None = None) -> str
 
 
 def surroundings(place: Place) -> None:
-    """Check the unit, the manual pages and the completions; raises Failed."""
+    """Check the unit, the manual pages and the completions. Raises Failed."""
     unit = "/usr/lib/systemd/system/meteragent.service"
     place.run("systemd-analyze", "verify", "--recursive-errors=no", unit)
     if list(place.path("/etc/systemd/system").glob("*.wants/meteragent.service")):
@@ -210,13 +210,13 @@ def surroundings(place: Place) -> None:
 
 
 def refusal(machine: Installed) -> None:
-    """Check the exit code of a configuration that is refused; raises Failed."""
+    """Check the exit code of a configuration that is refused. Raises Failed."""
     machine.place.path("/tmp/refused.toml").write_text("[source]\n")
     expect("a refused configuration", machine.meteragent("run", "/tmp/refused.toml")[0], CONFIG)
 
 
 def removal(place: Place) -> None:
-    """Remove and purge the package: the configuration goes last, and the ledger stays; raises Failed."""
+    """Remove and purge the package: the configuration goes last, and the ledger stays. Raises Failed."""
     ledger = place.path(f"{STATE}/meteragent.db")
     before = ledger.read_bytes()
     place.run("dpkg", "--remove", "meteragent")

@@ -67,7 +67,7 @@ def push(engine: Engine, folder: Path, tag: str, content: str) -> None:
 
 
 def attempt(engine: Engine, folder: Path) -> str:
-    """Fix a base by its digest, move its tag, and build: the base must not have changed; raises Failed."""
+    """Fix a base by its digest, move its tag, and build: the base must not have changed. Raises Failed."""
     with Registry(folder / "registry") as registry:
         tag = f"{registry.address}/python:3.13-slim"
         push(engine, folder, tag, "first")

@@ -127,7 +127,7 @@ def debian_part(fields: Mapping[str, str]) -> Part:
 
 
 def script_part(script: str) -> Part:
-    """Return the plotting library of the page; raises Failed if its first line does not have the version."""
+    """Return the plotting library of the page. Raises Failed if its first line does not have the version."""
     named = re.match(r"/\*! \S+/(\w+) \(v([\d.]+)\) \*/", script)
     if named is None:
         raise Failed("the script of the page does not begin with its version")
@@ -155,7 +155,7 @@ def closure(all_parts: Iterable[Part], name: str) -> set[Part]:
 
 
 def text(subject: Subject, all_parts: Iterable[Part], epoch_s: int) -> str:
-    """Return the bill of a subject, as JSON; raises Failed if the published schema refuses it.
+    """Return the bill of a subject, as JSON. Raises Failed if the published schema refuses it.
 
     `epoch_s` is the time that it states. The same parts give the same text.
     """

@@ -67,7 +67,7 @@ class Service:
         return self.place.ended("meteragent", *words)
 
     def systemctl(self, *words: str) -> str:
-        """Run systemctl and return its output; raises Failed."""
+        """Run systemctl and return its output. Raises Failed."""
         return self.place.run("systemctl", *words)
 
     def start(self) -> None:
@@ -118,7 +118,7 @@ def explained(service: Service) -> Iterator[None]:
 
 
 def script(place: Booted, block: str) -> str:
-    """Run a block of commands in the clone, as root, as a page prints it; raises Failed."""
+    """Run a block of commands in the clone, as root, as a page prints it. Raises Failed."""
     return place.run("bash", "-ec", f"cd {CLONE}\n{block}", environment=OFFLINE)
 
 
@@ -217,7 +217,7 @@ def unit(place: Booted, sdist: Path) -> str:
 
 
 def confined(service: Service) -> None:
-    """Check what the unit promises of a process that runs: its user, rights and secrets; raises Failed."""
+    """Check what the unit promises of a process that runs: its user, rights and secrets. Raises Failed."""
     process = service.place.path(f"/proc/{service.process_id}")
     status = dict(
         line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line
@@ -232,7 +232,7 @@ def confined(service: Service) -> None:
 
 
 def watchdog(service: Service) -> None:
-    """Stop the agent's process without ending it: systemd must end it and start another; raises Failed."""
+    """Stop the agent's process without ending it: systemd must end it and start another. Raises Failed."""
     folder = service.place.path(f"/run/systemd/system/{service.unit}.service.d")
     folder.mkdir(parents=True)
     (folder / "watchdog.conf").write_text(f"[Service]\nWatchdogSec={WATCHDOG_S}s\n")
@@ -247,7 +247,7 @@ def watchdog(service: Service) -> None:
 
 
 def refused(service: Service) -> None:
-    """Start the agent with a configuration that is refused, which systemd must not repeat; raises Failed."""
+    """Start the agent with a configuration that is refused, which systemd must not repeat. Raises Failed."""
     file = service.place.path(CONFIG_PATH)
     text = file.read_text()
     service.stop()
@@ -266,7 +266,7 @@ def refused(service: Service) -> None:
 
 
 def update(service: Service) -> None:
-    """Update to a newer version by the link, as docs/operate.md says, and roll back; raises Failed."""
+    """Update to a newer version by the link, as docs/operate.md says, and roll back. Raises Failed."""
     place = service.place
     version = place.path(f"{CLONE}/meteragent/__init__.py")
     text = version.read_text()
@@ -280,7 +280,7 @@ def update(service: Service) -> None:
 
 
 def restore(service: Service, user: str = "") -> None:
-    """Continue with a store as docs/operate.md says for one that was restored; raises Failed.
+    """Continue with a store as docs/operate.md says for one that was restored. Raises Failed.
 
     `user` defines how a command runs as the service's user, if not as the page's first block does.
     """

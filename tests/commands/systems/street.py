@@ -198,7 +198,7 @@ store.path = "/var/lib/meteragent/operator.db"
             return subprocess.Popen(words, stdout=file)
 
     def totals(self) -> dict[str, set[float]]:
-        """Return the values that have arrived for each slot, in Wh; raises Failed if one is wrong."""
+        """Return the values that have arrived for each slot, in Wh. Raises Failed if one is wrong."""
         values: dict[str, set[float]] = {}
         for line in (self.folder / "totals").read_text().rpartition("\n")[0].splitlines():
             record = json.loads(line)
@@ -252,7 +252,7 @@ path = "/var/lib/meteragent/meteragent.db"
 
 
 def attempt(engine: Engine, folder: Path) -> str:
-    """Kill both operators once reports are committed, and wait for right totals; raises Failed."""
+    """Kill both operators once reports are committed, and wait for right totals. Raises Failed."""
     street = Street(engine, folder)
     collector = street.collect()
     try:

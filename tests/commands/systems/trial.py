@@ -133,7 +133,7 @@ def starts(payloads: Iterable[str]) -> list[int]:
 
 
 def wait(event: str, until: Callable[[], bool], *, seconds: float = WAIT_S) -> None:
-    """Wait until a condition holds; raises Failed after a time."""
+    """Wait until a condition holds. Raises Failed after a time."""
     if not wait_until(until, seconds):
         raise Failed(f"{event}: not within {seconds:.0f} s")
 
@@ -181,7 +181,7 @@ class Meter:
 
 
 def run(machine: Machine, path: str) -> Seen:
-    """Run the trial with the configuration at a path; raises Failed."""
+    """Run the trial with the configuration at a path. Raises Failed."""
     began_s = time.monotonic()
     code, text = machine.meteragent("check", path)
     if code != OK:
@@ -209,7 +209,7 @@ def run(machine: Machine, path: str) -> Seen:
 
 
 def charged(machine: Machine, path: str, slots: int) -> None:
-    """Check that the ledger has a window for each slot that left; raises Failed."""
+    """Check that the ledger has a window for each slot that left. Raises Failed."""
     code, text = machine.meteragent("ledger", "--json", path)
     windows = sum(row["windows"] for row in json.loads(text)["spent"] if row["meter"] == METER)
     if code != OK or windows < slots:
@@ -217,6 +217,6 @@ def charged(machine: Machine, path: str, slots: int) -> None:
 
 
 def expect(event: str, code: int, expected: int) -> None:
-    """Check an exit code; raises Failed."""
+    """Check an exit code. Raises Failed."""
     if code != expected:
         raise Failed(f"{event}: exit code {code} instead of {expected}")

@@ -90,7 +90,7 @@ def attempt(place: Booted, sdist: Path) -> str:
 
 
 def upgrade(service: Service, text: str) -> None:
-    """Upgrade the package: the agent starts again, and the configuration stays; raises Failed."""
+    """Upgrade the package: the agent starts again, and the configuration stays. Raises Failed."""
     before = service.process_id
     script(service.place, f"{UPGRADE} ./meteragent_{NEWER}_all.deb")
     wait("a start after the upgrade", lambda: service.is_ready() and service.process_id not in {before, "0"})

@@ -54,14 +54,14 @@ class UserService(Service):
         return self.place.command("runuser", "-u", NAME, "--", "env", *settings, *words)
 
     def run(self, *words: str) -> str:
-        """Run a program as the user and return its output; raises Failed."""
+        """Run a program as the user and return its output. Raises Failed."""
         result = subprocess.run(self.command(*words), check=False, capture_output=True, text=True)
         if result.returncode != OK:
             raise Failed(f"{' '.join(words)}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
         return result.stdout
 
     def systemctl(self, *words: str) -> str:
-        """Ask the user's systemd; raises Failed."""
+        """Ask the user's systemd. Raises Failed."""
         return self.run("systemctl", "--user", *words)
 
     def journal(self) -> str:
@@ -131,5 +131,5 @@ def shortened(text: str) -> str:
 
 
 def sent(file: Path) -> list[int]:
-    """Return the starts of the slots that have left; raises Failed."""
+    """Return the starts of the slots that have left. Raises Failed."""
     return starts(file.read_text(encoding="utf-8").rpartition("\n")[0].splitlines())

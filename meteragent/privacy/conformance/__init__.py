@@ -10,7 +10,7 @@ or, without a program of your own, `python -m meteragent.privacy.conformance pac
 The suite checks (each result is a `Check` with its figures):
 
 * the promise: the loss is exact, is 0 at distance 0, does not decrease with the distance, and refuses floats
-  and negative distances; if `make` is given, it refuses floats for its parameters, too;
+  and negative distances; if `make` is given, it refuses floats as parameters, too;
 * the ratio of masses: it is within the loss at all pairs that the space proposes for tests, and reaches the
   loss at one of them; or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is
   within delta. The sum is exact if the outputs can be listed. Otherwise it is bounded from below, by the

@@ -1,4 +1,4 @@
-"""Checks of a release without a known distribution: how well do outputs distinguish points (THEORY 6)?
+"""Checks of a release whose distribution is unknown: lower bounds on the loss between points (THEORY 6).
 
 Both points of a pair are released many times. A statistic assigns a number to each output, and an event A is
 one of its upper or lower tails. One half of the draws chooses the tail, and the other half bounds
@@ -28,7 +28,7 @@ _REPEATS = 4
 def check_pairs(
     release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, alarm: float
 ) -> Iterator[Check]:
-    """Yield a check for each pair; a check of a true claim fails with a total probability of at most `alarm`.
+    """Yield a check for each pair; if all claims are true, any check fails with a chance of at most `alarm`.
 
     Raises:
         UnsupportedMechanism: there is no pair, or a release does not return one output per point.

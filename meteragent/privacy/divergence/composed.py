@@ -6,7 +6,7 @@ The losses of independent pairs add. The product of the pairs dominates any adap
 which each release is dominated by its pair (THEORY 5.1). The bounds, from rough to exact:
 
 * basic: the sum of the losses, with delta = 0;
-* zcdp: as rdp, with the bound rho * order on the divergence of each order;
+* zcdp: as rdp below, with the bound rho * order on the divergence of each order;
 * rdp: Renyi divergences add up at every order, and the best order is converted to epsilon;
 * pld: the distribution of the summed loss L (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
 
@@ -288,9 +288,9 @@ def _fine(pair: Pair, width: float) -> LatticePair:
 
 
 def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float]:
-    """Return the distribution of X - L under P, in cells, and the log of its mass when tilted by e^(tilt L).
+    """Return the tilted distribution of X - L under P, in cells, and the log of its mass if not normalised.
 
-    The distribution is tilted and normalised. An atom between cells is split: if its L lies between l and
+    The weights of the tilt are e^(-tilt (X - L)). An atom between cells is split: if its L lies between l and
     l + width, the upper end gets the share (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass, too. Delta is
     exact at the grid's losses and linear in e^epsilon between them.
     """

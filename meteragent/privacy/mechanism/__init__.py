@@ -1,4 +1,4 @@
-"""Mechanisms: random maps with an exactly known output distribution and a stated privacy promise.
+"""Mechanisms: randomised maps with an exactly known output distribution and a stated privacy promise.
 
     for                                  a promise for every distance             a pair, or rho
     windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian

@@ -77,7 +77,7 @@ class Functional:
     def release(self, curves: Iterable[Curve], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release the functionals of `curves` with noise, in quanta, one row for each curve.
 
-        Each curve is charged. `bits` is the source of randomness, by default the mechanism's default.
+        Each curve is charged. `bits` is the source of randomness; None means the mechanism's default.
 
         Raises:
             ValueError: a curve is not in the space.  Also the errors of the mechanism's `release`.

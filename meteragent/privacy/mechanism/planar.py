@@ -16,7 +16,8 @@ sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
 Sums over the lattice, r = |z|_2, are computed directly for a >= 1/20. For smaller a, the Poisson summation
 formula is used: the sum of e^(-ar) equals the sum of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2),
 over Z^2. The term at 0 is 2 pi/a^2, the integral of e^(-ar) over the plane. Expanding the other terms in a
-gives values of the Epstein zeta function, Z(s) = sum over z != 0 of |z|_2^(-2s) = 4 zeta(s) beta(s):
+gives values of the Epstein zeta function, Z(s) = sum over z != 0 of |z|_2^(-2s) = 4 zeta(s) beta(s), with
+Dirichlet's beta:
 
     C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..
 

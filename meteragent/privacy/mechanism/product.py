@@ -37,8 +37,8 @@ class _Rows:
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release `points`, databases in an array of shape (..., n), each row with its own noise.
 
-        The result has the shape of `points`. Each database is charged. `bits` is the source of randomness, by
-        default the default of the mechanism on rows.
+        The result has the shape of `points`. Each database is charged. `bits` is the source of randomness;
+        None means the default of the mechanism on rows.
 
         Raises:
             ValueError: the length of the last axis is not n.  Also the errors of the mechanism on rows.

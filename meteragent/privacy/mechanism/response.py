@@ -131,7 +131,7 @@ class _Answered:
     def release(self, points: Iterable[Any], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
-        Each answer is charged, even if it is repeated. `bits` is the source of randomness, by default the
+        Each answer is charged, even if it is repeated. `bits` is the source of randomness; None means the
         mechanism's default.
 
         Raises:

@@ -84,7 +84,7 @@ class WindowLaw:
         return np.asarray(sides)
 
     def divergence(self, mean: float) -> float:
-        """Return a D such that N windows have a mean of max|z_i| as extreme as `mean` with p <= e^(-N D).
+        """Return a D: N windows have a mean of max|z_i| as extreme as `mean` with a probability <= e^(-N D).
 
         The maxima have P_a(m) ~ c(m) e^(-am). D is the largest value over b of
         (a-b) mean + ln P_b(0)/P_a(0) (Chernoff). It is attained at the b for which P_b has this mean, where

@@ -94,7 +94,7 @@ def index_range(thresholds: Thresholds, prefix: NDArray[Any]) -> tuple[NDArray[n
 def refine(
     thresholds_at: Callable[[int], Thresholds], k: int, prefix: NDArray[Any], bits: Bits
 ) -> NDArray[np.int64]:
-    """Decide the indices that the first k bits, `prefix`, leave open, by 32 more bits at a time."""
+    """Decide the indices that the first k bits, `prefix`, leave open, with 32 more bits at a time."""
     index = np.zeros(prefix.size, np.int64)
     undecided = np.arange(prefix.size)
     while undecided.size:

@@ -5,10 +5,10 @@ If R is drawn first and then n independent uniform integers on {-R..R}, these ha
 
 log w is concave. Let M be the mode of w, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2. Then the
 weight of every point at a distance of at least j*b from M is at most 2^-j w(M). A proposal is a side, a block
-j with probability 2^-(j+1) and a place in the block, and is accepted with probability 2^j w(R)/w(M): rejection
-from an envelope of steps. With the least such b the mean number of proposals is at most 5.6 for any n and a,
-because by concavity the weights within b of M on one side sum to at least 0.72 b w(M). For a << 1 the mean is
-about 2.
+j with probability 2^-(j+1) and a place in the block. It is accepted with probability 2^j w(R)/w(M), which is
+rejection from an envelope of steps. With the least such b the mean number of proposals is at most 5.6 for any
+n and a, because by concavity the weights within b of M on one side sum to at least 0.72 b w(M). For a << 1
+the mean is about 2.
 
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 

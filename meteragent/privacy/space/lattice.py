@@ -146,8 +146,8 @@ class Windows:
             for step in _STEPS
             for shift in directions(self.n)
         )
-        points = ((x, y) for x, y in shifted if x in self and y in self)
-        return both_ways(chain(points, combinations(corners, 2)))
+        shifted_pairs = ((x, y) for x, y in shifted if x in self and y in self)
+        return both_ways(chain(shifted_pairs, combinations(corners, 2)))
 
 
 def directions(n: int) -> list[tuple[int, ...]]:

@@ -256,12 +256,12 @@ def test_what_cannot_be_meant_is_refused() -> None:
     one = Composed({LaplacePair(1): 1})
     with pytest.raises(ValueError, match="must not be negative"):
         Composed({LaplacePair(1): -1})
-    with pytest.raises(ValueError, match="epsilon is not negative"):
+    with pytest.raises(ValueError, match="epsilon must not be negative"):
         one.delta(-0.1)
     for delta in (0.0, 1.0):
         with pytest.raises(ValueError, match="delta between 0 and 1"):
             one.epsilon(delta)
-    with pytest.raises(ValueError, match="rho is not negative"):
+    with pytest.raises(ValueError, match="rho must not be negative"):
         zcdp_epsilon(-1, 0.5)
     with pytest.raises(ValueError, match="above 1"):
         rdp_epsilon(1, 1, 0.5)

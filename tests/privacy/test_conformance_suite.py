@@ -97,8 +97,8 @@ class Lossy(Control):
     [
         (lambda d: Fraction(d) + 1, "not 0 at 0"),
         (float, "not a Fraction"),
-        (lambda d: Fraction(d) * (7 - Fraction(d)), "falls"),
-        (Fraction, "takes a float; it takes a negative"),
+        (lambda d: Fraction(d) * (7 - Fraction(d)), "decreases"),
+        (Fraction, "accepts a float; it accepts a negative"),
     ],
 )
 def test_a_loss_is_one(how: Any, found: str) -> None:

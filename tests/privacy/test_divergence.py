@@ -314,7 +314,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
         LaplacePair(0.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a must be exact"):
         LatticePair(0.5, 1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a loss is not negative"):
+    with pytest.raises(ValueError, match="a loss must not be negative"):
         LaplacePair(-1)
     with pytest.raises(ValueError, match="a must be above zero"):
         LatticePair(0, 1)

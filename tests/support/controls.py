@@ -56,7 +56,7 @@ class Control:
         if isinstance(distance, float):
             raise TypeError("a distance must be exact")
         if distance < 0:
-            raise ValueError("a distance is not negative")
+            raise ValueError("a distance must not be negative")
         return self.a * -(-distance // self.quantum)
 
     def release(self, windows: Any, *, bits: Bits | None = None) -> NDArray[Any]:

@@ -5,7 +5,7 @@ Theory of operation
 The finite mechanisms of the papers have probabilities such as 1/(m + e^epsilon) or
 (1 - e^-epsilon)/(1 + e^-epsilon): rational functions of powers of e with rational exponents. These numbers
 form a field, so computation needs no rounding. A sum of terms c e^r is represented by its exponents and
-coefficients; a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass,
+coefficients, and a number is a quotient of two such sums. By the theorem of Lindemann and Weierstrass,
 e^r1, e^r2 .. are linearly independent over the rationals if r1, r2 .. are different rationals. So a sum is
 zero if and only if all its coefficients are zero. The sign of any other sum is decided by certified bounds on
 its terms with increasing precision; since the sum is not zero, finitely many bits suffice. So `<`, `==` and
@@ -36,7 +36,7 @@ class Number:
     """The quotient of two sums, which compares exactly with Numbers, Fractions and ints.
 
     The operators + - * / take Numbers, Fractions and ints. Division by zero raises ZeroDivisionError; a float
-    raises TypeError. `float` is correct to the last bit or two. Make numbers with `number` and `exp`.
+    raises TypeError. `float` is correct to the last bit or two. Create numbers with `number` and `exp`.
     """
 
     numerator: Sum
@@ -98,7 +98,7 @@ class Number:
         return _sign(self.numerator) * _sign(self.denominator)
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
-        """Return rational bounds on this number, at most 2^-bits of its size apart."""
+        """Return rational bounds on this number, which differ by at most 2^-bits of its size."""
         if not self.numerator:
             return _ZERO, _ZERO
         k = bits + 8
@@ -117,10 +117,10 @@ class Number:
             k *= 2
 
     def log(self) -> float:
-        """Return the natural logarithm, correct to the last bits of a float, or to 2^-120.
+        """Return the natural logarithm, with an error of a few units in the last place or of 2^-120.
 
         Raises:
-            ValueError: this number is not above zero.
+            ValueError: this number is not positive.
         """
         if not self > 0:
             raise ValueError(f"only a number above zero has a logarithm, not {float(self)}")
@@ -139,7 +139,7 @@ def number(name: str, value: Any) -> Number:
     """Convert `value`, a Number or an exact value, to a Number; `name` is its name in error messages.
 
     Raises:
-        TypeError: it is neither.  ValueError: it is a string that is not a finite number.
+        TypeError: `value` is neither.  ValueError: `value` is a string that is not a finite number.
     """
     return value if isinstance(value, Number) else Number(_constant(rational(name, value)), _ONE)
 
@@ -148,7 +148,7 @@ def exp(exponent: Exact) -> Number:
     """Return e^exponent, exactly.
 
     Raises:
-        TypeError: the exponent is not exact.  ValueError: it is a string that is not a finite number.
+        TypeError: `exponent` is not exact.  ValueError: it is a string that is not a finite number.
     """
     return Number({rational("exponent", exponent): Fraction(1)}, _ONE)
 
@@ -167,7 +167,7 @@ def _constant(c: Fraction) -> Sum:
 
 
 def _divide(numerator: Sum, denominator: Sum) -> Number:
-    """Divide two sums; a denominator of one term is divided out, so that most numbers have denominator 1."""
+    """Divide two sums; a denominator of one term is divided out, so most numbers have the denominator 1."""
     if not denominator:
         raise ZeroDivisionError("division by the number zero")
     if len(denominator) > 1:
@@ -198,7 +198,7 @@ def _multiply(left: Sum, right: Sum) -> Sum:
 
 
 def _sign(terms: Sum) -> int:
-    """Return -1, 0 or 1: at once if all coefficients have the same sign, otherwise by ever tighter bounds."""
+    """Return the sign, -1, 0 or 1; it needs bounds only if the coefficients have different signs."""
     signs = {c.numerator > 0 for c in terms.values()}
     if len(signs) < 2:
         return sum(1 if positive else -1 for positive in signs)
@@ -223,12 +223,12 @@ def _enclosure(terms: Sum, k: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=1 << 12)
 def _exp_neg(exponent: Fraction, k: int) -> tuple[int, int]:
-    """Return integers that enclose 2^k e^-exponent, exponent >= 0."""
+    """Return integers that enclose 2^k e^-exponent, for an exponent >= 0."""
     return exp_neg_bounds(exponent.numerator, exponent.denominator, k) if exponent else (1 << k, 1 << k)
 
 
 def _power_of_e(exponent: Fraction, k: int) -> tuple[Fraction, Fraction]:
-    """Return bounds on e^exponent at a relative distance of a few times 2^-k."""
+    """Return bounds on e^exponent, which differ by a few times 2^-k of its size."""
     size = abs(exponent)
     k += 2 * -(-size.numerator // size.denominator)  # e^-size > 2^-2size
     low, high = _exp_neg(size, k)

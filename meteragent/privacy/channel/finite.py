@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A mechanism with finitely many inputs and outputs is a stochastic matrix (a channel). It is d-private if
-P(z|x) <= e^d(x, x') P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1);
-for events the bound follows by summing. The smallest delta for a pair of inputs at a given e^epsilon is the
+P(z|x) <= e^(d(x, x')) P(z|x') for every output z and any inputs x, x' (Chatzikokolakis 2013, Definition 1).
+For events the bound follows by summation. The smallest delta for a pair of inputs at a given e^epsilon is the
 largest P(A|x) - e^epsilon P(A|x') over the events A. The event of all z with a positive difference attains
 this maximum, which gives the hockey-stick formula:
 
@@ -30,7 +30,7 @@ from meteragent.privacy.metric import Metric
 
 Point = Hashable
 Distribution = Mapping[Any, Number | Exact]
-"""Probabilities of points; a missing point has probability 0."""
+"""The probability of each point; a point that is missing has probability 0."""
 
 _Row = tuple[Number, ...]
 
@@ -39,13 +39,13 @@ _Row = tuple[Number, ...]
 class Channel:
     """A stochastic matrix: `rows[i][j]` is the probability of outputs[j] when inputs[i] is released.
 
-    Entries are exact: Fractions, ints, strings, Decimals, or numbers made with `exp`, such as
+    Entries are exact: Fractions, ints, strings, Decimals, or numbers created with `exp`, such as
     1 / (1 + exp("1/2")). Each row must sum to 1 exactly; `Channel.of_weights` normalises rows.
 
     Raises:
         TypeError: an entry is not exact.
-        ValueError: a point occurs twice, the shape does not fit, an entry is below zero, or a row does not
-            sum to 1.
+        ValueError: inputs or outputs are empty or repeat a point, the shape does not fit, an entry is
+            negative, or a row does not sum to 1.
     """
 
     inputs: tuple[Point, ...]
@@ -70,7 +70,7 @@ class Channel:
 
     @classmethod
     def _make(cls, inputs: Iterable[Point], outputs: Iterable[Point], rows: Iterable[_Row]) -> Channel:
-        """Make a channel from rows without checking them; inputs may share a row object (see `_nearest`)."""
+        """Create a channel from rows, unchecked; several inputs may share a row object (see `_nearest`)."""
         channel = object.__new__(cls)
         object.__setattr__(channel, "inputs", _distinct("inputs", inputs))
         object.__setattr__(channel, "outputs", tuple(outputs))
@@ -84,13 +84,13 @@ class Channel:
         outputs: Iterable[Point],
         weight: Callable[[Any, Any], Number | Exact],
     ) -> Channel:
-        """Make the channel whose probabilities are proportional to weight(x, z) in each row.
+        """Create the channel whose probabilities are proportional to weight(x, z) in each row.
 
         With weights exp(-score(x, z)) this is the exponential mechanism on finite sets.
 
         Raises:
             TypeError: a weight is not exact.
-            ValueError: a weight is below zero, or all weights of a row are zero.
+            ValueError: a weight is negative, or all weights of a row are zero.
         """
         columns, rows = tuple(outputs), []
         for x in (points := tuple(inputs)):
@@ -103,7 +103,7 @@ class Channel:
     # Rows, columns, Bayes' rule -------------------------------------------------------------------
 
     def row(self, x: Point) -> _Row:
-        """Return the law of the outputs when x is released.
+        """Return the distribution of the outputs when x is released.
 
         Raises:
             ValueError: x is not an input.
@@ -111,19 +111,19 @@ class Channel:
         return self.rows[_index(self.inputs, x, "input")]
 
     def column(self, output: Point) -> tuple[Number, ...]:
-        """Return the probability of an output for each input.
+        """Return the probability of `output` for each input.
 
         Raises:
-            ValueError: the point is not an output.
+            ValueError: `output` is not an output of this channel.
         """
         j = _index(self.outputs, output, "output")
         return tuple(row[j] for row in self.rows)
 
     def likelihood(self, event: Iterable[Point]) -> tuple[Number, ...]:
-        """Return the probability of an event for each input: the sum of its outputs' columns.
+        """Return the probability of `event` for each input: the sum of its outputs' columns.
 
         Raises:
-            ValueError: the event is empty, or contains a point that is not an output.
+            ValueError: `event` is empty, or contains a point that is not an output.
         """
         columns = [self.column(output) for output in dict.fromkeys(event)]
         if not columns:
@@ -140,7 +140,7 @@ class Channel:
         return _total(p for z, p in zip(self.outputs, self.row(x), strict=True) if z in members)
 
     def marginal(self, prior: Distribution) -> dict[Point, Number]:
-        """Return the law of the outputs if the input follows `prior`.
+        """Return the distribution of the outputs if the input is distributed as `prior`.
 
         Raises:
             TypeError: a probability is not exact.  ValueError: `prior` is not a distribution on the inputs.
@@ -152,15 +152,15 @@ class Channel:
         }
 
     def posterior(self, prior: Distribution, *event: Point) -> dict[Point, Number]:
-        """Return the law of the input given an event, by Bayes' rule, for an adversary with this prior.
+        """Return the posterior distribution of the input given `event`, by Bayes' rule.
 
-        The event is one output, or several outputs if the adversary only knows that one of them was released
+        `event` is one output, or several outputs if the adversary only knows that one of them was released
         (Chatzikokolakis 2013, section 2).
 
         Raises:
             TypeError: a probability is not exact.
-            ValueError: `prior` is not a distribution on the inputs, or the event contains a point that is not
-                an output, or has probability 0.
+            ValueError: `prior` is not a distribution on the inputs, or `event` is empty, has probability 0 or
+                contains a point that is not an output.
         """
         joint = [w * p for w, p in zip(self._weights(prior), self.likelihood(event), strict=True)]
         if not (total := _total(joint)).sign:
@@ -178,19 +178,19 @@ class Channel:
     def is_private(self, epsilon: Exact, metric: Metric) -> bool:
         """Return whether the channel is epsilon-d-private (Chatzikokolakis 2013, Definition 1).
 
-        This means P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are
+        That is, P(z|x) <= e^(epsilon d(x, x')) P(z|x') for all z, x, x'. Pairs at an infinite distance are
         not constrained. The result is exact for the metric's distances; a float is taken as the number that
         it represents.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: epsilon or a distance is below zero.
+            TypeError: epsilon is not exact.  ValueError: epsilon or a distance is negative.
         """
         level = not_negative("epsilon", epsilon)
         return not any(
             p > odds * q
-            for row, law, distance in self._nearest(metric)
+            for row, other_row, distance in self._nearest(metric)
             for odds in [exp(level * distance)]
-            for p, q in zip(row, law, strict=True)
+            for p, q in zip(row, other_row, strict=True)
         )
 
     def smallest_epsilon(self, metric: Metric) -> float:
@@ -200,11 +200,11 @@ class Channel:
         exact decision use `is_private`.
 
         Raises:
-            ValueError: a distance is below zero.
+            ValueError: a distance is negative.
         """
         smallest = 0.0
-        for row, law, distance in self._nearest(metric):
-            odds = _largest_odds(row, law)
+        for row, other_row, distance in self._nearest(metric):
+            odds = _largest_odds(row, other_row)
             if odds is None or (odds > 1 and not distance):
                 return math.inf
             if odds > 1:
@@ -226,12 +226,12 @@ class Channel:
         nearest pair implies those of the other pairs.
         """
         nearest: dict[tuple[int, int], tuple[_Row, _Row, Fraction]] = {}
-        for (x, row), (other, law) in permutations(zip(self.inputs, self.rows, strict=True), 2):
-            distance, rows = _distance(metric, x, other), (id(row), id(law))
-            if row is law or distance is None:
+        for (x, row), (other, other_row) in permutations(zip(self.inputs, self.rows, strict=True), 2):
+            distance, rows = _distance(metric, x, other), (id(row), id(other_row))
+            if row is other_row or distance is None:
                 continue
             if rows not in nearest or distance < nearest[rows][-1]:
-                nearest[rows] = (row, law, distance)
+                nearest[rows] = (row, other_row, distance)
         return nearest.values()
 
     # Pairs (epsilon, delta) -----------------------------------------------------------------------
@@ -239,7 +239,7 @@ class Channel:
     def hockey_stick(self, x: Point, other: Point, odds: Number | Exact) -> Number:
         """Return the smallest delta with P(A|x) <= odds P(A|other) + delta for all A: sum max(0, p - odds q).
 
-        odds is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definitions 1, 2).
+        `odds` is e^epsilon: exp("1/2"), or Fraction(3) for epsilon = ln 3 (Holohan 2014, Definitions 1, 2).
 
         Raises:
             TypeError: odds is not exact.  ValueError: odds is below 1, or a point is not an input.
@@ -266,10 +266,11 @@ class Channel:
         return _largest(differences)
 
     def delta_by_events(self, x: Point, other: Point, odds: Number | Exact) -> Number:
-        """Return `delta_on` all events: the definition itself, in a time that doubles with each output.
+        """Return `delta_on` for all events: the definition itself, in a time that doubles with each output.
 
         Raises:
-            TypeError: odds is not exact.  ValueError: odds is below 1, or there are more than 20 outputs.
+            TypeError: odds is not exact.
+            ValueError: odds is below 1, a point is not an input, or there are more than 20 outputs.
         """
         return self.delta_on(all_events(self.outputs), x, other, odds)
 
@@ -309,12 +310,15 @@ class Channel:
         return Channel._make(inputs, self.outputs, (self.row(query(x)) for x in inputs))
 
     def times(self, other: Channel) -> Channel:
-        """Combine independent channels on a pair of inputs (disjoint parts): the products of their rows."""
-        rows = (tuple(p * q for p, q in product(row, law)) for row, law in product(self.rows, other.rows))
+        """Combine independent channels, each on one part of a pair of inputs: the products of their rows."""
+        rows = (
+            tuple(p * q for p, q in product(row, other_row))
+            for row, other_row in product(self.rows, other.rows)
+        )
         return Channel._make(product(self.inputs, other.inputs), product(self.outputs, other.outputs), rows)
 
     def beside(self, other: Channel) -> Channel:
-        """Combine independent channels on the same input: levels add (Pauwels 2016, Proposition 3).
+        """Combine two independent channels on the same input: epsilons add (Pauwels 2016, Proposition 3).
 
         Raises:
             ValueError: an input of this channel is not an input of the other.
@@ -341,7 +345,7 @@ def _total(numbers: Iterable[Number]) -> Number:
 
 
 def _largest(numbers: Iterable[Number]) -> Number:
-    """Return the largest number, at least zero."""
+    """Return the largest of the numbers and zero."""
     return max(chain([_ZERO], numbers))
 
 
@@ -353,17 +357,17 @@ def _odds(odds: Number | Exact) -> Number:
 
 
 def _distance(metric: Metric, x: Point, other: Point) -> Fraction | None:
-    """Return the distance, or None if it is infinite."""
+    """Return the distance, or None if it is infinite. Raises ValueError if it is negative."""
     distance = metric(x, other)
     if not distance >= 0:
         raise ValueError(f"the distance of {x!r} and {other!r} must be at least 0, not {distance}")
     return None if distance == math.inf else Fraction(distance)
 
 
-def _largest_odds(row: _Row, law: _Row) -> Number | None:
+def _largest_odds(row: _Row, other_row: _Row) -> Number | None:
     """Return the largest ratio of the entries of two rows; None if it is infinite."""
     ratios = []
-    for p, q in zip(row, law, strict=True):
+    for p, q in zip(row, other_row, strict=True):
         if p.sign and not q.sign:
             return None
         if p.sign:

@@ -1,12 +1,11 @@
 """The Laplace mechanism of any finite metric space, or the proof that there is none.
 
-Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the law
+Chatzikokolakis 2013, Definition 6: a Laplace mechanism on points Y has the probabilities
 
     P(z | y) = lambda(z) e^(-epsilon d(y, z)),        lambda >= 0 on Y,
 
-with the same lambda for all y. So no constant of a row occurs in the odds, and the mechanism is
-epsilon d-private (Fact 7). The exponential mechanism normalises each row separately, so its loss may be
-twice as large.
+with the same lambda for all y. So lambda cancels in the odds, and the mechanism is epsilon d-private (Fact
+7). The exponential mechanism normalises each row separately, so its loss may be twice as large.
 
 There is at most one lambda. The rows must sum to 1: M lambda = 1 with M(y, z) = e^(-epsilon d(y, z)). In the
 expansion of det M the identity permutation has the product e^0 = 1, and every other permutation has a smaller
@@ -28,10 +27,10 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.metric import Metric
 
 LARGEST = 7
-"""The largest number of points: a determinant of order 7 already has 7! = 5,040 terms."""
+"""The largest number of points, because a determinant of order 7 already has 7! = 5,040 terms."""
 
 Exponents = list[list[Fraction]]
-"""A matrix of powers of e, as their exponents."""
+"""A matrix of powers of e, given by their exponents."""
 
 
 class NoLaplaceMechanism(ValueError):
@@ -47,11 +46,11 @@ class NoLaplaceMechanism(ValueError):
 
 
 def laplace_densities(points: Iterable[Hashable], metric: Metric, epsilon: Exact) -> dict[Any, Number]:
-    """Return the only lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
+    """Return the one lambda with sum over z of lambda(z) e^(-epsilon d(y, z)) = 1 for each y, exactly.
 
     Raises:
         TypeError: epsilon is not exact.
-        ValueError: epsilon is not above zero, there are no points or more than 7, a point occurs twice, or
+        ValueError: epsilon is not positive, there are no points or more than 7, a point occurs twice, or
             two points are not at a positive finite distance.
     """
     level, listed = positive("epsilon", epsilon), tuple(points)

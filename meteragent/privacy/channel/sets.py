@@ -1,9 +1,10 @@
 """Events, and the algebras that they generate (Holohan, Leith, Mason 2014, section 2 and Theorem 3).
 
-An algebra contains the whole set, complements and finite unions. Theorem 3: a bound P(A|x) <= e^epsilon
-P(A|x') + delta that holds on an algebra holds on the sigma-algebra that the algebra generates. A generating
-set alone does not suffice: half-lines, or cylinders over some of the coordinates, generate all events of a
-line or of a product, but all of them may satisfy the bound while a union of them violates it (THEORY 6).
+An algebra contains the whole set, and the complements and finite unions of its members. Theorem 3: a bound
+P(A|x) <= e^epsilon P(A|x') + delta that holds on an algebra also holds on the sigma-algebra that the algebra
+generates. It does not suffice that the bound holds on a generating set of events. For example, half-lines
+generate all events of a line, and cylinders over all coordinates but one those of a product, but all of them
+may satisfy the bound while a union of them violates it (THEORY 6).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LARGEST = 20
 
 
 def all_events(outputs: Iterable[Hashable]) -> tuple[Event, ...]:
-    """Return all 2^k events of k outputs.
+    """Return all 2^k events over k outputs.
 
     Raises:
         ValueError: there are more than 20 outputs.
@@ -48,8 +49,8 @@ Rectangle = tuple[Event, Event]
 def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     """Return rectangles with the same union whose second sides are disjoint (Holohan 2014, Lemma 1).
 
-    For each set I of indices, the rectangle is the union of A_i, i in I, times the points that are in B_i for
-    i in I and in no other B_i. Rectangles with an empty side are omitted.
+    The rectangle of a set I of indices is the union of the A_i, i in I, times the set of points that are in
+    all B_i, i in I, and in no other B_i. Rectangles with an empty side are omitted.
 
     Raises:
         ValueError: there are more than 20 rectangles.
@@ -61,19 +62,24 @@ def disjoint_second(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
     for point in points:
         cells[frozenset(i for i, (_, second) in enumerate(rectangles) if point in second)].add(point)
     disjoint = (
-        (frozenset().union(*(rectangles[i][0] for i in inside)), frozenset(b)) for inside, b in cells.items()
+        (frozenset().union(*(rectangles[i][0] for i in indices)), frozenset(b))
+        for indices, b in cells.items()
     )
     return tuple((a, b) for a, b in disjoint if a)
 
 
 def disjoint_first(rectangles: Sequence[Rectangle]) -> tuple[Rectangle, ...]:
-    """Return rectangles with the same union whose first sides are disjoint (Holohan 2014, Lemma 2)."""
+    """Return rectangles with the same union whose first sides are disjoint (Holohan 2014, Lemma 2).
+
+    Raises:
+        ValueError: there are more than 20 rectangles.
+    """
     swapped_rectangles = disjoint_second([(second, first) for first, second in rectangles])
     return tuple((first, second) for second, first in swapped_rectangles)
 
 
 def _unions(atoms: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the unions of any number of atoms, including none."""
+    """Return the unions of all sets of atoms. Raises ValueError if there are more than 20 atoms."""
     if len(atoms) > _LARGEST:
         raise ValueError(f"{len(atoms)} atoms have 2^{len(atoms)} unions: at most {_LARGEST} are enumerated")
     choices = chain.from_iterable(combinations(atoms, k) for k in range(len(atoms) + 1))

@@ -9,15 +9,16 @@ or, without a program of your own, `python -m meteragent.privacy.conformance pac
 
 The suite checks (each result is a `Check` with its figures):
 
-* the promise: the loss is exact, is 0 at distance 0, never falls as the distance grows, and refuses floats
-  and negative distances; if `make` is given, parameters are exact;
-* the ratio of masses: at the pairs that the space proposes for tests, it is within the loss, and it reaches
-  the loss at some pair; or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is
-  within delta. The sum is exact if the outputs can be listed, and otherwise bounded from draws (Hoeffding);
+* the promise: the loss is exact, is 0 at distance 0, does not decrease with the distance, and refuses floats
+  and negative distances; if `make` is given, it refuses floats as parameters, too;
+* the ratio of masses: it is within the loss at all pairs that the space proposes for tests, and reaches the
+  loss at one of them; or, for a pair (epsilon, delta), the hockey-stick sum of max(0, P - e^epsilon P') is
+  within delta. The sum is exact if the outputs can be listed. Otherwise it is bounded from below, by the
+  outputs that were drawn or, for outputs that are floats, by Hoeffding's inequality;
 * the release: it keeps shapes, does not change its arguments, and takes all randomness from the bits;
-* the draws: they follow `log_mass` (by two-sided tests: `calibration`, and chi-square over outputs or ranges
-  of outputs), and are independent of each other; for noise on windows under d_inf, all checks of
-  `meteragent.privacy.audit` are run, too.
+* the draws: they are distributed as `log_mass` states (by two-sided tests: `calibration`, and chi-square over
+  outputs or ranges of outputs) and are independent of each other. Noise on unbounded windows under d_inf also
+  has to pass all checks of `meteragent.privacy.audit`.
 
 A mechanism without `log_mass` is a black box: two points are released many times, one half of the draws
 chooses an event, and the other half gives a lower bound on how well this event distinguishes the points.
@@ -26,7 +27,7 @@ chooses an event, and the other half gives a lower bound on how well this event 
 A mechanism that keeps its promise fails any of the tests on draws with a probability of at most `alarm`,
 which is divided among them.
 
-For example, a simple Laplace mechanism on whole numbers, and a subclass with half the promised noise:
+For example, a simple Laplace mechanism on whole numbers, and a subclass with half of the noise it states:
 
     >>> import numpy as np
     >>> from meteragent.privacy import Numbers, SeededBits, SystemBits, discrete_laplace
@@ -38,7 +39,7 @@ For example, a simple Laplace mechanism on whole numbers, and a subclass with ha
     ...     def loss(self, distance):
     ...         exact = rational("distance", distance)
     ...         if exact < 0:
-    ...             raise ValueError("a distance is not negative")
+    ...             raise ValueError("a distance must not be negative")
     ...         return self.epsilon * exact
     ...     def noise(self, count, bits):
     ...         return discrete_laplace(count, self.epsilon, bits)

@@ -1,8 +1,8 @@
 """`python -m meteragent.privacy.conformance package.module:Name [key=value ..]`: test a mechanism.
 
-`Name` is a mechanism, or a class or function that makes one from the keywords. Values are exact strings
+`Name` is a mechanism, or a class or function that creates one from the keywords. Values are exact strings
 (whole numbers become ints). Modules are imported from the current directory first.
-Exit codes: 0 the mechanism conforms, 3 it does not, 2 it cannot be tested; a message names the missing part.
+Exit codes: 0 the mechanism conforms; 3 it does not; 2 it cannot be tested, and a message says why.
 """
 
 import argparse
@@ -21,15 +21,15 @@ CONFORMS, UNSUPPORTED, VIOLATED = 0, 2, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite on the named mechanism; print a table, or JSON; return the exit code."""
+    """Run the suite on the named mechanism and print a table, or JSON. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m meteragent.privacy.conformance", description=__doc__)
     parser.add_argument("name", help="package.module:Name")
     parser.add_argument("keywords", nargs="*", metavar="key=value", help="parameters, as exact strings")
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="draws for each test")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="the number of draws for each test")
     parser.add_argument(
-        "--seed", type=int, help="seed of reproducible draws; the default is the system's randomness"
+        "--seed", type=int, help="the seed of reproducible draws; the default is the system's randomness"
     )
-    parser.add_argument("--loose", action="store_true", help="do not require that the loss is reached")
+    parser.add_argument("--loose", action="store_true", help="do not require that a pair reaches the loss")
     parser.add_argument("--json", action="store_true", help="print all results as JSON")
     options = parser.parse_args(arguments)
     try:
@@ -47,11 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load(name: str, keywords: Sequence[str]) -> Any:
-    """Import the named mechanism, or a partial that makes it.
+    """Return the named mechanism, or a partial that creates it.
 
     Raises:
         UnsupportedMechanism: the name does not exist, a keyword is not key=value, or the keywords are
-        refused.
+            refused.
     """
     module, _, path = name.partition(":")
     pairs = dict(re.findall(r"^(\w+)=(.*)$", keyword)[0] for keyword in keywords if "=" in keyword)

@@ -1,10 +1,10 @@
-"""Checks of a release whose law is unknown: lower bounds on how well outputs distinguish points (THEORY 6).
+"""Checks of a release whose distribution is unknown: lower bounds on the loss between points (THEORY 6).
 
-Both points are released many times. Each statistic is a number for each output, and an event is one of its
-upper or lower tails. One half of the draws chooses the tail, and the other half bounds ln P(A | x')/P(A | x)
-from below (Clopper and Pearson). If outputs have the shape of points, the statistics are those of the audit
-on windows; otherwise they are the sum and the extremes. If outputs repeat, or are labels, there is one more
-statistic: the log ratio of an output's frequencies in the half that chooses the tail.
+Both points of a pair are released many times. A statistic assigns a number to each output, and an event A is
+one of its upper or lower tails. One half of the draws chooses the tail, and the other half bounds
+ln P(A | x')/P(A | x) from below (Clopper and Pearson). If outputs have the shape of points, the statistics of
+the audit on windows are used, otherwise the sum and the extremes. If outputs repeat, or are labels, there is
+one more statistic: the log ratio of an output's frequencies in the half that chooses the tail.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from meteragent.privacy.statistics import prove_loss
 Floats = NDArray[np.float64]
 
 _REPEATS = 4
-"""The least mean number of draws for each distinct output at which frequencies are compared."""
+"""The least mean number of draws per distinct output at which frequencies are compared."""
 
 
 def check_pairs(
     release: Callable[[Any], Any], pairs: Sequence[PointPair], samples: int, alarm: float
 ) -> Iterator[Check]:
-    """Yield a check for each pair; together they refuse a true claim with a chance of at most `alarm`.
+    """Yield a check for each pair; if all claims are true, any check fails with a chance of at most `alarm`.
 
     Raises:
-        UnsupportedMechanism: there is no pair, or not one output for each point.
+        UnsupportedMechanism: there is no pair, or a release does not return one output per point.
     """
     if not pairs:
         raise UnsupportedMechanism("there is no claim to test: give two points and a loss")
@@ -74,19 +74,19 @@ def _window_statistics(
     x: NDArray[Any], other: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
 ) -> Iterator[tuple[str, tuple[Floats, Floats]]]:
     shift = other - x
-    moved = shift != 0
+    is_shifted = shift != 0
     noise = [outputs.reshape(len(outputs), -1) - x for outputs in (first, second)]
-    u = [z[:, moved] * np.sign(shift[moved]) for z in noise]
-    v = [z[:, ~moved] if (~moved).any() else part for z, part in zip(noise, u, strict=True)]
+    u = [z[:, is_shifted] * np.sign(shift[is_shifted]) for z in noise]
+    v = [z[:, ~is_shifted] if (~is_shifted).any() else part for z, part in zip(noise, u, strict=True)]
     size = int(np.ceil(np.abs(shift).max()))
     for name, statistic in STATISTICS.items():
         yield name, (statistic(u[0], v[0], size), statistic(u[1], v[1], size))
 
 
 def _log_ratio(first: NDArray[Any], second: NDArray[Any]) -> tuple[Floats, Floats] | None:
-    """Return the log ratio of the frequencies of each output; None if outputs hardly ever repeat.
+    """Return, for each draw, the log ratio of its output's frequencies; None if outputs hardly ever repeat.
 
-    The frequencies are those of the first halves, in which `prove_loss` chooses its event.
+    Frequencies are counted in the first half of each set of draws, in which `prove_loss` chooses its event.
     """
     count, half = len(first), len(first) // 2
     outputs = np.concatenate([first, second])

@@ -1,17 +1,17 @@
-"""Checks of the draws: their shape, the source of their randomness, and their law, `log_mass`.
+"""Checks of the draws: their shape, the source of their randomness, and their distribution.
 
 Calibration
 -----------
 Draws can be tested against a known log mass on any space, without a sum over all outputs. A fair coin decides
-whether y is drawn from x or from x'. Given y, with T = ln P(y | x')/P(y | x), the draw came from x' with
-probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have mean 0 and
-variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with probability
+whether y is drawn from x (coin = 0) or from x' (coin = 1). Given y, with T = ln P(y | x')/P(y | x), the draw
+came from x' with probability h = 1/(1+e^-T). So the sums over draws of (coin - h) and of (coin - h) T have
+mean 0 and variance V = sum of h (1-h) (times T^2 for the second), and deviate by t or more with probability
 
     p <= 2 e^(-t^2 / (2 (V + Bt/3))),    B the largest term (Bernstein's inequality, not a limit theorem).
 
 The second sum is the score statistic for a scale factor: if the true log ratio is (1+f) T, its mean is about
-f V. Neither sum detects a law that differs from log mass by the same factor at all points;
-`check_frequencies` detects such a law if outputs repeat.
+f V. Neither sum detects a distribution that differs from `log_mass` by the same factor at all points;
+`check_frequencies` detects it if outputs repeat.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from meteragent.privacy.space import Categories, Numbers, Windows
 from meteragent.privacy.statistics import MISS, chi_square
 
 CALIBRATION_PAIRS, CELL_POINTS = 6, 3
-"""The numbers of tested pairs and points; those with a loss of about 2 come first."""
+"""The largest numbers of pairs and of points that are tested; those with a loss near 2 come first."""
 
 _CELLS = 20
-_COVERED = 0.05  # the least mass in cells that is tested: a smaller mass gets too few draws
+_COVERED = 0.05  # the least mass of cells that is tested, because a smaller mass gets too few draws
 
 
 # The release --------------------------------------------------------------------------------------
 
 
 def check_shapes(trial: Trial) -> Check:
-    """Check that `release` returns one output per point, for any shape, and does not change the points."""
+    """Check that `release` returns one output per point for any shape, and does not change the points."""
     pair = trial.pairs[0]
     output = trial.draw(pair.x, 1).shape[1:]
     points = np.repeat(to_array([pair.x]), 6, axis=0)
@@ -63,11 +63,11 @@ def check_shapes(trial: Trial) -> Check:
 
 
 def check_randomness(trial: Trial) -> Check:
-    """Check that equal bits repeat the outputs, and that different bits and the default bits do not."""
+    """Check that the same bits repeat the outputs, and that different bits and the default bits do not."""
     x = trial.most_telling(1)[0].x
 
     def draw(seed: int) -> list[Any]:
-        """Draw 256 outputs from the bits of a seed."""
+        """Draw 256 outputs from the bits of `seed`."""
         draws: list[Any] = trial.draw(x, 256, SeededBits(seed)).tolist()
         return draws
 
@@ -80,23 +80,23 @@ def check_randomness(trial: Trial) -> Check:
         np.exp(trial.log_mass(trial.draw(x, 16), x)).max() if trial.draw(x, 1).dtype.kind != "f" else 0
     )
     is_wrong_by_text = {
-        "equal bits make different outputs": draw(1) != draw(1),
-        "different bits make equal outputs": largest_mass < 0.9 and draw(1) == draw(2),
-        "without bits outputs repeat": largest_mass < 0.9 and fresh() == fresh(),
+        "the same bits give different outputs": draw(1) != draw(1),
+        "different bits give the same outputs": largest_mass < 0.9 and draw(1) == draw(2),
+        "outputs repeat if no bits are given": largest_mass < 0.9 and fresh() == fresh(),
     }
     faults = [text for text, is_wrong in is_wrong_by_text.items() if is_wrong]
     return Check("randomness comes only from the given bits", not faults, "; ".join(faults) or "yes", {})
 
 
-# The law ------------------------------------------------------------------------------------------
+# The distribution ---------------------------------------------------------------------------------
 
 
 def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float, float]:
     """Test draws y from x or, where `second` is set, from x'; return two p-values and the second sum's V.
 
-    `ratios` holds T = ln P(y | x')/P(y | x). As the module explains, the first p-value detects that one of
-    the points produces more of the draws than stated, and the second detects a ratio that is not as large as
-    stated. Both are 0 if an impossible draw occurs.
+    `ratios` holds T = ln P(y | x')/P(y | x). As the module's docstring explains, the first p-value detects
+    that one of the points produces more of the draws than stated, and the second that the ratios are larger
+    or smaller than stated. Both are 0 if an impossible draw occurs.
     """
     certain = np.isinf(ratios)
     if (second[certain] != (ratios[certain] > 0)).any():
@@ -111,14 +111,14 @@ def calibration(ratios: Floats, second: NDArray[np.bool_]) -> tuple[float, float
 
 
 def _bernstein(deviation: Floats, spread: Floats, weight: Floats) -> float:
-    """Return Bernstein's p-value of the weighted sum of deviations with variances `spread`."""
+    """Return Bernstein's p-value of the weighted sum of deviations whose variances are `spread`."""
     total, variance = abs(float((deviation * weight).sum())), float((spread * weight**2).sum())
     bound = float(np.abs(weight).max(initial=0))
     return min(1.0, 2 * math.exp(-(total**2) / (2 * (variance + bound * total / 3)))) if total else 1.0
 
 
 def check_calibration(trial: Trial, alarm: float) -> Check:
-    """Check that draws from the points of a pair can be distinguished exactly as well as log mass states."""
+    """Check that draws from a pair's points can be distinguished exactly as well as `log_mass` states."""
     pairs = trial.most_telling(CALIBRATION_PAIRS)
     draws = [_draw_labelled(trial, pair, trial.samples) for pair in pairs]
     ratios, second = np.concatenate([t for t, _ in draws]), np.concatenate([label for _, label in draws])
@@ -132,12 +132,12 @@ def check_calibration(trial: Trial, alarm: float) -> Check:
 
 
 def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Draw from two points, chosen by fair coins; return log ratios and a mask of the second's draws."""
+    """Draw from two points, chosen by fair coins. Return log ratios, and a mask of draws from the second."""
     second = trial.bits.array(count, np.uint8) & np.uint8(1) == 1
     ratios = np.empty(count)
     for label, point in ((False, pair.x), (True, pair.other)):
         draws = trial.draw(point, int((second == label).sum()))
-        # A draw impossible at its point counts as certain to come from the other, so calibration fails.
+        # A draw that is impossible at its point counts as coming from the other, so calibration fails.
         is_impossible = np.isneginf(trial.log_mass(draws, point))
         impossible_ratio = -np.inf if label else np.inf
         ratios[second == label] = np.where(is_impossible, impossible_ratio, trial.log_ratio(draws, pair))
@@ -145,7 +145,7 @@ def _draw_labelled(trial: Trial, pair: PointPair, count: int) -> tuple[Floats, N
 
 
 def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
-    """Check that repeated outputs are as frequent as log mass states, and that masses sum to at most 1."""
+    """Check that repeated outputs are as frequent as `log_mass` states, and that masses sum to at most 1."""
     points = trial.most_telling(CELL_POINTS)
     for pair in points:
         draws = trial.draw(pair.x, trial.samples)
@@ -156,31 +156,33 @@ def check_frequencies(trial: Trial, alarm: float) -> Iterator[Check]:
             continue
         passed = p > alarm / len(points) and total_mass <= 1 + 1e-9
         text = f"p = {p:.2g} over {covered:.1%} of the mass" + (
-            "" if total_mass <= 1 + 1e-9 else f"; it sums to {total_mass}"
+            "" if total_mass <= 1 + 1e-9 else f"; the masses sum to {total_mass}"
         )
         yield Check(f"frequencies at {pair.x!r:.40}", passed, text, {"p": p, "covered": covered})
 
 
 def _frequencies(trial: Trial, draws: NDArray[Any], point: Any) -> tuple[float, float, float]:
-    """Return the chi-square p-value, the sum of the masses of all outputs, and the mass in tested cells."""
+    """Return the chi-square p-value, the sum of the masses of the listed outputs, and the tested mass."""
     pilot, sample = draws[: len(draws) // 4], draws[len(draws) // 4 :]
     outputs = list_outputs(trial, pilot, point)
     mass = np.exp(trial.log_mass(outputs, point))
     if outputs.ndim == 1 and outputs.dtype.kind in "iu":
         # The cells are ranges of about equal probability, from the smallest to the largest pilot draw.
         ends = np.unique(np.searchsorted(np.cumsum(mass) / mass.sum(), np.arange(1, _CELLS) / _CELLS))
-        inside = np.add.reduceat(mass, np.r_[0, ends[ends > 0]])
+        cell_masses = np.add.reduceat(mass, np.r_[0, ends[ends > 0]])
         edges = np.r_[outputs[0], outputs[ends[ends > 0]], outputs[-1] + 1]
         counts = np.bincount(np.searchsorted(edges, sample, side="right"), minlength=edges.size + 1)[1:-1]
     else:
         frequent = np.argsort(-mass)[: 4 * _CELLS]
-        inside, names = mass[frequent], [_key(value) for value in outputs[frequent]]
+        cell_masses, names = mass[frequent], [_key(value) for value in outputs[frequent]]
         cell_of = {name: index for index, name in enumerate(names)}
         drawn_cells = [cell_of.get(_key(value), len(names)) for value in sample]
         counts = np.bincount(drawn_cells, minlength=len(names) + 1)[:-1]
-    beyond = max(0.0, 1 - float(inside.sum()))
-    p = chi_square(np.r_[counts, len(sample) - counts.sum()], np.r_[inside, beyond] / (inside.sum() + beyond))
-    return p, float(mass.sum()), float(inside.sum())
+    tested_mass = float(cell_masses.sum())
+    other_mass = max(0.0, 1 - tested_mass)
+    expected = np.r_[cell_masses, other_mass] / (tested_mass + other_mass)
+    p = chi_square(np.r_[counts, len(sample) - counts.sum()], expected)
+    return p, float(mass.sum()), tested_mass
 
 
 def _key(value: Any) -> Any:

@@ -15,14 +15,14 @@ from meteragent.privacy.mechanism.base import LawlessMechanism, MetricMechanism
 from meteragent.privacy.space import listed
 
 _SLACK = 1e-9
-"""The rounding error of a delta, and of a ratio that reaches the loss."""
+"""The rounding error that is allowed for a delta, and for a ratio that reaches the loss."""
 
 _DRAWS = 8
-"""The number of draws from each point; ratios are computed at these outputs, among others."""
+"""The number of outputs drawn from each point at which ratios are computed, besides the points themselves."""
 
 
 def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
-    """Check that the loss is a Fraction, 0 at 0 and never falling, and that it refuses floats and d < 0."""
+    """Check that the loss is a Fraction, is 0 at 0, never decreases, and refuses floats and d < 0."""
     distances = [
         Fraction(n, d) for n, d in ((0, 1), (1, 10**9), (1, 3), (1, 1), (22, 7), (10, 1), (10**6, 1))
     ]
@@ -30,12 +30,12 @@ def check_loss(mechanism: MetricMechanism | LawlessMechanism) -> Check:
     is_wrong_by_text = {
         "it is not 0 at 0": losses[0] != 0,
         "it is not a Fraction": not all(isinstance(loss, Fraction) for loss in losses),
-        "it falls as the distance grows": losses != sorted(losses),
-        "it takes a float": not _is_raised(TypeError, mechanism.loss, 0.5),
-        "it takes a negative distance": not _is_raised(ValueError, mechanism.loss, Fraction(-1)),
+        "it decreases as the distance grows": losses != sorted(losses),
+        "it accepts a float": not _is_raised(TypeError, mechanism.loss, 0.5),
+        "it accepts a negative distance": not _is_raised(ValueError, mechanism.loss, Fraction(-1)),
     }
     faults = [text for text, is_wrong in is_wrong_by_text.items() if is_wrong]
-    return Check("loss", not faults, "; ".join(faults) or "0 at 0, exact, never falling", {})
+    return Check("loss", not faults, "; ".join(faults) or "0 at 0, exact, never decreasing", {})
 
 
 def check_parameters(make: "partial[Any]") -> Check:
@@ -74,7 +74,7 @@ def _is_raised(error: type[Exception], call: Any, *args: Any, **keywords: Any) -
 
 
 def check_ratios(trial: Trial, *, tight: bool) -> Iterator[Check]:
-    """Check that no pair's ratio of masses exceeds the loss and, if `tight`, that a pair reaches the loss."""
+    """Check that no pair's ratio of masses exceeds its loss and, if `tight`, that some pair's reaches it."""
     parts, released = [], {repr(x): x for pair in trial.pairs for x in (pair.x, pair.other)}
     released = {name: trial.draw(point, _DRAWS) for name, point in released.items()}
     for pair in trial.pairs:
@@ -106,7 +106,7 @@ def check_hockey_sticks(trial: Trial, alarm: float) -> Check:
 
 
 def _hockey_stick(trial: Trial, pair: PointPair, alarm: float) -> tuple[float, float]:
-    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P covered (1 if exact)."""
+    """Return a lower bound on the sum of max(0, P - e^epsilon P'), and the mass of P in it (1 if exact)."""
     draws = trial.draw(pair.x, trial.samples // 10)
     if draws.dtype.kind == "f":
         gain = np.maximum(0, -np.expm1(pair.loss + trial.log_ratio(draws, pair)))

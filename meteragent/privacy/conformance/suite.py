@@ -25,7 +25,7 @@ SAMPLES = 20_000
 
 @dataclass(frozen=True)
 class Report(Columns):
-    """The results of all checks of a mechanism: `figures()` returns data for JSON, `table()` text."""
+    """The results of all checks of a mechanism, as data for JSON by `figures()` and as text by `table()`."""
 
     mechanism: str
     samples: int
@@ -43,12 +43,12 @@ class Report(Columns):
         return [check.name for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
-        """Convert to plain data."""
+        """Return the report as plain data."""
         checks = [check.plain() for check in self.checks]
         return {**asdict(self), "checks": checks, "conforms": self.conforms, "miss": MISS}
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return a row for each check: its name, whether it passed, and its finding in words."""
+        """Return columns with a row for each check: its name, whether it passed, and its finding in words."""
         return {
             name: [getattr(check, name) for check in self.checks] for name in ("name", "passed", "finding")
         }
@@ -58,7 +58,7 @@ class Report(Columns):
         width = max(len(check.name) for check in self.checks)
         lines = [f"{'ok' if c.passed else 'NO':3}{c.name:{width}}  {c.finding}" for c in self.checks]
         verdict = "conforms" if self.conforms else f"does NOT conform: {', '.join(self.failed)}"
-        rates = f"{self.samples} draws per test; the chance of a false refusal is at most {self.alarm:g}"
+        rates = f"{self.samples} draws per test; the probability of a false alarm is at most {self.alarm:g}"
         return "\n".join([f"{self.mechanism} {verdict}", *lines, rates])
 
 
@@ -74,20 +74,20 @@ def conform(
 ) -> Report:
     """Test whether a mechanism keeps its promise, by the checks that the package's docstring lists.
 
-    A mechanism that states its loss but has no `log_mass`, such as one from another library, is tested as a
-    black box. For a release that does not state its loss, use `audit_release`.
+    A mechanism that has a loss but no `log_mass`, such as one from another library, is tested as a black box.
+    For a release that does not state its loss, use `audit_release`.
 
     Args:
         mechanism: the mechanism under test.
         pairs: pairs of points to distinguish, instead of those of the mechanism's space.
-        make: the partial that made the mechanism; each of its keywords is tested with a float.
-        tight: whether some pair must reach the loss.
+        make: the partial that created the mechanism; each of its numeric keywords is tested with a float.
+        tight: whether at least one pair must reach the loss.
         samples: the number of draws for each test.
-        alarm: the largest chance of refusing a mechanism that keeps its promise.
-        bits: the source of randomness; the operating system's by default.
+        alarm: the largest probability of failing a mechanism that keeps its promise.
+        bits: the source of randomness; None means `BulkBits`.
 
     Raises:
-        UnsupportedMechanism: the mechanism lacks a method, or a method returns an array of a wrong shape.
+        UnsupportedMechanism: the mechanism lacks a method, or a method returns an array of the wrong shape.
     """
     if not isinstance(mechanism, Mechanism) and isinstance(mechanism, LawlessMechanism):
         return _conform_black_box(mechanism, pairs, make, samples, alarm, bits)
@@ -118,18 +118,19 @@ def audit_release(
     alarm: float = ALARM,
     name: str = "release",
 ) -> Report:
-    """Test a release whose law is unknown: do its outputs tell points apart better than is claimed?
+    """Test whether the outputs of a release distinguish points better than is claimed.
 
     Args:
-        release: returns an output for each point of an array, with fresh noise; it may be from any library.
-        claims: pairs of points, each with a number: no event's odds change by more than a factor of
-            e^number between the points.
+        release: a function, from any library, that returns an output for each point of an array, with fresh
+            noise. Its output distribution need not be known.
+        claims: pairs of points, each with a loss: between the points, no event's probability changes by a
+            factor of more than e^loss.
         samples: the number of draws at each point.
-        alarm: the largest chance of refusing a release that keeps all claims.
-        name: the first word of the report.
+        alarm: the largest probability of failing a release that keeps all claims.
+        name: the name of the release in the report.
 
     Raises:
-        UnsupportedMechanism: there is no claim, or not one output for each point.
+        UnsupportedMechanism: there is no claim, or the release does not return one output per point.
     """
     pairs = [PointPair(x, other, float(claim)) for x, other, claim in claims]
     return Report(name, samples, alarm, tuple(black_box.check_pairs(release, pairs, samples, alarm)))
@@ -143,21 +144,23 @@ def _conform_black_box(
     alarm: float,
     bits: Bits | None,
 ) -> Report:
-    """Test a mechanism that states its loss but not its law: the promise, shapes, and black-box checks."""
+    """Test a mechanism that has a loss but no `log_mass`: its promise, its shapes, and black-box checks."""
     source = bits or BulkBits()
     trial = Trial(mechanism, promised_pairs(mechanism, pairs, needs_law=False), samples, source)
     checks = [] if make is None else [promise.check_parameters(make)]
     release = partial(mechanism.release, bits=source)
-    told_apart = trial.most_telling(draws.CALIBRATION_PAIRS)
+    tested_pairs = trial.most_telling(draws.CALIBRATION_PAIRS)
     checks += [promise.check_loss(mechanism), draws.check_shapes(trial)]
-    checks += black_box.check_pairs(release, told_apart, samples, alarm)
+    checks += black_box.check_pairs(release, tested_pairs, samples, alarm)
     return Report(repr(mechanism), samples, alarm, tuple(checks))
 
 
 def _windows(trial: Trial, alarm: float) -> Iterator[Check]:
-    """Yield the checks of the audit, if the mechanism adds noise to windows under d_inf."""
+    """Yield the checks of the audit if the mechanism adds noise to unbounded windows under d_inf."""
     mechanism, space, x = trial.mechanism, trial.mechanism.space, trial.pairs[0].x
-    free = isinstance(space, Windows) and space.norm == "linf" and space.low is None and space.high is None
-    if free and hasattr(mechanism, "quantum") and trial.draw(x, 1).shape[1:] == (space.n,):
+    is_unbounded = (
+        isinstance(space, Windows) and space.norm == "linf" and space.low is None and space.high is None
+    )
+    if is_unbounded and hasattr(mechanism, "quantum") and trial.draw(x, 1).shape[1:] == (space.n,):
         samples = min(trial.samples, max(4000, (1 << 22) // space.n))
         yield from audit(mechanism, samples=samples, alarm=alarm, bits=trial.bits).checks

@@ -28,7 +28,7 @@ class UnsupportedMechanism(Exception):
 
 @dataclass(frozen=True)
 class PointPair:
-    """Two points and the promise between them: |ln P/P'| <= loss, except for delta."""
+    """Two points x, x' = `other` and the promise between them: P(A | x) <= e^loss P(A | x') + delta."""
 
     x: Any
     other: Any
@@ -39,14 +39,14 @@ class PointPair:
 def promised_pairs(
     mechanism: Any, pairs: Iterable[tuple[Any, Any]] | None, *, needs_law: bool = True
 ) -> list[PointPair]:
-    """List the pairs of points between which the mechanism promises something.
+    """List the pairs of points between which the mechanism makes a promise that can be tested.
 
     The pairs come from `pairs` or, if that is None, from the mechanism's space. For a promise (epsilon,
-    delta), pairs of databases are listed only if they differ in one row. Pairs at an infinite distance are
-    omitted.
+    delta), pairs of databases are listed only if they differ in one row. For a metric promise, pairs at an
+    infinite distance are omitted.
 
     Raises:
-        UnsupportedMechanism: a method or the promise is missing, or there are no such pairs.
+        UnsupportedMechanism: a method or the promise is missing, or there is no such pair.
     """
     missing_names = [name for name in ("space", "release", "log_mass") if not hasattr(mechanism, name)]
     if needs_law and (missing_names or not isinstance(mechanism, MetricMechanism | PairMechanism)):
@@ -67,7 +67,7 @@ def promised_pairs(
         guarantee = [float(value) for value in mechanism.guarantee]
         listed = [PointPair(x, y, *guarantee) for x, y in candidates if _are_neighbours(space, x, y)]
     if not listed:
-        raise UnsupportedMechanism("no two points are at a finite distance above zero: give `pairs`")
+        raise UnsupportedMechanism("no two points are at a positive finite distance: give `pairs`")
     return listed
 
 
@@ -80,7 +80,7 @@ def _are_neighbours(space: Any, x: Any, y: Any) -> bool:
 def to_array(points: Sequence[Any]) -> NDArray[Any]:
     """Convert points to an array with one entry or row per point.
 
-    The array holds objects where numpy would convert points of different types or split a point.
+    The array holds objects if numpy would convert points of different types, or split a point.
     """
     if len({type(point) for point in points}) == 1 and not isinstance(points[0], frozenset | set):
         array = np.asarray(points)
@@ -101,7 +101,7 @@ class Trial:
     bits: Bits
 
     def draw(self, point: Any, count: int, bits: Bits | None = None) -> NDArray[Any]:
-        """Release a point `count` times."""
+        """Release `point` `count` times."""
         batch = np.repeat(to_array([point]), count, axis=0)
         released = np.asarray(self.mechanism.release(batch, bits=bits or self.bits))
         if released.shape[:1] != (count,):
@@ -109,7 +109,7 @@ class Trial:
         return released
 
     def log_mass(self, outputs: NDArray[Any], point: Any) -> Floats:
-        """Compute the log mass of each output, and check its shape."""
+        """Return the log mass of each of `outputs`. Raises UnsupportedMechanism if it is malformed."""
         mass = np.asarray(self.mechanism.log_mass(outputs, point), np.float64)
         if mass.shape != (len(outputs),):
             raise UnsupportedMechanism(
@@ -128,14 +128,14 @@ class Trial:
     def most_telling(self, count: int) -> list[PointPair]:
         """Return up to `count` pairs whose loss is nearest to 2, no two with the same first point.
 
-        At this loss a draw is most informative (THEORY 6). The points of a pair of numbers or windows with a
-        smaller loss are moved apart if their space allows it.
+        At a loss of 2 a draw is most informative (THEORY 6). Numbers or windows with a loss below 1 are moved
+        apart if their space allows it.
         """
         pairs = sorted(map(self._stretch, self.pairs), key=lambda pair: abs(pair.loss - 2))
         return list({repr(pair.x): pair for pair in reversed(pairs)}.values())[: -count - 1 : -1]
 
     def _stretch(self, pair: PointPair) -> PointPair:
-        """Move the points of a pair of numbers or windows apart, to a loss of about 2 if possible."""
+        """Move two numbers or windows apart, to a loss of about 2 if their space allows it."""
         space = self.mechanism.space
         if not (isinstance(space, Numbers | Windows) and 0 < pair.loss < 1) or pair.delta:
             return pair
@@ -151,7 +151,7 @@ class Trial:
 
 
 def append_points(released: NDArray[Any], points: Sequence[Any]) -> NDArray[Any]:
-    """Append the points to the outputs, if they have the same shape and type."""
+    """Append `points` to the outputs `released` if both have the same shape and type."""
     array = to_array(points)
     kinds = {array.dtype.kind, released.dtype.kind}
     has_same_form = array.shape[1:] == released.shape[1:] and (len(kinds) == 1 or kinds <= set("iuf"))

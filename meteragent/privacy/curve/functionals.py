@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A functional of a curve f on [0, T] is a weighted mean L f = integral of w f; its norm is the integral of |w|,
 and |L f - L g| <= norm sup|f - g|. So (L_1 f, .. L_k f) with norms of at most 1 is 1-Lipschitz from the sup
-norm to d_inf: epsilon-d_inf-private noise on the k numbers, and *any* reconstruction from them, is
-epsilon-private for the sup norm on all curves (THEORY 4.1; Chatzikokolakis 2013, Fact 5). Conversely, a
+norm to d_inf. Therefore the k numbers with epsilon-d_inf-private noise, and *any* reconstruction from them,
+are epsilon-private for the sup norm on all curves (THEORY 4.1; Chatzikokolakis 2013, Fact 5). Conversely, a
 mechanism that releases curves keeps a promise if and only if all its finite projections keep it (Holohan
 2014, Theorem 3 and Example 4).
 """
@@ -23,12 +23,12 @@ from meteragent.privacy.space import Curve, Curves
 from meteragent.privacy.space.curves import Piece
 
 Weight = tuple[Fraction, Fraction, Piece]
-"""A linear piece of a weight: its start, its end, and its values there."""
+"""A linear piece of a weight: its start and its end, in seconds, and the weight's values at both."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A weighted mean: the integral of w f, with w piecewise linear, and zero outside the pieces.
+    """A weighted mean: the integral of w f, where w is piecewise linear and zero outside its pieces.
 
     Raises:
         TypeError: a number is not exact.
@@ -38,20 +38,20 @@ class Mean:
     pieces: tuple[Weight, ...]
 
     def __post_init__(self) -> None:
-        """Check the order of each piece: a negative length would make the norm too small."""
+        """Check that each piece ends after its start: a negative length would make the norm too small."""
         for start, end, ends in self.pieces:
             if not 0 <= rational("start", start) < rational("end", end):
-                raise ValueError(f"a piece of a weight must grow in time, from 0 on: not {start} to {end}")
+                raise ValueError(f"a piece of a weight must end after its start >= 0, not {start} to {end}")
             for value in ends:
                 rational("weight", value)
 
     def __call__(self, curve: Curve) -> Fraction:
-        """Return the mean of a curve, exactly."""
+        """Return the weighted mean of a curve, exactly."""
         return sum((_integral(piece, curve) for piece in self.pieces), Fraction(0))
 
     @property
     def norm(self) -> Fraction:
-        """The integral of |w|, the total variation norm: the largest |mean| if sup|f| = 1."""
+        """The integral of |w|, the total variation norm: the largest |mean| of curves with sup|f| = 1."""
         return sum((_absolute(end - start, *ends) for start, end, ends in self.pieces), Fraction(0))
 
 
@@ -66,7 +66,7 @@ def _integral(weight: Weight, curve: Curve) -> Fraction:
 
 
 def _absolute(length: Fraction, w_start: Fraction, w_end: Fraction) -> Fraction:
-    """Integrate |w| for a w that is linear between two values."""
+    """Integrate |w| for a w that is linear from `w_start` to `w_end`."""
     if w_start * w_end >= 0:
         return length * abs(w_start + w_end) / 2
     return length * (w_start * w_start + w_end * w_end) / (2 * abs(w_end - w_start))
@@ -74,9 +74,9 @@ def _absolute(length: Fraction, w_start: Fraction, w_end: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Means:
-    """The query of weighted means L_1 .. L_k of curves on [0, T]; its `sensitivity` is the largest norm.
+    """The query for the weighted means L_1 .. L_k of curves on [0, T]; its `sensitivity` is the largest norm.
 
-    The sensitivity relates the sup norm of curves to d_inf (THEORY 4.1).
+    The sensitivity is from the sup norm of curves to d_inf (THEORY 4.1).
 
     Raises:
         ValueError: there is no mean, a mean extends beyond T, or the curves' norm is not sup.
@@ -92,12 +92,12 @@ class Means:
             raise ValueError(f"a mean's weight must end at {self.domain.duration_s} s, where the curves do")
 
     def __call__(self, curve: Curve) -> tuple[Fraction, ...]:
-        """Return the k numbers of a curve, exactly."""
+        """Return the k means of a curve, exactly."""
         return tuple(mean(curve) for mean in self.means)
 
     @property
     def k(self) -> int:
-        """The number of values."""
+        """The number of means."""
         return len(self.means)
 
     @property
@@ -107,32 +107,33 @@ class Means:
 
     @property
     def sensitivity(self) -> Fraction:
-        """The largest change of a number if the curve changes by 1 in the sup norm."""
+        """The largest change in a mean if the curve changes by 1 in the sup norm."""
         return max(mean.norm for mean in self.means)
 
 
 def block_means(edges_s: Sequence[Exact]) -> Means:
-    """Return the means over the k blocks between k + 1 edges; the first edge is 0 and the last is T.
+    """Return the query for the means over the k blocks between k + 1 edges, the first at 0 and the last at T.
 
     Raises:
         TypeError: an edge is not exact.
         ValueError: there are fewer than two edges, or they do not increase from 0.
     """
-    edges = _growing("edges_s", edges_s)
+    edges = _increasing("edges_s", edges_s)
     pieces = ((low, high, (1 / (high - low),) * 2) for low, high in pairwise(edges))
     return Means(Curves(edges[-1]), tuple(Mean((piece,)) for piece in pieces))
 
 
 def hat_means(knots_s: Sequence[Exact]) -> Means:
-    """Return the means weighted by linear B-splines: each weight peaks at a knot and is 0 at its neighbours.
+    """Return the query for k means weighted by linear B-splines, or hats, one for each of k knots.
 
-    There are k knots; the first is 0 and the last is T. At the ends the weight is half a hat.
+    Each weight peaks at its knot and is 0 at the neighbouring knots. The first knot is 0 and the last is T.
+    At both the weight is half a hat.
 
     Raises:
         TypeError: a knot is not exact.
         ValueError: there are fewer than two knots, or they do not increase from 0.
     """
-    knots = _growing("knots_s", knots_s)
+    knots = _increasing("knots_s", knots_s)
     means = []
     for i, knot in enumerate(knots):
         previous_knot, next_knot = knots[max(i - 1, 0)], knots[min(i + 1, len(knots) - 1)]
@@ -143,17 +144,17 @@ def hat_means(knots_s: Sequence[Exact]) -> Means:
     return Means(Curves(knots[-1]), tuple(means))
 
 
-def _growing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
-    """Return times as Fractions; raise ValueError unless they increase from 0."""
+def _increasing(name: str, times: Sequence[Exact]) -> tuple[Fraction, ...]:
+    """Return `times` as Fractions. Raises ValueError if they do not increase from 0."""
     exact = tuple(rational(name, t) for t in times)
     if len(exact) < 2 or exact[0] != 0 or any(t >= u for t, u in pairwise(exact)):
-        raise ValueError(f"{name} must be at least two times that grow from 0")
+        raise ValueError(f"{name} must be at least two times that increase from 0")
     return exact
 
 
 @dataclass(frozen=True, init=False)
 class Projection:
-    """The query of a curve's values at finitely many times, of sensitivity 1 from the sup norm to d_inf.
+    """The query for a curve's values at finitely many times; its sensitivity from the sup norm to d_inf is 1.
 
     The sets of curves whose values at such times lie in given sets are the cylinder sets. They are an algebra
     that generates the events of C([0, T]) (Holohan 2014, Example 4). So a mechanism that releases curves
@@ -161,7 +162,7 @@ class Projection:
     4.1).
 
     Raises:
-        TypeError: a number is not exact.  ValueError: there is no time, or one is outside [0, T].
+        TypeError: a number is not exact.  ValueError: there is no time, or a time is outside [0, T].
     """
 
     domain: Curves
@@ -183,7 +184,7 @@ class Projection:
         return len(self.times_s)
 
     def image(self, law: Mapping[Curve, Any]) -> dict[tuple[Fraction, ...], Any]:
-        """Project a law of finitely many curves, {curve: probability}, to the law of their values."""
+        """Project a distribution on finitely many curves, {curve: probability}, to that of their values."""
         probabilities: defaultdict[tuple[Fraction, ...], Any] = defaultdict(int)
         for curve, probability in law.items():
             probabilities[self(curve)] += probability
@@ -196,5 +197,5 @@ class Projection:
 
     @property
     def sensitivity(self) -> Fraction:
-        """The sensitivity, 1: no value changes by more than the sup norm."""
+        """The sensitivity, 1: no value changes by more than the curve does in the sup norm."""
         return Fraction(1)

@@ -1,13 +1,13 @@
-"""The number of values to release for a curve, and lower bounds on the error for any number of values.
+"""The number of values to release for a curve, and upper bounds on the error for any number of values.
 
 Theory of operation
 -------------------
-More numbers approximate a curve more closely but are noisier: the error is at most approximation(k) +
-noise(k), with (k+1)/(2 epsilon) for the mean noise and k/epsilon for the largest (THEORY 1.2, 4.2). Choose k
-from public data, never from the private curve. No finite k serves all curves: with k points the mean error is
-at least (k+1)/(2 epsilon) for any mechanism (`floor.WindowFloor`: polylines embed all vectors of k numbers
-in C([0, T])), so on all of C([0, T]) it is infinite (THEORY 4.4).
-Floats affect only accuracy here, never privacy.
+More numbers approximate a curve more closely but are noisier: the expected error is at most approximation(k)
++ noise(k), where noise(k) is (k+1)/(2 epsilon) for the mean error and k/epsilon for the largest error (THEORY
+1.2, 4.2). Choose k from public data, never from the private curve. No finite k serves all curves. Any
+mechanism has a mean error of at least (k+1)/(2 epsilon) at k points for some curve (`floor.WindowFloor`),
+because polylines embed all vectors of k numbers in C([0, T]). So the error of a mechanism has no bound that
+holds on all of C([0, T]) (THEORY 4.4). Floats affect only accuracy here, never privacy.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from meteragent.privacy.exact import Exact, positive
 
 @dataclass(frozen=True, init=False)
 class Hoelder:
-    """Curves with |f(t) - f(u)| <= constant |t - u|^exponent, t in seconds; Lipschitz for exponent 1.
+    """Curves with |f(t) - f(u)| <= constant |t - u|^exponent, t and u in seconds; Lipschitz for exponent 1.
 
-    No point of a block of length h is farther than constant (h/2)^exponent from the block's mean.
+    In a block of length h no value is farther than constant (h/2)^exponent from the block's mean.
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: it is not above zero, or the exponent is above 1.
+        TypeError: a parameter is not exact.
+        ValueError: a parameter is not positive, or the exponent is above 1.
     """
 
     constant: Fraction
@@ -39,7 +40,7 @@ class Hoelder:
             raise ValueError(f"an exponent above 1 allows only constant curves: {self.exponent}")
 
     def approximation(self, duration_s: Fraction) -> tuple[float, float]:
-        """Return (c, alpha): k block means are within c k^-alpha of a curve, everywhere."""
+        """Return (c, alpha): k equal block means are everywhere within c k^-alpha of the curve."""
         alpha = float(self.exponent)
         return float(self.constant) * math.pow(float(duration_s) / 2, alpha), alpha
 
@@ -52,7 +53,7 @@ class BoundedVariation:
     largest distance has no bound that decreases with k.
 
     Raises:
-        TypeError: the variation is not exact.  ValueError: it is not above zero.
+        TypeError: `variation` is not exact.  ValueError: it is not positive.
     """
 
     variation: Fraction
@@ -60,22 +61,22 @@ class BoundedVariation:
     def __init__(self, variation: Exact) -> None:
         object.__setattr__(self, "variation", positive("variation", variation))
 
-    def approximation(self, duration_s: Fraction) -> tuple[float, float]:  # noqa: ARG002 - for any T
-        """Return (c, alpha): k equal block means are within c k^-alpha of a curve, in the mean over time."""
+    def approximation(self, duration_s: Fraction) -> tuple[float, float]:  # noqa: ARG002 - the same for any T
+        """Return (c, alpha): k equal block means are within c k^-alpha of the curve, averaged over time."""
         return float(self.variation) / 2, 1.0
 
 
 def error_bound(
     curves: Hoelder | BoundedVariation, epsilon: Exact, duration_s: Exact, k: int, *, largest: bool = False
 ) -> float:
-    """Return a bound on the expected error, in the mean over time, of k private block means drawn as steps.
+    """Return a bound on the expected error, averaged over time, of k private block means drawn as steps.
 
-    The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` it is a bound on the expected largest error,
-    c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds its rounding error).
+    The bound is c k^-alpha + (k+1)/(2 epsilon). With `largest` the result is a bound on the expected largest
+    error, c k^-alpha + k/epsilon (THEORY 4.2, for real numbers; a lattice adds its rounding error).
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: a parameter is not above zero, or `largest` is set for curves of bounded variation.
+        ValueError: a parameter is not positive, or `largest` is set for curves of bounded variation.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -89,16 +90,17 @@ def best_k(
 ) -> int:
     """Return the number of blocks with the least `error_bound`.
 
-    The number is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest error, 1/epsilon:
-    sqrt(L T epsilon) for Lipschitz curves, sqrt(epsilon V) for bounded variation. The bound is a worst case:
-    for simulated households the best number is 4 to 30 times smaller (THEORY 4.2), so simulate if you can.
+    The number is near (alpha c/s)^(1/(1+alpha)), s = 1/(2 epsilon) or, for the largest error, 1/epsilon. For
+    the mean error it is sqrt(L T epsilon) for Lipschitz curves and sqrt(epsilon V) for bounded variation. The
+    bound is a worst case: for a simulated household the best number is 4 to 30 times smaller (THEORY 4.2), so
+    simulate if you can.
 
     Raises:
         As for `error_bound`.
     """
     c, alpha = _approximation(curves, duration_s, largest=largest)
-    per_number = (1 if largest else 0.5) / float(positive("epsilon", epsilon))
-    k_floor = max(1, math.floor(math.pow(alpha * c / per_number, 1 / (1 + alpha))))
+    noise_per_value = (1 if largest else 0.5) / float(positive("epsilon", epsilon))
+    k_floor = max(1, math.floor(math.pow(alpha * c / noise_per_value, 1 / (1 + alpha))))
     return min(
         (k_floor, k_floor + 1), key=lambda k: error_bound(curves, epsilon, duration_s, k, largest=largest)
     )
@@ -107,20 +109,20 @@ def best_k(
 def _approximation(
     curves: Hoelder | BoundedVariation, duration_s: Exact, *, largest: bool
 ) -> tuple[float, float]:
-    """Return (c, alpha) of the approximation; raise ValueError if there is no such bound."""
+    """Return (c, alpha) of the approximation. Raises ValueError if there is no such bound."""
     if largest and isinstance(curves, BoundedVariation):
         raise ValueError("no number of blocks bounds the largest error of curves that may jump")
     return curves.approximation(positive("duration_s", duration_s))
 
 
 def chance_within(epsilon: Exact, reach: Exact, k: int) -> Fraction:
-    """Return the largest probability that epsilon-private noise on curves stays within `reach` at k points.
+    """Bound the probability that epsilon-private noise on curves stays within `reach` at k points.
 
-    The probability is epsilon reach / k, at most 1. It falls to 0 as k grows. So no noise on C([0, T]) is
-    private for the sup norm at any epsilon, because its paths are bounded (THEORY 4.4).
+    The bound is epsilon reach / k, or 1 if that is less. It falls to 0 as k grows, but the paths of noise on
+    C([0, T]) are bounded. So no noise on C([0, T]) is private for the sup norm at any epsilon (THEORY 4.4).
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: it is not above zero, or k < 1.
+        TypeError: a parameter is not exact.  ValueError: a parameter is not positive.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")

@@ -6,17 +6,17 @@ The losses of independent pairs add. The product of the pairs dominates any adap
 which each release is dominated by its pair (THEORY 5.1). The bounds, from rough to exact:
 
 * basic: the sum of the losses, with delta = 0;
-* rdp: Renyi divergences add up at every order, and the best order is converted;
-* zcdp: the same with rho * order;
-* pld: the law of the summed loss (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
+* zcdp: as rdp below, with the bound rho * order on the divergence of each order;
+* rdp: Renyi divergences add up at every order, and the best order is converted to epsilon;
+* pld: the distribution of the summed loss L (privacy loss distribution), delta = E_P (1 - e^(epsilon - L))+.
 
-For pld, all laws are put on one grid of losses. An atom between two grid points is split so that P and Q keep
-their mass, which makes the pair worse by the square of the grid's width (Doroshenko et al. 2022, 2207.04380).
-If all pairs share one a that is not too fine, nothing is split. The laws are tilted by e^(sL), so that the
-relevant losses are likely, and convolved by the fast Fourier transform. The omitted masses and the rounding
-errors are bounded and added, so that the result is never too small. Tails that wrap around are bounded by
-Chernoff's bound, and the relative rounding error of a transform in l2 by 8 u log2(N) (Higham 2002, Theorem
-24.2), once for each use of a law.
+For pld, the losses of all pairs are put on one grid. An atom between two grid points is split so that P and Q
+keep their mass, which makes the pair worse, in proportion to the square of the grid's width (Doroshenko et
+al. 2022, 2207.04380). If all pairs have the same a and it is not too small, nothing is split. The
+distributions are tilted by e^(sL), which makes the relevant losses likely, and convolved by the fast Fourier
+transform. Bounds on the omitted masses and on the rounding errors are added to the result, so it is never too
+small. Tails that wrap around are bounded by Chernoff's bound, and the relative rounding error of a transform
+in l2 by 8 u log2(N) (Higham 2002, Theorem 24.2), once for each use of a distribution.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _ATOMS_LIMIT = 1 << 18
-_CELLS_PER_DEVIATION = 256  # cells per deviation of one window's loss
-_TAIL_MASS = 1e-14  # the mass of the tilted law that is omitted at each end
+_CELLS_PER_DEVIATION = 256  # cells per standard deviation of one window's loss
+_TAIL_MASS = 1e-14  # the mass of the tilted distribution that is omitted at each end
 _ROUNDING = 8 * 2.0**-53
 
 
 def rdp_epsilon(order: float, divergence: float, delta: float) -> float:
-    """Convert Renyi's `divergence` of an `order` above 1 to an epsilon for this delta.
+    """Convert a Renyi `divergence` of an `order` above 1 to the epsilon for `delta`.
 
         max(0, divergence + ln((order-1)/order) - (ln delta + ln order)/(order-1))
 
-    (Canonne, Kamath, Steinke 2020, 2004.00010, Proposition 12).
+    See Canonne, Kamath, Steinke 2020, 2004.00010, Proposition 12.
 
     Raises:
         ValueError: the order is not above 1, or delta is not between 0 and 1.
@@ -68,12 +68,12 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         ValueError: rho is negative, or delta is not between 0 and 1.
     """
     if not rho >= 0:
-        raise ValueError(f"rho is not negative: {rho}")
+        raise ValueError(f"rho must not be negative: {rho}")
     return _minimise(lambda s: rdp_epsilon(1 + s, rho * (1 + s), delta))[0] if rho else 0.0
 
 
 def _minimise(function: Callable[[float], float]) -> tuple[float, float]:
-    """Minimise a function of s > 0 on a grid that is refined three times; return the value and its s."""
+    """Minimise a function of s > 0 on a grid that is refined three times. Return the minimum and its s."""
     low, high = 1e-6, 1e12
     for _ in range(4):
         grid = [float(s) for s in np.geomspace(low, high, 24)]
@@ -84,7 +84,7 @@ def _minimise(function: Callable[[float], float]) -> tuple[float, float]:
 
 
 class Figure(NamedTuple):
-    """(epsilon, delta) and its method: "basic", "zcdp", "rdp" or "pld"."""
+    """A pair (epsilon, delta) and the method that gave it: "basic", "zcdp", "rdp" or "pld"."""
 
     epsilon: float
     delta: float
@@ -96,7 +96,7 @@ class Composed:
     """The composition of many releases: a count for each pair (Pauwels 2016, on composition; THEORY 5.2).
 
     The bounds hold for any sequence of releases in which each release is dominated by its pair, given any
-    earlier releases; the pairs must be fixed in advance. Epsilons are floats that are never too small, except
+    earlier releases. The pairs must be fixed in advance. Epsilons are floats that are never too small, except
     in their last bits.
 
     Raises:
@@ -106,25 +106,25 @@ class Composed:
     pairs: Mapping[Pair, int]
 
     def __post_init__(self) -> None:
-        """Check that counts are not negative; drop pairs without loss."""
+        """Check that counts are not negative; drop pairs whose count or loss is 0."""
         if any(count < 0 for count in self.pairs.values()):
             raise ValueError("the count of a pair must not be negative")
         object.__setattr__(self, "pairs", {pair: n for pair, n in self.pairs.items() if n and pair.loss})
 
     @classmethod
     def at_radius(cls, charges: Mapping[Fraction, int], radius: Exact, quantum: Exact | None = None) -> Self:
-        """Compose windows released at `charges`, {epsilon: count}, for curves within `radius` in each window.
+        """Compose windows released at `charges`, {epsilon: count}, between curves at most `radius` apart.
 
-        Values lie on the lattice of `quantum`, as a meter's windows do; None stands for the limit of fine
-        lattices.
+        In each window two curves are at most `radius` apart in d_inf. Slot values lie on the lattice of
+        `quantum`, as a meter's windows do; None stands for the limit of fine lattices.
 
         Raises:
-            TypeError: an epsilon is neither a Fraction nor an int, or radius or quantum is not exact.
-            ValueError: a parameter is not above zero.
+            TypeError: an epsilon is neither a Fraction nor an int, or `radius` or `quantum` is not exact.
+            ValueError: an epsilon, `radius` or `quantum` is not positive, or a count is negative.
         """
         for epsilon in charges:
             positive("epsilon", epsilon)
-            if isinstance(epsilon, str | Decimal):  # two keys might be equal, and a count lost
+            if isinstance(epsilon, str | Decimal):  # two keys might be the same number
                 raise TypeError(f"epsilon must be a Fraction: write Fraction({str(epsilon)!r})")
         r = positive("radius", radius)
         if quantum is None:
@@ -134,7 +134,7 @@ class Composed:
 
     @property
     def loss(self) -> Fraction:
-        """The sum of all losses: pure privacy, exactly (basic composition)."""
+        """The sum of all losses, exactly: epsilon for delta = 0 (basic composition)."""
         return sum((pair.loss * count for pair, count in self.pairs.items()), Fraction(0))
 
     @property
@@ -146,7 +146,8 @@ class Composed:
         """Return the least epsilon for which all releases together are (epsilon, delta)-private (pld).
 
         The result is never too small. It exceeds the exact value by a factor of about 1 + 1e-5 for tens of
-        windows or more, and by up to 1/256 of a window's deviation for a few windows with different steps.
+        windows or more, and by up to 1/256 of the standard deviation of a window's loss for a few windows
+        with different a.
 
         Raises:
             ValueError: delta is not between 0 and 1.
@@ -164,25 +165,25 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return the least delta for which all releases together are (epsilon, delta)-private (pld).
 
-        At epsilon 0 delta is the total variation distance: a test that distinguishes two histories is right
-        with a probability of at most (1 + delta(0))/2.
+        At epsilon 0 delta is the total variation distance: a test that decides between two equally likely
+        histories is correct with a probability of at most (1 + delta(0))/2.
 
         Raises:
             ValueError: epsilon is negative.
         """
         if not epsilon >= 0:
-            raise ValueError(f"epsilon is not negative: {epsilon}")
+            raise ValueError(f"epsilon must not be negative: {epsilon}")
         if epsilon >= self.loss:
             return 0.0
 
         def log_delta(s: float) -> float:
-            """Return ln delta by `rdp_epsilon`; the minimising s is the tilt of the law."""
+            """Return ln delta by `rdp_epsilon`; the s that minimises it becomes the tilt."""
             return self._moment(s) - s * epsilon + s * math.log(s / (1 + s)) - math.log(1 + s)
 
         return _Tilted.of(self.pairs, _minimise(log_delta)[1]).delta(epsilon)
 
     def figures(self, delta: float) -> tuple[Figure, ...]:
-        """Return (epsilon, delta) for each method: basic (with delta 0), zcdp, rdp, pld."""
+        """Return (epsilon, delta) by each method: basic (with delta = 0), zcdp, rdp and pld."""
         return (
             Figure(float(self.loss), 0.0, "basic"),
             Figure(zcdp_epsilon(self.rho, delta), delta, "zcdp"),
@@ -191,11 +192,11 @@ class Composed:
         )
 
     def best(self, delta: float) -> Figure:
-        """Return the figure with the least epsilon; of equal figures, that of the simplest method."""
+        """Return the figure with the least epsilon; of equal epsilons, that of the simplest method."""
         return min(self.figures(delta), key=lambda figure: figure.epsilon)
 
     def _rdp(self, delta: float) -> tuple[float, float]:
-        """Return the least epsilon by Renyi's divergences, and the order at which it is attained, minus 1."""
+        """Return the least epsilon that Renyi divergences give, and the order that gives it, minus 1."""
         if not self.loss:
             return 0.0, 1.0
         return _minimise(lambda s: rdp_epsilon(1 + s, self._moment(s) / s, delta))
@@ -205,7 +206,7 @@ class Composed:
 
 
 class _Law(NamedTuple):
-    """Masses of X - L on a grid, tilted and normalised, for cells that have mass; a cell may occur twice."""
+    """The tilted, normalised masses of X - L on a grid, for the cells with mass; a cell may occur twice."""
 
     cells: Integers
     masses: Floats
@@ -223,9 +224,9 @@ class _Law(NamedTuple):
 
 
 class _Tilted(NamedTuple):
-    """The law of the summed loss, tilted: `masses` of `losses` are P(L) e^(tilt L - log_moment).
+    """The tilted distribution of the summed loss: the mass of a loss L is P(L) e^(tilt L - log_moment).
 
-    `error` bounds the error of any sum of masses with weights in 0..1.
+    `error` bounds the error of any sum of masses with weights from 0 to 1.
     """
 
     losses: Floats
@@ -236,7 +237,7 @@ class _Tilted(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Mapping[Pair, int], tilt: float) -> _Tilted:
-        """Put the laws on a grid, tilt and convolve them."""
+        """Put the losses of all pairs on a grid, tilt their distributions and convolve them."""
         width = _width(pairs)
         laws: list[tuple[_Law, int]] = []
         top = log_moment = 0.0
@@ -260,7 +261,7 @@ class _Tilted(NamedTuple):
         return cls(losses, masses, tilt, log_moment, error)
 
     def delta(self, epsilon: float) -> float:
-        """Return E_P (1 - e^(epsilon - L))+, plus its error."""
+        """Return E_P (1 - e^(epsilon - L))+, plus the bound on its error."""
         is_above = self.losses > epsilon
         excess = self.losses[is_above] - epsilon
         tail = float(np.sum(self.masses[is_above] * np.exp(-self.tilt * excess) * -np.expm1(-excess)))
@@ -269,7 +270,7 @@ class _Tilted(NamedTuple):
 
 
 def _width(pairs: Mapping[Pair, int]) -> float:
-    """Return the width of a cell: about the windows' root mean square deviation / 256, or a shared step."""
+    """Return a cell's width: about 1/256 of the windows' root mean square deviation, or a common step."""
     variance = sum(count * min(2 * pair.kl, 4.0) for pair, count in pairs.items())
     width = math.sqrt(variance / sum(pairs.values())) / _CELLS_PER_DEVIATION
     steps = {2 * pair.a if isinstance(pair, LatticePair) else None for pair in pairs}
@@ -280,18 +281,18 @@ def _width(pairs: Mapping[Pair, int]) -> float:
 
 
 def _fine(pair: Pair, width: float) -> LatticePair:
-    """Return a lattice pair at least as far apart as `pair`; merge steps if there are too many."""
+    """Return a lattice pair that dominates `pair`; steps are merged if there are too many."""
     if isinstance(pair, LatticePair):
         return pair.lattice(_ATOMS_LIMIT)
     return pair.lattice(min(_ATOMS_LIMIT, math.ceil(2 * pair.loss / width)))
 
 
 def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float]:
-    """Return the law of X - L under P in cells, tilted by e^(tilt L), and the logarithm of its mass.
+    """Return the tilted distribution of X - L under P, in cells, and the log of its mass if not normalised.
 
-    An atom between cells is split: if its L lies between l and l + width, the upper end gets the share
-    (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass, too. Delta is exact at the grid's losses and linear
-    in e^epsilon between them.
+    The weights of the tilt are e^(-tilt (X - L)). An atom between cells is split: if its L lies between l and
+    l + width, the upper end gets the share (1 - e^(l - L))/(1 - e^-width). So Q keeps its mass, too. Delta is
+    exact at the grid's losses and linear in e^epsilon between them.
     """
     position = 2 * float(fine.a) / width * np.arange(fine.k + 1)
     cells = np.floor(position).astype(np.int64)
@@ -305,7 +306,7 @@ def _deficits(fine: LatticePair, width: float, tilt: float) -> tuple[_Law, float
 
 
 def _range_of_sum(laws: list[tuple[_Law, int]]) -> tuple[int, int]:
-    """Return cells that bound the sum, but for a mass of 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
+    """Return bounds on the sum D in cells, except for 1e-14 at each end: P(D > d) <= e^(-ud) E e^(uD)."""
     low, high = 0.0, float(sum(count * int(law.cells.max()) for law, count in laws))
     deviation = math.sqrt(sum(count * law.variance() for law, count in laws)) + 1e-3
     for u in np.geomspace(0.25, 16, 19) / deviation:

@@ -1,15 +1,15 @@
-"""The pairs of Laplace laws, which dominate all other pairs (THEORY 5.1, 7).
+"""The pairs of Laplace distributions, which dominate all other pairs (THEORY 5.1, 7).
 
 Theory of operation
 -------------------
 Let M be an epsilon d-private mechanism and x, x' two points with loss X = epsilon d(x, x') between them.
 If x and x' are joined by a path of small steps whose lengths add up to d(x, x') (R^n under d_inf, C under
-sup), the pair of laws (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns the first
-Laplace law into M(x) and the second into M(x'). So everything that can be inferred from an output can also be
-inferred from the Laplace pair. On the lattice, where a step is a quantum with loss a, the dominating pair is
-that of two discrete Laplace laws k quanta apart (THEORY 5.1). With k = 1 it is randomised response, which
-dominates every pair of laws of any a-private mechanism. A dominated pair is smaller by every measure below,
-and an adaptive sequence of releases is dominated by the product of the pairs.
+sup), the pair of distributions (M(x), M(x')) is *dominated* by (Lap(0, 1), Lap(X, 1)): one random map turns
+the first Laplace distribution into M(x) and the second into M(x'). So everything that can be inferred from an
+output can also be inferred from the Laplace pair. On the lattice, where a step is a quantum with loss a, the
+dominating pair is two discrete Laplace distributions k quanta apart (THEORY 5.1). With k = 1 it is randomised
+response, which dominates every pair of distributions of any a-private mechanism. No measure below is larger
+for a dominated pair, and an adaptive sequence of releases is dominated by the product of the pairs.
 
 The pair k quanta apart (THEORY 7) has the loss ln(P/Q) = a(k - 2z) at z = 0..k. Outputs below 0 count as 0,
 because they have the same loss, and outputs above k as k:
@@ -17,17 +17,18 @@ because they have the same loss, and outputs above k as k:
     P(z) = tanh(a/2) e^(-az), but 1/(1+e^-a) at 0 and e^(-ak)/(1+e^-a) at k;     Q(z) = P(k - z).
 
 delta(epsilon') = 1 - e^((epsilon'-X)/2) at these losses, X = ak, and is linear in e^epsilon' between them.
-The limit of fine lattices is the continuous pair, for which the formula holds everywhere. So the lattice is
-slightly worse than the limit, and a lattice that is twice as fine is better. It follows that TV = delta(0),
-and the power of the most powerful test is B(q) = min over losses l of e^l q + delta(l).
+The limit of fine lattices is the continuous pair, for which the formula holds everywhere. So a lattice has a
+slightly larger delta than the limit, and a smaller one if it is made twice as fine. It follows that
+TV = delta(0), and the power of the most powerful test is B(q) = min over losses l of e^l q + delta(l).
 
 The moments are ln E_P e^(sL) = sX + ln(1 + e^-a (e^(-2as) - 1) (1 - r^k) / ((1 - r)(1 + e^-a))) with
-r = e^(-a(1+2s)): Renyi's divergence of order 1+s, times s. Its first derivative at 0, KL, is also the zCDP
-parameter. Proof: the measure sqrt(PQ) of L has the generating function x^k + (1-e^-a)(x^(k-1) + .. + x) + 1,
-which is (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the unit circle, because
-|x^k (x - e^-a)| is below |1 - e^-a x| inside the circle and above it outside. So E_P e^(sL) is a constant
-times the product of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in (s+1/2)^2 and lies below its
-tangent at s = 0, which is KL s(s+1). So Renyi's divergence of order alpha is at most alpha KL.
+r = e^(-a(1+2s)). They are s times the Renyi divergence of order 1+s. Their first derivative at s = 0, KL, is
+also the zCDP parameter. Proof: the measure sqrt(PQ) of L has the generating function
+x^k + (1-e^-a)(x^(k-1) + .. + x) + 1 = (x^k (x - e^-a) - (1 - e^-a x)) / (x - 1). It has zeros only on the
+unit circle, because |x^k (x - e^-a)| is below |1 - e^-a x| inside the circle and above it outside. So
+E_P e^(sL) is a constant times the product of 1 + (s+1/2)^2 / t_i^2, t_i real. Its logarithm is concave in
+(s+1/2)^2 and lies below its tangent at s = 0, which is KL s(s+1). So the Renyi divergence of order alpha is
+at most alpha KL.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Floats = NDArray[np.float64]
 
 
 class Pair(Protocol):
-    """A pair of laws P, Q, symmetric under exchange, with measures of how well they can be distinguished."""
+    """Two distributions P, Q, symmetric under exchange, and measures of how well they can be told apart."""
 
     @property
     def loss(self) -> Fraction:
@@ -64,7 +65,7 @@ class Pair(Protocol):
         ...
 
     def lattice(self, points: int) -> LatticePair:
-        """Return a lattice pair of at most about `points` points that is at least as far apart."""
+        """Return a lattice pair of about `points` points or fewer that dominates this pair."""
         ...
 
 
@@ -72,7 +73,7 @@ class _Divergences:
     """The measures that both kinds of pair derive from their moments."""
 
     def rdp(self: Pair, order: float) -> float:
-        """Return Renyi's divergence of an order >= 1; at 1 it is KL, and at infinity it is X.
+        """Return the Renyi divergence of an `order` >= 1; at order 1 it is KL, and at infinity it is X.
 
         Raises:
             ValueError: the order is below 1.
@@ -91,7 +92,7 @@ class LaplacePair(_Divergences):
     `loss` is X = epsilon d >= 0, exact. The k-norm mechanism of d_inf attains it along every sign vector.
 
     Raises:
-        TypeError: the loss is not exact.  ValueError: it is negative.
+        TypeError: `loss` is not exact.  ValueError: it is negative.
     """
 
     loss: Fraction
@@ -99,7 +100,7 @@ class LaplacePair(_Divergences):
     def __init__(self, loss: Exact) -> None:
         exact = rational("loss", loss)
         if exact < 0:
-            raise ValueError(f"a loss is not negative: {exact}")
+            raise ValueError(f"a loss must not be negative: {exact}")
         object.__setattr__(self, "loss", exact)
 
     @property
@@ -126,10 +127,10 @@ class LaplacePair(_Divergences):
         return -math.expm1(epsilon) if epsilon < -x else -math.expm1(min(0.0, (epsilon - x) / 2))
 
     def power(self, false_alarm: float) -> float:
-        """Return B(q), the largest probability of an event under one law if it is q under the other.
+        """Return B(q), the largest P(A) over the events A with Q(A) = q = `false_alarm`.
 
-        B(q) is q e^X up to q = e^-X / 2, then 1 - e^-X / (4q) up to 1/2, then 1 - (1-q) e^-X (Neyman and
-        Pearson).
+        B(q) is q e^X for q <= e^-X / 2, then 1 - e^-X / (4q) up to q = 1/2, and 1 - (1-q) e^-X for larger q
+        (Neyman and Pearson).
         """
         q, x = _probability(false_alarm), float(self.loss)
         if q == 0:
@@ -142,18 +143,19 @@ class LaplacePair(_Divergences):
         return s * x + math.log1p(s / (2 * s + 1) * math.expm1(-(2 * s + 1) * x))
 
     def lattice(self, points: int) -> LatticePair:
-        """Return the pair with this loss on a lattice of `points` steps, worse by the square of a step."""
+        """Return the pair with this loss on a lattice of `points` steps, which dominates this pair."""
         return LatticePair(self.loss / points if self.loss else 1, points if self.loss else 0)
 
 
 @dataclass(frozen=True, init=False)
 class LatticePair(_Divergences):
-    """The pair of discrete Laplace laws k quanta apart, which dominates on the lattice (THEORY 5.1, 7).
+    """The pair of discrete Laplace distributions k quanta apart, dominant on the lattice (THEORY 5.1, 7).
 
-    `a` = epsilon q is exact and above zero, k >= 0 is ceil(d/q). With k = 1 it dominates any a-private pair.
+    `a` = epsilon q is exact and positive, and `k` >= 0 is ceil(d/q). With k = 1 the pair dominates any
+    a-private pair.
 
     Raises:
-        TypeError: a is not exact.  ValueError: a is not above zero, or k is negative.
+        TypeError: `a` is not exact.  ValueError: `a` is not positive, or `k` is negative.
     """
 
     a: Fraction
@@ -178,7 +180,7 @@ class LatticePair(_Divergences):
 
     @property
     def total_variation(self) -> float:
-        """The total variation distance: 1 - e^(-X/2) for even k, 1 - 2 e^(-a(k+1)/2) / (1 + e^-a) for odd."""
+        """The total variation distance: 1 - e^(-X/2) for even k, 1 - 2 e^(-a(k+1)/2) / (1 + e^-a) else."""
         return 1 - self.risk if self.k % 2 else -math.expm1(-self.loss / 2)
 
     @property
@@ -190,7 +192,7 @@ class LatticePair(_Divergences):
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence sup_A P(A) - e^epsilon Q(A).
 
-        The best A is z <= j, j = floor((X - epsilon) / 2a), so at |epsilon| <= X delta is
+        The best A is z <= j, j = floor((X - epsilon) / 2a), so for |epsilon| < X it is
         1 - (e^(-a(j+1)) + e^(epsilon - a(k-j))) / (1 + e^-a).
         """
         a, excess = float(self.a), float(self.loss) - epsilon
@@ -201,7 +203,7 @@ class LatticePair(_Divergences):
         return max(0.0, -negative / (1 + math.exp(-a)))
 
     def power(self, false_alarm: float) -> float:
-        """Return B(q), the largest probability of an event under one law if it is q under the other.
+        """Return B(q), the largest P(A) over the events A with Q(A) = q = `false_alarm`.
 
         B(q) is piecewise linear: min over j = 0..k of e^(a(k-2j)) q + 1 - e^(-aj). For k = 1 it is
         min(e^a q, 1 - e^-a (1-q)); for larger k it is this function applied k times.
@@ -213,7 +215,7 @@ class LatticePair(_Divergences):
         return min(_tangent(q, x, a * j), _tangent(q, x, a * min(j + 1, self.k)))
 
     def moment(self, s: float) -> float:
-        """Return the logarithm of E_P e^(sL), by the formula in the module's docstring."""
+        """Return the logarithm of E_P e^(sL) by the formula in the module's docstring."""
         a, x, c = float(self.a), float(self.loss), 2 * s + 1
         scale = math.expm1(-c * x) / math.expm1(-c * a) * math.exp(-a) / (1 + math.exp(-a))
         return s * x + math.log1p(math.expm1(-2 * a * s) * scale)
@@ -221,12 +223,12 @@ class LatticePair(_Divergences):
     def masses(self) -> Floats:
         """Return P(z) for z = 0..k; the loss at z is a (k - 2z)."""
         a = float(self.a)
-        law = math.tanh(a / 2) * np.exp(-a * np.arange(self.k + 1))
-        law[0], law[-1] = 1 / (1 + math.exp(-a)), math.exp(-self.loss) / (1 + math.exp(-a))
-        return law if self.k else np.ones(1)
+        mass = math.tanh(a / 2) * np.exp(-a * np.arange(self.k + 1))
+        mass[0], mass[-1] = 1 / (1 + math.exp(-a)), math.exp(-self.loss) / (1 + math.exp(-a))
+        return mass if self.k else np.ones(1)
 
     def lattice(self, points: int) -> LatticePair:
-        """Return the pair or, if it has too many points, the pair on steps of c quanta, rounded up."""
+        """Return this pair or, if k exceeds `points`, one in steps of several quanta, with k rounded up."""
         c = -(-self.k // points) or 1
         return LatticePair(self.a * c, -(-self.k // c))
 
@@ -257,7 +259,10 @@ def error_bounds(loss: Exact) -> ErrorBounds:
     `pauwels`: 1 - sqrt(loss/2) (Pauwels 2016, Proposition 2). `pinsker`: Pinsker's inequality with the
     largest KL of a pure mechanism, loss tanh(loss/2). `pure`: 1 - tanh(loss/2), tight for pure differential
     privacy (randomised response attains it). `metric`: e^(-loss/2), tight for metric privacy on R^n (the
-    Laplace mechanism attains it); on the lattice it is `LatticePair(a, k).risk`. No bound is below 0.
+    Laplace mechanism attains it); the bound on the lattice is `LatticePair(a, k).risk`. No bound is below 0.
+
+    Raises:
+        TypeError: `loss` is not exact.  ValueError: it is not positive.
     """
     pure, metric = LatticePair(loss, 1), LaplacePair(loss)
     pauwels, pinsker = (1 - math.sqrt(kl / 2) for kl in (float(pure.loss), pure.kl))

@@ -1,4 +1,4 @@
-"""Mechanisms: each adds noise of an exactly known law and states its privacy loss as a function.
+"""Mechanisms: randomised maps with an exactly known output distribution and a stated privacy promise.
 
     for                                  a promise for every distance             a pair, or rho
     windows of n numbers, d_inf          LInfLaplace                              DiscreteGaussian
@@ -13,16 +13,16 @@
     all rows of a table                  MetricProduct                            Product
     answers to a query                   After                                    OutputPerturbation
 
-Values are whole quanta: round a reading x first, by floor(x/q + 1/2). `loss` includes that rounding;
-`loss_before_rounding` includes it for distances in which the roundings of several numbers add up (d_1, d_2).
-`bits` is the source of randomness, by default the operating system's, `BulkBits` or `SystemBits`;
+Values are whole quanta: round a reading x first, by floor(x/q + 1/2). Under d_inf `loss` accounts for that
+rounding. Under d_1 and d_2, where the roundings of several numbers add up, `loss_before_rounding` does.
+`bits` is the source of randomness, by default the operating system's (`BulkBits` or `SystemBits`).
 `SeededBits` is for examples and research only.
 
     >>> import numpy as np
     >>> from meteragent.privacy import Categorical, Categories, LInfLaplace, PlanarLaplace, Product
     >>> from meteragent.privacy import Sanitised, SeededBits, count
 
-Two windows of three readings in W, on whole tens of W, level 1 at 220 W:
+Two windows of three readings in W, rounded to multiples of 10 W, with level 1 at 220 W:
 
     >>> mechanism = LInfLaplace(epsilon="1/220", quantum=10, n=3)
     >>> quanta = np.floor(np.array([[512.0, 498, 2013], [100, 96, 104]]) / 10 + 0.5).astype(int)
@@ -32,7 +32,7 @@ Two windows of three readings in W, on whole tens of W, level 1 at 220 W:
     >>> mechanism.loss(220), mechanism.loss(215)
     (Fraction(1, 1), Fraction(1, 1))
 
-A table of categories, released once with (epsilon, delta) for each row, answers any number of questions:
+A table of categories, released once with (epsilon, delta) for each row, answers any number of queries:
 
     >>> fuels = Product(Categorical(Categories(["gas", "oil", "wood"]), epsilon=2, delta="1/100"), n=5)
     >>> table = Sanitised(fuels, ["gas", "gas", "oil", "wood", "gas"], bits=SeededBits(2))
@@ -43,7 +43,7 @@ A table of categories, released once with (epsilon, delta) for each row, answers
     >>> fuels.guarantee
     Guarantee(epsilon=Fraction(2, 1), delta=Fraction(1, 100))
 
-A place on a grid of 10 m, with odds of at most e between places 100 m apart on the grid:
+A place on a grid of 10 m; an output changes the odds between places 100 m apart by a factor of at most e:
 
     >>> planar = PlanarLaplace(epsilon="1/100", quantum=10)
     >>> planar.release([123, -32], bits=SeededBits(3)) * 10

@@ -1,9 +1,10 @@
 """Interfaces of a mechanism: a randomised map from the points of a metric space to outputs.
 
-A mechanism makes one of two promises. A metric promise (Chatzikokolakis 2013, Definition 1) bounds the change
-of the odds of any output between any two points by a factor of e^loss(d), where d is their distance. A pair
+A mechanism makes one of two promises. Under a metric promise (Chatzikokolakis 2013, Definition 1), no output
+changes the odds between two points by a factor of more than e^loss(d), where d is their distance. A pair
 (epsilon, delta) holds between any two points of the space or, in a space of databases, between neighbours
-(Holohan 2014, Definition 1). A metric promise implies a pair: (loss(diameter), 0).
+(Holohan 2014, Definition 1). On a space of finite diameter a metric promise implies the pair
+(loss(diameter), 0).
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from meteragent.privacy.exact import Exact, not_negative, rational
 
 
 class Guarantee(NamedTuple):
-    """(epsilon, delta): P(A | x) <= e^epsilon P(A | x') + delta for any event A."""
+    """The pair (epsilon, delta): P(A | x) <= e^epsilon P(A | x') + delta for any event A."""
 
     epsilon: Fraction
     delta: Fraction
 
 
 def pair(epsilon: Exact, delta: Exact) -> Guarantee:
-    """Return (epsilon, delta) as a promise: epsilon >= 0, 0 <= delta <= 1 (Holohan 2014, Definition 1).
+    """Return the exact pair (epsilon, delta), epsilon >= 0, 0 <= delta <= 1 (Holohan 2014, Definition 1).
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: it is out of its range.
+        TypeError: a parameter is not exact.  ValueError: a parameter is out of its range.
     """
     exact_delta = rational("delta", delta)
     if not 0 <= exact_delta <= 1:
@@ -41,8 +42,8 @@ def pair(epsilon: Exact, delta: Exact) -> Guarantee:
 class Mechanism(Protocol):
     """An object, from this library or another, that releases points with noise.
 
-    `space` is a metric space (`meteragent.privacy.space`): `metric(x, y)`, `diameter`, `x in space`, and
-    `pairs()`, pairs of points that a test should try.
+    `space` is a metric space (`meteragent.privacy.space`): it has `metric(x, y)`, `diameter`, `x in space`,
+    and `pairs()`, which yields pairs of points that a test should try.
     """
 
     @property
@@ -53,13 +54,13 @@ class Mechanism(Protocol):
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release each point of the array `points` with fresh noise.
 
-        `bits` is the source of randomness, by default the operating system's. Each point is charged;
-        releasing the same point twice charges it twice.
+        `bits` is the source of randomness, by default the operating system's. Each point is charged.
+        Releasing the same point twice charges it twice.
         """
         ...
 
     def log_mass(self, outputs: Any, point: Any) -> NDArray[np.float64]:
-        """Return the log of the probability (or density) of each of `outputs` when `point` is released."""
+        """Return the log of the probability (or density) of each of `outputs` if `point` is released."""
         ...
 
 
@@ -68,16 +69,16 @@ class MetricMechanism(Mechanism, Protocol):
     """A mechanism with a metric promise."""
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the log of the largest factor by which odds change between points at `distance`.
+        """Return a bound on the privacy loss between points at `distance`; it is 0 at distance 0.
 
-        It is 0 at distance 0.
+        The loss is the natural log of the factor by which an output changes the odds between the points.
         """
         ...
 
 
 @runtime_checkable
 class LawlessMechanism(Protocol):
-    """A mechanism with a metric promise that does not state the law of its outputs."""
+    """A mechanism that makes a metric promise; it need not state its output distribution (`log_mass`)."""
 
     @property
     def space(self) -> Any:
@@ -85,11 +86,11 @@ class LawlessMechanism(Protocol):
         ...
 
     def release(self, points: Any, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Release each point of the array `points` with fresh noise; a mechanism may ignore `bits`."""
+        """Release each point of the array `points` with fresh noise. A mechanism may ignore `bits`."""
         ...
 
     def loss(self, distance: Fraction, /) -> Fraction:
-        """Return the log of the largest factor by which odds change between points at `distance`."""
+        """Return a bound on the privacy loss between points at `distance`, as in `MetricMechanism`."""
         ...
 
 

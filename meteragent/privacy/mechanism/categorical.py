@@ -9,8 +9,8 @@ with probability 1 - m p:
 smaller p. For two values and delta = 0 this is Warner's randomised response, p = 1/(1 + e^epsilon).
 
 A release is drawn as a mixture, so that no draw depends on the value: with probability s = (m+1) p the value
-is replaced by one of the m+1 values, all equally likely. p is irrational, so s is compared with certified
-bounds,
+is replaced by one of the m+1 values, all equally likely. p is irrational, so the draw compares a uniform
+number with certified bounds on
 
     s = (m+1)(1-delta) y/(1 + m y),        y = e^-epsilon,  which grows with y.
 """
@@ -36,18 +36,18 @@ _PLAIN = ({int}, {str}, {bool})  # types of values that a numpy dtype holds unch
 
 def label_array(points: ArrayLike) -> NDArray[np.generic]:
     """Return `points` as an array of unchanged labels."""
-    # numpy converts all values of a list to text if one of them is text.
+    # numpy converts all values of a list to strings if one of them is a string.
     array = np.asarray(points)
-    mixed = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
-    return np.array(points, object) if mixed else array
+    is_converted = array.dtype.kind == "U" and not isinstance(points, np.ndarray)
+    return np.array(points, object) if is_converted else array
 
 
 @dataclass(frozen=True, init=False)
 class Categorical:
-    """Values of a finite set of m+1 >= 2 values, each replaced by any other with p = (1-delta)/(m+e^epsilon).
+    """Randomised response over m+1 >= 2 values: each of the others is released with probability p.
 
-    The promise is (epsilon, delta) between any two values (Holohan 2014, Example 6), without slack. At (0, 0)
-    the output does not depend on the value; at delta = 1 it is the value.
+    p = (1-delta)/(m+e^epsilon). The promise is (epsilon, delta) between any two values (Holohan 2014, Example
+    6), without slack. At (0, 0) the output does not depend on the value; at delta = 1 it is the value.
 
     Raises:
         TypeError: epsilon or delta is not exact; the message shows a correct form.
@@ -75,10 +75,10 @@ class Categorical:
 
     @property
     def expected_error(self) -> float:
-        """The mean distance of the output from the true value, m p for each value (Holohan, Example 7).
+        """The mean distance of the output from the true value, m p for every true value (Holohan, Example 7).
 
-        The metric is discrete, so this is the probability of a wrong output, m (1-delta)/(m+e^epsilon); no
-        (epsilon, delta) mechanism has a smaller maximum over the values (Holohan, Theorem 7).
+        The metric is discrete, so this is the probability of a wrong output, m (1-delta)/(m+e^epsilon). No
+        (epsilon, delta) mechanism has a smaller maximum over the true values (Holohan, Theorem 7).
         """
         return (len(self.space.points) - 1) * self.p
 
@@ -93,9 +93,9 @@ class Categorical:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.generic]:
         """Release `points`, labels in an array of any shape, each independently kept or replaced.
 
-        The shape is that of `points`. The dtype is that of the set's values; texts are as wide as the widest
-        value of the set, because the width of the caller's array would reveal the texts' lengths. Each label
-        is charged. `bits` is the source of randomness, by default `BulkBits`.
+        The result has the shape of `points` and the dtype of the set's values. Strings are as wide as the
+        widest value of the set, because the width of the caller's array would reveal their lengths. Each
+        label is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
             ValueError: a label is not in the set; the message omits the label, which may be private.
@@ -132,7 +132,7 @@ class Categorical:
         return [(math.floor(lower), math.ceil(upper))]
 
     def _values(self) -> NDArray[np.generic]:
-        """Return the set's values in order, as an array of a plain dtype if it holds all values unchanged."""
+        """Return the set's values in order, as an array of a plain dtype if that holds them unchanged."""
         values = self.space.points
         plain = np.array(values) if {type(value) for value in values} in _PLAIN else np.empty(0)
         if plain.tolist() == list(values):
@@ -145,7 +145,7 @@ class Categorical:
         return np.array([self._index(label) for label in labels.ravel().tolist()], np.int64)
 
     def _index(self, label: Hashable) -> int:
-        """Return the index of a label; raise ValueError if it is not in the set."""
+        """Return the index of a label. Raises ValueError if the label is not in the set."""
         try:
             return self._index_by_label[label]
         except (KeyError, TypeError):

@@ -1,21 +1,23 @@
 """The l_inf Laplace mechanism with dithered rounding: windows lie on a finer lattice than outputs.
 
-A window S is n integers in steps, L steps to a quantum. With z as in `laplace` and u_i uniform on
+A window S is n whole numbers of steps, and a quantum is L steps. With z as in `laplace` and u_i uniform on
 {0 .. L-1}, all independent,
 
     y_i = floor((z_i L + u_i + S_i) / L) = z_i + m_i + B_i,        m_i = floor(S_i/L),  f_i = S_i/L - m_i,
 
 with independent B_i ~ Bernoulli(f_i). So E y_i = S_i/L exactly and Var y_i = Var z_i + f_i (1 - f_i)
-(THEORY-2 A.1.1). The noise must not depend on S: u is drawn with z, before a reading is added.
+(THEORY-2 A.1.1). The noise must not depend on S, so u is drawn with z, before a reading is added.
 
-For each u, windows d quanta apart become at most ceil(d) apart, so the loss is at most a ceil(d) for any n
-(A.1.2). For n = 1 P(y | S) interpolates the law of the lattice linearly, and the largest loss at d is exactly
+For each u, windows d quanta apart become windows at most ceil(d) quanta apart, so the loss is at most
+a ceil(d) for any n (A.1.2). For n = 1, P(y | S) interpolates linearly between the probabilities for whole
+quanta, and the largest loss at d is exactly
 
     h(d) = a floor(d) + ln(1 + {d} (e^a - 1)),        a d <= h(d) <= a d + a^2/8        (A.1.3).
 
-The law of a window. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the B_i
-that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. All z_i lie within
-{-T .. T} with probability g, and always within {-T-1 .. T+1}. So A.10's sum over t has only these two terms,
+The distribution of y. Let t_i be the smaller of |y_i - m_i| and |y_i - m_i - 1|, w_i the probability of the
+B_i that attains it, T the largest t_i and g the product of w_i over the slots with t_i = T. Given y, all
+z_i = y_i - m_i - B_i lie within {-T .. T} with probability g over B, and within {-T-1 .. T+1} for every B. So
+A.10's sum over t has only two terms,
 
     P(y | S) = e^(-aT) (g + (1 - g) e^-a) / Z.
 """
@@ -36,7 +38,7 @@ from meteragent.privacy.space import Windows
 
 _STEPS_LIMIT = 1 << 62
 _LOSS_BITS = 64
-"""The working precision of a loss, which is at most 2^-60 too large."""
+"""The working precision of a loss, in bits; the loss is at most 2^-60 too large."""
 
 
 @dataclass(frozen=True, init=False)
@@ -44,11 +46,11 @@ class DitheredLaplace:
     """The l_inf Laplace mechanism for windows of n slots in steps, released in whole quanta without bias.
 
     `epsilon` is in 1/unit, `quantum` and `step` are in the unit; a quantum is L whole steps. For windows of
-    whole quanta the law is that of `LInfLaplace`.
+    whole quanta the output has the same distribution as with `LInfLaplace`.
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
+        ValueError: a parameter is not positive, n/a >= 2^45, or a quantum is not 1 to 2^62 whole steps.
     """
 
     epsilon: Fraction
@@ -75,7 +77,7 @@ class DitheredLaplace:
 
     @property
     def steps(self) -> int:
-        """L, the number of steps in a quantum."""
+        """The number of steps in a quantum, L."""
         return (self.quantum / self.step).numerator
 
     @property
@@ -84,7 +86,7 @@ class DitheredLaplace:
         return Windows(self.n, self.step)
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return the privacy loss between windows at d_inf = `distance`, in the unit.
+        """Return the privacy loss between windows whose d_inf is d = `distance`, in the unit.
 
         For n = 1 the loss is h(d/q) of the module's docstring, at most 2^-60 too large and never too small.
         For n > 1 it is a ceil(d/q). At multiples of the quantum both are epsilon d.
@@ -103,11 +105,11 @@ class DitheredLaplace:
         return lattice_loss + min(Fraction(0), Fraction(ln_bounds(ratio, bits)[1], 1 << bits))
 
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
-        """Return ln P(output | point), `outputs` of shape (..., n) in quanta, `point` of (n,) in steps.
+        """Return ln P(output | point) for `outputs` (..., n), in quanta, and `point` (n,), in steps.
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62.
         """
         floor, remainder = np.divmod(whole_vectors(point, self.n), self.steps)
         fraction = remainder / self.steps
@@ -123,7 +125,7 @@ class DitheredLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62.
         """
         values = whole_vectors(windows, self.n)
         source = sampling.SystemBits() if bits is None else bits

@@ -1,10 +1,10 @@
-"""Noise for curves: k functionals of a curve, rounded to a lattice, as a window (THEORY 4.1).
+"""Noise for curves: k functionals of a curve, rounded to a lattice, are released as a window (THEORY 4.1).
 
-A curve f on [0, T] becomes the numbers L_1 f, .. L_k f, in quanta; these get the noise of a mechanism for
-windows. The functionals are Delta-Lipschitz from the sup norm to d_inf, rounding by floor(x/q + 1/2) turns a
-distance d into at most q ceil(d/q), and anything computed from the noisy numbers, such as a curve, is
-post-processing. So the loss between curves at a sup distance of d is at most the mechanism's loss at
-q ceil(Delta d/q).
+A curve f on [0, T] becomes the numbers L_1 f, .. L_k f, rounded to whole quanta, to which a mechanism for
+windows adds noise. The functionals are Delta-Lipschitz from the sup norm to d_inf, and rounding by
+floor(x/q + 1/2) turns a distance d into at most q ceil(d/q). So the loss between curves at a sup distance of
+d is at most the mechanism's loss at q ceil(Delta d/q). Anything computed from the noisy numbers, such as a
+curve, is post-processing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from meteragent.privacy.space import Curve, Curves, Windows
 class Functional:
     """A mechanism for windows under d_inf, applied to the functionals of curves under the sup norm.
 
-    See Holohan 2014, Example 4; Chatzikokolakis 2013, Fact 5. With a `Projection` as functionals, this is a
+    See Holohan 2014, Example 4; Chatzikokolakis 2013, Fact 5. With a `Projection` as `functionals`, this is a
     finite-dimensional projection of a mechanism on C([0, T]).
 
     Raises:
-        ValueError: the mechanism's space is not that of unbounded windows under d_inf with a number for each
+        ValueError: the points of the mechanism are not unbounded windows under d_inf with one number per
             functional.
     """
 
@@ -41,7 +41,7 @@ class Functional:
     functionals: Means | Projection
 
     def __post_init__(self) -> None:
-        """Check that the mechanism's points are windows with a number for each functional."""
+        """Check that the mechanism's points are windows with one number per functional."""
         space, k = self.mechanism.space, self.functionals.k
         if not isinstance(space, Windows) or space != Windows(k, space.quantum):
             raise ValueError(
@@ -64,7 +64,7 @@ class Functional:
         return self.mechanism.loss(quantum * math.ceil(change / quantum))
 
     def window(self, curve: Curve) -> tuple[int, ...]:
-        """Return a curve's functionals in whole quanta, floor(L f/q + 1/2). They are as secret as the curve.
+        """Return a curve's functionals in whole quanta, floor(L f/q + 1/2); they are as secret as the curve.
 
         Raises:
             ValueError: the curve is not in the space.
@@ -77,7 +77,7 @@ class Functional:
     def release(self, curves: Iterable[Curve], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release the functionals of `curves` with noise, in quanta, one row for each curve.
 
-        Each curve is charged. `bits` is the source of randomness, by default that of the mechanism.
+        Each curve is charged. `bits` is the source of randomness; None means the mechanism's default.
 
         Raises:
             ValueError: a curve is not in the space.  Also the errors of the mechanism's `release`.
@@ -86,5 +86,5 @@ class Functional:
         return self.mechanism.release(np.array(windows, np.int64).reshape(-1, self.functionals.k), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, curve: Curve) -> NDArray[np.float64]:
-        """Return the mechanism's log mass at the curve's window; `outputs` has shape (..., k), in quanta."""
+        """Return ln P(y | `curve`) for each y of `outputs`, which are in quanta and of shape (..., k)."""
         return self.mechanism.log_mass(outputs, self.window(curve))

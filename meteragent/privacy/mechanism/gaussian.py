@@ -1,25 +1,26 @@
-"""Discrete Gaussian noise for windows, its loss counted in zCDP at a radius (Canonne, Kamath, Steinke 2020).
+"""Discrete Gaussian noise for windows, with zCDP at a radius as its promise (Canonne, Kamath, Steinke 2020).
 
 Every number of a window gets independent noise with P(z) ~ e^(-z^2/(2 sigma^2)), z in quanta. Windows at
-d_inf = d differ by at most k = ceil(d/q) quanta in each of n numbers (also when they are rounded first), and
-the Renyi divergence of order alpha between the releases is at most alpha n k^2/(2 sigma^2): rho-zCDP, with
+d_inf = d differ by at most k = ceil(d/q) quanta in each of n numbers, even if they are rounded first. So the
+Renyi divergence of order alpha between the releases is at most alpha n k^2/(2 sigma^2). This is rho-zCDP with
 
-    rho(d) = n k^2/(2 sigma^2).
+    rho(d) = n k^2/(2 sigma^2),
 
-So `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
-epsilon: the loss of an outcome is unbounded, and the promise is a delta for every epsilon. This delta is
-computed without slack. Of all pairs at d_inf <= d, those that differ by k in every number are the worst. A
-number's law is log-concave, so the best tests of 0 against j quanta are half-lines, which do not lose power
-as j grows. By Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and so is a
-product of such pairs; signs do not matter. For the worst pair the log of the odds is a function of the sum S
-of the noise alone,
+and `sigma2` follows from the rho that is promised at a radius. The mechanism is epsilon d_inf-private for no
+epsilon, because the privacy loss of an output is unbounded. For every epsilon it has a delta instead, which
+is computed without slack. Of all pairs at d_inf <= d, those that differ by k in every number are the worst:
+the distribution of a number is log-concave, so the best tests of 0 against j quanta are half-lines, which do
+not lose power as j grows. By Blackwell's theorem the pair (0, j) is post-processing of (0, k) for j <= k, and
+so is a product of such pairs; signs do not matter. For the worst pair the log of the odds depends only on the
+sum S of the noise,
 
     ln P/P' = (n k^2 - 2 k S)/(2 sigma^2),    delta(epsilon) = P(S < s) - e^epsilon P(S < s - n k),
 
-where s is the value of S at which the log is epsilon. S has the weights e^(-s^2/(2 n sigma^2)), up to a
+where s is the value of S at which the log is epsilon. S has the weights e^(-S^2/(2 n sigma^2)), up to a
 relative error of about 2n e^(-pi^2 sigma^2) (Poisson summation on the integers with a given sum; no error for
-n = 1). For sigma^2 < 5 the law of S is convolved instead. A sum of more than 2^21 terms is replaced by its
-integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with relative errors below 1e-7.
+n = 1). For sigma^2 < 5 the distribution of S is computed by convolution instead. A sum of more than 2^21
+terms is replaced by its integral, the delta of the continuous Gaussian (Balle, Wang 2018, Theorem 8), with
+relative errors below 1e-7.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from meteragent.privacy.exact import Exact, not_negative, positive
 from meteragent.privacy.mechanism.whole import differences, whole_vectors
 from meteragent.privacy.space import Windows
 
-_SMOOTH = 5.0  # from this sigma^2 on, the sum's law is a discrete Gaussian to 1e-16
+_SMOOTH = 5.0  # from this sigma^2 on, the sum is a discrete Gaussian number to 1e-16
 _SPAN = 40.0  # standard deviations: the tail beyond has a weight below e^-790
 _TERMS_LIMIT = 1 << 21
 _ORDERS = 4001  # points of the grid over alpha
@@ -46,13 +47,13 @@ _EXP_LIMIT = 700.0  # e^709 is about the largest float
 
 @dataclass(frozen=True, init=False)
 class DiscreteGaussian:
-    """Discrete Gaussian noise for windows of n slots: rho-zCDP between any two at d_inf <= `radius`.
+    """Discrete Gaussian noise for windows of n slots: rho-zCDP between any two windows at d_inf <= `radius`.
 
-        sigma^2 = n ceil(radius/q)^2 / (2 rho)    in quanta, for each slot
+        sigma^2 = n ceil(radius/q)^2 / (2 rho)    in quanta^2, for each slot
 
     Raises:
         TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
-        ValueError: a parameter is not above zero, or sigma^2 >= 2^44 quanta^2.
+        ValueError: a parameter is not positive, or sigma^2 >= 2^44 quanta^2.
     """
 
     rho: Fraction
@@ -70,7 +71,7 @@ class DiscreteGaussian:
 
     @property
     def sigma2(self) -> Fraction:
-        """The parameter sigma^2 of a slot's noise, in quanta^2; the variance is less if sigma is small."""
+        """The parameter sigma^2 of a slot's noise, in quanta^2; the variance is smaller if sigma is small."""
         return self.n * self._quanta(self.radius) ** 2 / (2 * self.rho)
 
     @property
@@ -79,11 +80,11 @@ class DiscreteGaussian:
         return Windows(self.n, self.quantum, metric="linf")
 
     def zcdp(self, distance: Exact) -> Fraction:
-        """Return rho between windows at d_inf = `distance`, in the unit, before rounding.
+        """Return rho between windows whose d_inf before rounding is d = `distance`, in the unit.
 
             rho(d) = n ceil(d/q)^2/(2 sigma^2)
 
-        The rhos of several releases add.
+        The rhos of several releases add up.
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -96,7 +97,7 @@ class DiscreteGaussian:
         `distance` is in the unit. The relative error is at most 1e-7 where delta is above 1e-300.
 
         Raises:
-            TypeError: a parameter is not exact.  ValueError: one is negative.
+            TypeError: a parameter is not exact.  ValueError: a parameter is negative.
         """
         k, eps = self._quanta(distance), float(not_negative("epsilon", epsilon))
         return _hockey_stick(self.n, k, float(self.sigma2), eps) if k else 0.0
@@ -106,12 +107,12 @@ class DiscreteGaussian:
 
             inf over alpha > 1 of e^((alpha-1)(alpha rho - epsilon)) / (alpha-1) (1 - 1/alpha)^alpha
 
-        See Canonne, Kamath, Steinke 2020, Corollary 13. The minimum over a fine grid exceeds the infimum by a
-        relative error below 1e-4. Use this bound if the rhos of several releases have been added; for a
-        single release `delta` is smaller.
+        See Canonne, Kamath, Steinke 2020, Corollary 13. The result is the minimum over a fine grid, which
+        exceeds the infimum by less than 1e-4 of it. The same formula holds for the sum of the rhos of several
+        releases; for a single release `delta` is smaller.
 
         Raises:
-            TypeError: a parameter is not exact.  ValueError: one is negative.
+            TypeError: a parameter is not exact.  ValueError: a parameter is negative.
         """
         rho, eps = float(self.zcdp(distance)), float(not_negative("epsilon", epsilon))
         if not rho:
@@ -127,7 +128,7 @@ class DiscreteGaussian:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
@@ -138,7 +139,7 @@ class DiscreteGaussian:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         variance = float(self.sigma2)
         z = differences(outputs, point, self.n).astype(np.float64)
@@ -149,7 +150,7 @@ class DiscreteGaussian:
         """The standard deviation of a slot's noise, in the unit: q sigma, or less if sigma is small."""
         variance = float(self.sigma2)
         if variance < _SMOOTH:
-            z, mass = _law(variance)
+            z, mass = _distribution(variance)
             variance = float(np.sum(z**2 * mass))
         return float(self.quantum) * math.sqrt(variance)
 
@@ -157,8 +158,8 @@ class DiscreteGaussian:
         return math.ceil(not_negative("distance", distance) / self.quantum)
 
 
-def _law(variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the points of Z within the span, and their probabilities."""
+def _distribution(variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the integers within `_SPAN` standard deviations, and their probabilities."""
     reach = math.ceil(_SPAN * math.sqrt(variance)) + 1
     z = np.arange(-reach, reach + 1.0)
     return z, np.exp(-(z**2) / (2 * variance)) / _normaliser(variance)
@@ -176,22 +177,22 @@ def _normaliser(variance: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _law_of_sum(n: int, variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the law of the sum of n independent numbers: its points and their probabilities."""
+def _sum_distribution(n: int, variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the distribution of the sum of n independent numbers: its points and their probabilities."""
     if n == 1 or variance >= _SMOOTH:
-        return _law(n * variance)
-    _, slot_law = _law(variance)
-    law = slot_law[:1] * 0 + 1
+        return _distribution(n * variance)
+    _, slot_mass = _distribution(variance)
+    mass = slot_mass[:1] * 0 + 1
     for bit in f"{n:b}":  # by squaring; no term is negative, so nothing cancels
-        law = _trimmed(np.convolve(law, law))
-        law = _trimmed(np.convolve(law, slot_law)) if bit == "1" else law
-    return np.arange(0.0, len(law)) - (len(law) - 1) / 2, law
+        mass = _trimmed(np.convolve(mass, mass))
+        mass = _trimmed(np.convolve(mass, slot_mass)) if bit == "1" else mass
+    return np.arange(0.0, len(mass)) - (len(mass) - 1) / 2, mass
 
 
-def _trimmed(law: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Remove the zeros at both ends of a symmetric law."""
-    start = int(np.argmax(law > 0))
-    return law[start : len(law) - start]
+def _trimmed(mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Remove the zeros at both ends of a symmetric distribution."""
+    start = int(np.argmax(mass > 0))
+    return mass[start : len(mass) - start]
 
 
 def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
@@ -202,12 +203,12 @@ def _hockey_stick(n: int, k: int, variance: float, epsilon: float) -> float:
             -mu / 2 - epsilon / mu
         )
     edge = (n * k * k - 2 * variance * epsilon) / (2 * k)
-    s, law = _law_of_sum(n, variance)
-    shifted_tail = float(law[s < edge - n * k].sum())
+    s, mass = _sum_distribution(n, variance)
+    shifted_tail = float(mass[s < edge - n * k].sum())
     # exp(epsilon + ln P) does not overflow where e^epsilon alone would.
     return max(
         0.0,
-        float(law[s < edge].sum()) - (math.exp(epsilon + math.log(shifted_tail)) if shifted_tail else 0.0),
+        float(mass[s < edge].sum()) - (math.exp(epsilon + math.log(shifted_tail)) if shifted_tail else 0.0),
     )
 
 

@@ -1,16 +1,18 @@
-"""The l_inf Laplace mechanism on the lattice q Z^n (THEORY 1, 2.1; for n = 1 the Laplace mechanism).
+"""The l_inf Laplace mechanism on the lattice q Z^n, for n = 1 the Laplace mechanism (THEORY 1, 2.1).
 
 The noise of a window is z in Z^n, in quanta, with P(z) = e^(-a max|z_i|) / Z, a = epsilon q. The output,
-x + q z, is epsilon d_inf-private for x in q Z^n: P(z - k)/P(z) <= e^(a max|k_i|) by the triangle inequality.
+x + q z, is epsilon d_inf-private for x in q Z^n, because P(z - k)/P(z) <= e^(a max|k_i|) by the triangle
+inequality.
 This also holds if each slot is released as soon as it ends and later readings react to it (THEORY 3.1).
 
-Optimality. On R^n no other noise that is epsilon d_inf-private at *all* distances has a smaller mean of a
-loss that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius, without a better promise at
-smaller distances, can have less error: for that promise the generalised staircase is optimal, for every norm
-(Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n the staircase is epsilon d-private for no
-epsilon, because its density falls by e^level between points that are arbitrarily close.
+Optimality. On R^n no noise that is epsilon d_inf-private at *all* distances has a smaller mean error, for any
+measure of error that grows with |z_i| (`floor`). Noise that keeps a level at *one* radius only, without a
+better promise at smaller distances, can have a smaller error. For that promise the generalised staircase is
+optimal, for every norm (Kulesza, Suresh, Wang 2025; Melbourne, Diaz, Asoodeh 2026). On R^n the staircase is
+epsilon d-private for no epsilon, because its density falls by a factor of e^level between points that are
+arbitrarily close.
 
-There are (2m+1)^n - (2m-1)^n points at max|z_i| = m > 0, so that, with r = R + 1/2,
+There are (2m+1)^n - (2m-1)^n points with max|z_i| = m > 0. So, with r = R + 1/2 for R = 0, 1 ..,
 
     Z - 1 = sum over m > 0 of ((2m+1)^n - (2m-1)^n) e^(-am),
     Z = 2^n e^(a/2) (1 - e^-a) sum over R >= 0 of r^n e^(-ar).
@@ -42,7 +44,7 @@ _TERMS_LIMIT = 1 << 17
 
 @dataclass(frozen=True, init=False)
 class LInfLaplace:
-    """The l_inf Laplace mechanism: noise for windows of n slots that is epsilon d_inf-private.
+    """The l_inf Laplace mechanism: epsilon d_inf-private noise for windows of n slots.
 
     An output changes the odds between two windows by a factor of at most e^loss(d), where d is their d_inf
     distance: the largest difference between their values in any slot. At a multiple of the quantum loss(d) is
@@ -58,14 +60,14 @@ class LInfLaplace:
     each slot.
 
     Attributes:
-        epsilon: The privacy loss for each unit of distance, in 1/unit.
+        epsilon: The privacy loss per unit of distance, in 1/unit.
         quantum: The step of the lattice of slot values, in the unit.
-        n: The number of slots of a window.
-        a: The product epsilon * quantum. The law of the noise in quanta depends on a and n alone.
+        n: The number of slots in a window.
+        a: The product epsilon * quantum. The distribution of the noise, in quanta, depends only on a and n.
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or n/a >= 2^45.
+        ValueError: a parameter is not positive, or n/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -85,7 +87,7 @@ class LInfLaplace:
         return Windows(self.n, self.quantum)
 
     def loss(self, distance: Exact) -> Fraction:
-        """Return the privacy loss between windows at d_inf = `distance`, in the unit, before rounding.
+        """Return the privacy loss between windows whose d_inf before rounding is d = `distance`, in the unit.
 
             loss(d) = epsilon q ceil(d/q)
 
@@ -101,11 +103,11 @@ class LInfLaplace:
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(output | point) = -a max|output_i - point_i| - ln Z for `outputs` of shape (..., n).
 
-        Both are integers in quanta; `point` has shape (n,). The relative error is about 1e-12.
+        Both are integers in quanta; `point` has shape (n,). The relative error of the result is about 1e-12.
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         if np.ndim(point) != 1:
             raise ValueError(f"the point is one window, of shape ({self.n},), not {np.shape(point)}")
@@ -116,13 +118,13 @@ class LInfLaplace:
     def noise_bound(self, bits: sampling.Bits) -> int:
         """Draw the noise bound R of one window (THEORY 3.1).
 
-        R is secret; erase it when the window has ended. Call `draw` with R at most n times: an (n+1)st slot
-        costs many times epsilon.
+        R is secret: erase it when the window has ended. Call `draw` with R at most n times, because an
+        (n+1)st slot costs many times epsilon.
         """
         return sampling.noise_bound(self.n, self.a, bits)
 
     def noise_bounds(self, count: int, bits: sampling.Bits) -> list[int]:
-        """Draw the noise bounds of `count` windows with the law of `noise_bound`; faster for large counts."""
+        """Draw the noise bounds of `count` windows, distributed as in `noise_bound` but faster for many."""
         bounds: list[int] = sampling.noise_bounds(self.n, self.a, count, bits).tolist()
         return bounds
 
@@ -131,10 +133,10 @@ class LInfLaplace:
         return sampling.uniform(noise_bound, bits)
 
     def slots(self, noise_bounds: Sequence[int], bits: sampling.Bits) -> list[int]:
-        """Draw the noise of one slot in each of many windows, with the same law as `draw`.
+        """Draw the noise of one slot in each of many windows, distributed as in `draw`.
 
         Raises:
-            ValueError: a noise bound is below 0 or not below 2^62.
+            ValueError: a noise bound is not in 0 .. 2^62 - 1.
         """
         noise: list[int] = sampling.uniform_rows(np.array(noise_bounds, np.int64), 1, bits)[:, 0].tolist()
         return noise
@@ -147,7 +149,7 @@ class LInfLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         values = whole_vectors(windows, self.n)
         source = sampling.BulkBits() if bits is None else bits
@@ -158,13 +160,13 @@ class LInfLaplace:
     def release_rows(self, windows: ArrayLike, rows: sampling.RowBits) -> NDArray[np.int64]:
         """Release `windows`, integers in quanta of shape (rows.count, n), each with the bits of its row.
 
-        The law and the charge are those of `release`. A window's noise depends on the bits of its row alone,
-        not on other windows.
+        The distribution and the charge are the same as in `release`. A window's noise depends only on the
+        bits of its row, not on other windows.
 
         Raises:
             TypeError: the values are not integers.
             ValueError: the shape is not (rows.count, n), or a value is beyond 2^62 quanta.
-            OverflowError: n is above 2^24, or a row has no bits left.
+            OverflowError: n is above 2^24, or a row's bits are used up.
         """
         values = whole_vectors(windows, self.n)
         if values.shape != (rows.count, self.n):
@@ -176,7 +178,7 @@ class LInfLaplace:
 
 @lru_cache(maxsize=256)
 def reach(n: int, a: Fraction) -> int:
-    """Return K with P(|z_i| > K) < 2^-40 for the noise z_i of one slot, in quanta, over the law of R.
+    """Return a K, in quanta, with P(|z_i| > K) < 2^-40 for the noise z_i of one slot.
 
         K = ceil(28 / a) for n = 1, else ceil((44 + 5n/2) / a)
 
@@ -193,10 +195,10 @@ def reach(n: int, a: Fraction) -> int:
 
 @lru_cache(maxsize=256)
 def _log_total(n: int, a: float) -> float:
-    """Return ln Z."""
+    """Return ln Z, by the sum or the integral of the module's docstring."""
     if n == 1:
         return math.log1p(2 * math.exp(-a) / -math.expm1(-a))
-    # n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60 at this end, r = (1+y) n/a.
+    # At this end, r = (1+y) n/a, terms are e^-60 of the largest: n (y - ln(1+y)) >= n y^2 / (2(1+y)) = 60.
     end = (n + 60 + math.sqrt(3600 + 120 * n)) / a
     if end > _TERMS_LIMIT:
         return (

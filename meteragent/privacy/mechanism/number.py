@@ -1,12 +1,12 @@
-"""Noise on numbers: points of q Z, in whole quanta, each with independent discrete Laplace noise.
+"""Noise on numbers: each point of q Z, in whole quanta, gets independent discrete Laplace noise.
 
     output = x + z,        P(z) = tanh(a/2) e^(-a|z|)
 
 This is the Laplace mechanism of the metric space q Z (Chatzikokolakis 2013, Definition 6 and Fact 7 for
-d = |x - y|). With a = epsilon q it is epsilon d-private. For a window of one slot it is `LInfLaplace`.
+d = |x - y|). With a = epsilon q it is epsilon d-private. It is `LInfLaplace` for windows of one slot.
 
 `TruncatedGeometric` clips the output to 0 .. k, which costs no privacy: it is epsilon d-private on q [0 .. k]
-(Chatzikokolakis 2013, Figure 2(iv)). With the mass beyond each end added to that end (THEORY 2.4), the law is
+(Chatzikokolakis 2013, Figure 2(iv)). The mass beyond each end is added to that end (THEORY 2.4), so
 
     P(y | x) = lambda(y) e^(-a|y-x|),    lambda = e^a/(e^a+1) at the ends, (e^a-1)/(e^a+1) = tanh(a/2) inside.
 """
@@ -32,13 +32,13 @@ from meteragent.privacy.space import Numbers
 class Laplace:
     """The Laplace mechanism on numbers, q Z: epsilon |x - y|-private, epsilon in 1/unit.
 
-    `epsilon` and `quantum` (in the unit) are exact; a = epsilon * quantum is the only parameter of the law
-    of the noise in quanta. The law is that of `LInfLaplace` for n = 1; points are single numbers, not
-    windows.
+    `epsilon` and `quantum` (in the unit) are exact. The distribution of the noise, in quanta, depends only on
+    a = epsilon * quantum. It is the distribution of `LInfLaplace` for n = 1, but points are single numbers,
+    not windows.
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+        ValueError: a parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -66,9 +66,9 @@ class Laplace:
         return float(self.quantum) * 2 * math.exp(-a) / -math.expm1(-2 * a)
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss epsilon q ceil(d/q) at d = `distance`, in the unit, before rounding.
+        """Return the loss between numbers whose distance before rounding is d = `distance`, in the unit.
 
-        The formula is that of `LInfLaplace`.
+            epsilon q ceil(d/q),  as in `LInfLaplace`
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -102,13 +102,13 @@ class TruncatedGeometric:
     """Numbers in {0, q .. kq} with discrete Laplace noise, clipped to this range: epsilon |x - y|-private.
 
     The module's docstring has P(y | x) (Chatzikokolakis 2013, Figure 2(iv) with THEORY 2.4's correction).
-    After a uniformly sensitive query, whose answers form a line, no epsilon d-private mechanism of the form H
-    after the query is better for any Bayesian user (Theorems 8 and 10). Counts, sums, percentiles and
-    *rounded* averages are such queries; an unrounded average is not (`query`).
+    After a uniformly sensitive query whose answers form a line, it is optimal: no equally private mechanism
+    of the form H after the query is better for any Bayesian user (Theorems 8 and 10). Counts, sums,
+    percentiles and *rounded* averages are such queries; an unrounded average is not (`query`).
 
     Raises:
         TypeError: epsilon or quantum is not exact, or k is not an int.
-        ValueError: a parameter is not above zero, or 1/(epsilon * quantum) >= 2^45.
+        ValueError: a parameter is not positive, or 1/(epsilon * quantum) >= 2^45.
     """
 
     noise: Laplace
@@ -128,19 +128,20 @@ class TruncatedGeometric:
         return Numbers(0, self.k, self.noise.quantum)
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss of the noise; clipping is post-processing and adds none."""
+        """Return the loss of the noise at `distance`. Clipping is post-processing, which adds none."""
         return self.noise.loss(distance)
 
     def expected_error(self, point: int) -> float:
-        """Return the mean distance of the output from x = `point`, in the unit.
+        """Return the mean distance, in the unit, of the output from x = `point`, which is in quanta.
 
             q (2 - alpha^x - alpha^(k-x)) / (2 sinh a),        alpha = e^-a
 
-        It is the sum over j >= 1 of P(z <= -j) and P(z >= j), up to the ends: alpha^j/(1+alpha) each.
+        It is q times the sum of P(z <= -j) over j = 1 .. x and of P(z >= j) over j = 1 .. k-x. Each of these
+        probabilities is alpha^j/(1+alpha).
         """
         a = float(self.noise.a)
-        outside = math.expm1(-a * point) + math.expm1(-a * (self.k - point))
-        return -outside / 2 * self.noise.expected_error
+        negative = math.expm1(-a * point) + math.expm1(-a * (self.k - point))
+        return -negative / 2 * self.noise.expected_error
 
     @property
     def channel(self) -> Channel:
@@ -157,7 +158,7 @@ class TruncatedGeometric:
         Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
-            TypeError: the values are not integers.  ValueError: one is not in 0 .. k.
+            TypeError: the values are not integers.  ValueError: a value is not in 0 .. k.
         """
         noisy = self.noise.release(quanta(points, self.space), bits=bits)
         return np.clip(noisy, 0, self.k, out=noisy)
@@ -165,18 +166,19 @@ class TruncatedGeometric:
     def log_mass(self, outputs: ArrayLike, point: int) -> NDArray[np.float64]:
         """Return ln P(y | x) for each y of `outputs` and x = `point`, in quanta; -inf outside 0 .. k."""
         y, a = quanta(outputs, self.noise.space), float(self.noise.a)
-        inside = self.noise.log_mass(y, int(quanta(point, self.space)))
-        gathered = -math.log(-math.expm1(-a))  # (e^a/(e^a+1)) / tanh(a/2): an end gets all mass beyond it
+        inner = self.noise.log_mass(y, int(quanta(point, self.space)))
+        # An end gets the mass beyond it, too: its factor is (e^a/(e^a+1)) / tanh(a/2) = 1/(1 - e^-a).
+        end_excess = -math.log(-math.expm1(-a))
         return np.select(
-            [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inside + gathered], inside
+            [(y < 0) | (y > self.k), (y == 0) | (y == self.k)], [-np.inf, inner + end_excess], inner
         )
 
 
 def quanta(points: ArrayLike, space: Numbers) -> NDArray[np.int64]:
-    """Return `points` of `space`, in quanta, as int64, small enough for adding noise without overflow.
+    """Return `points`, whole quanta in `space`, as int64 so small that adding noise cannot overflow.
 
     Raises:
-        TypeError: a point is not an integer.  ValueError: a point is not in the space, or beyond 2^62.
+        TypeError: a point is not an integer.  ValueError: a point is not in `space`, or is beyond 2^62.
     """
     values = whole(points)
     if values.size and not (int(values.min()) in space and int(values.max()) in space):

@@ -1,24 +1,25 @@
 """Noise for points of the plane: planar Laplace for d_2, two Laplace numbers for d_1.
 
 These are the Laplace mechanisms of (R^2, d_2) and (R^2, d_1) (Chatzikokolakis 2013, Definition 6 and section
-6.2 on geolocation) on the lattice q Z^2. With a = epsilon q, the noise in quanta has the law
+6.2 on geolocation) on the lattice q Z^2. With a = epsilon q, the noise z, in quanta, has the distribution
 
     P(z) = e^(-a |z|_2) / C(a),        C(a) = sum over Z^2 of e^(-a |z|_2),
 
-and by the triangle inequality the output, x + q z, is exactly epsilon d_2-private on q Z^2; outputs on the
-line through two points, beyond these points, attain the bound. `PlanarManhattan` uses |z|_1 instead, a
-product of two discrete Laplace laws.
+and by the triangle inequality the output, x + q z, is exactly epsilon d_2-private on q Z^2. Outputs on the
+line through two points, but not between them, attain the bound. `PlanarManhattan` uses |z|_1 instead, for
+which the two coordinates are independent discrete Laplace numbers.
 
-Rounding. Rounding points of R^2 to the lattice first, each coordinate by floor(x/q + 1/2), may move the two
-points of a pair apart: a coordinate difference of s quanta becomes an integer k with |k| < |s| + 1. So d_2
-grows by less than sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
+Rounding points of R^2 to the lattice first, each coordinate by floor(x/q + 1/2), may move two points apart:
+a coordinate difference of s quanta becomes an integer k with |k| < |s| + 1. So d_2 grows by less than
+sqrt2 q, with sqrt2 < 99/70 (for d_1 see `vector`).
 
 Sums over the lattice, r = |z|_2, are computed directly for a >= 1/20. For smaller a, the Poisson summation
-formula is used: the sum of e^(-ar) is that of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2), over
-Z^2. The term at 0 is the fine lattice's integral 2 pi/a^2. Expanding the other terms in a gives the Epstein
-zeta function, the sum over z != 0 of |z|_2^(-2s), Z(s) = 4 zeta(s) beta(s):
+formula is used: the sum of e^(-ar) equals the sum of its Fourier transform, 2 pi a/(a^2 + 4 pi^2 r^2)^(3/2),
+over Z^2. The term at 0 is 2 pi/a^2, the integral of e^(-ar) over the plane. Expanding the other terms in a
+gives values of the Epstein zeta function, Z(s) = sum over z != 0 of |z|_2^(-2s) = 4 zeta(s) beta(s), with
+Dirichlet's beta:
 
-    C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..,
+    C(a) = 2 pi/a^2 + a Z(3/2)/(4 pi^2) - 3 a^3 Z(5/2)/(32 pi^4) + ..
 
 The next term is below 2e-14 of C. The sum of r e^(-ar) is -C'(a).
 """
@@ -42,7 +43,7 @@ from meteragent.privacy.space import Windows
 
 _ROOT_2_ABOVE = Fraction(99, 70)
 _DIRECT = 1 / 20  # the least a for which the sum over the lattice is computed directly, (45/a)^2 terms
-_SLACK = 1e-12  # relative error of distances as floats
+_SLACK = 1e-12  # bounds the relative error of distances as floats
 _END = 45.0  # the largest a r in a direct sum: the tail beyond it has a weight below 1e-17
 _FIRST = 9.03362168310095 / (4 * math.pi**2)  # Z(3/2)
 _SECOND = -3 * 5.090258233665483 / (32 * math.pi**4)  # Z(5/2)
@@ -79,12 +80,12 @@ class PlanarLaplace:
     """The planar Laplace mechanism: epsilon d_2-private on q Z^2, epsilon in 1/unit.
 
     For locations, `quantum` is the step of the grid in metres. With epsilon = level / radius, an output
-    changes the odds between two places within `radius` metres by a factor of at most e^level (Chatzikokolakis
-    2013, section 6.2).
+    changes the odds between two places at most `radius` metres apart by a factor of at most e^level
+    (Chatzikokolakis 2013, section 6.2).
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or 10/a >= 2^45, a = epsilon * quantum.
+        ValueError: a parameter is not positive, or 10/a >= 2^45, a = epsilon * quantum.
     """
 
     epsilon: Fraction
@@ -116,7 +117,7 @@ class PlanarLaplace:
         return self.epsilon * not_negative("distance", distance)
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """Bound the loss between points of R^2 at d_2 = d = `distance` that are rounded to the lattice first.
+        """Bound the loss between points of R^2 whose d_2 before rounding to the lattice is d = `distance`.
 
             epsilon (d + 99/70 q),  and 0 for d = 0
 
@@ -133,7 +134,7 @@ class PlanarLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not 2, or a value is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
         vectors = whole_vectors(points, 2)
@@ -146,21 +147,21 @@ class PlanarLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not 2, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not 2, or a value is beyond 2^62 quanta.
         """
         x, y = np.moveaxis(differences(outputs, point, 2), -1, 0)
         return np.asarray(-float(self.a) * np.hypot(x, y) - math.log(_sums(float(self.a)).normaliser))
 
     @property
     def expected_error(self) -> float:
-        """The mean d_2 of the output from the true point, in the unit; 2/epsilon for a fine lattice."""
+        """The mean d_2 of the output from the true point, in the unit; about 2/epsilon on a fine lattice."""
         return float(self.quantum) * _sums(float(self.a)).mean
 
     def beyond(self, distance: float) -> float:
         """Return the probability that the noise moves a point by more than `distance`, in the unit.
 
-        For a >= 1/20 the probability is a sum over the lattice. For a finer lattice, the limit is used, in
-        which the length of the noise is Erlang(2); its error is less than 0.004:
+        For a >= 1/20 the probability is a sum over the lattice. For smaller a, the limit of fine lattices is
+        used, in which the length of the noise has an Erlang(2) distribution; its error is less than 0.004:
 
             P(|q z|_2 > d) = (1 + epsilon d) e^(-epsilon d).
         """
@@ -170,7 +171,7 @@ class PlanarLaplace:
         if a < _DIRECT:
             return (1 + a * quanta) * math.exp(-a * quanta)
         r = _quarter(a)
-        is_beyond = r > quanta * (1 + _SLACK)  # the float 0.3 must not exceed three quanta of 1/10
+        is_beyond = r > quanta * (1 + _SLACK)  # three quanta of 1/10 are not beyond the float 0.3
         return 4 * float(np.exp(-a * r[is_beyond]).sum()) / _sums(a).normaliser
 
 
@@ -182,7 +183,7 @@ class PlanarManhattan(VectorLaplace):
 
     Raises:
         TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+        ValueError: a parameter is not positive, or 1/a >= 2^45.
     """
 
     def __init__(self, epsilon: Exact, quantum: Exact) -> None:

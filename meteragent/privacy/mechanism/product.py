@@ -2,13 +2,13 @@
 
     X_d = (X_d1, .., X_dn),  independent,        P(y | d) = product of P(y_i | d_i)    (equation 7)
 
-Neighbouring databases differ in one row, so all other factors cancel: (epsilon, delta) between any two values
-of a row implies (epsilon, delta) between neighbours (Theorem 5): `Product`. The losses of the rows are not
-added.
+Neighbouring databases differ in one row, so all other factors cancel. Therefore (epsilon, delta) between any
+two values of a row implies (epsilon, delta) between neighbours (Theorem 5; `Product`). The losses of the rows
+do not add up.
 
-This argument requires that only one row changes. It does not apply under d_inf, where all rows may change:
-then all n factors change, and noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under
-d_1, the sum of the rows' distances, it has loss(d). `MetricProduct` has both cases.
+This argument requires that only one row changes. Under d_inf all rows may change, and with them all n
+factors, so noise with loss(d) on a row has loss n loss(d) on windows (THEORY 0). Under d_1, the sum of the
+rows' distances, it has loss(d). `MetricProduct` covers both cases.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class _Rows:
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
         """Release `points`, databases in an array of shape (..., n), each row with its own noise.
 
-        The shape is that of `points`. Each database is charged. `bits` is the source of randomness, by
-        default that of the mechanism on rows.
+        The result has the shape of `points`. Each database is charged. `bits` is the source of randomness;
+        None means the default of the mechanism on rows.
 
         Raises:
-            ValueError: the last axis is not n.  Also the errors of the mechanism on rows.
+            ValueError: the length of the last axis is not n.  Also the errors of the mechanism on rows.
         """
         return self.row.release(self._databases(points), bits=bits)
 
@@ -49,7 +49,7 @@ class _Rows:
         """Return ln P(y | d) for each y of `outputs` (..., n) and d = `point`: the sum over the rows.
 
         Raises:
-            ValueError: the last axis is not n, or d does not have n rows.
+            ValueError: the length of the last axis is not n, or d does not have n rows.
                 Also the errors of the mechanism on rows.
         """
         y = self._databases(outputs)
@@ -68,14 +68,14 @@ class _Rows:
 
 @dataclass(frozen=True, init=False)
 class Product(_Rows):
-    """Any one-dimensional mechanism on all n rows: the (epsilon, delta) of a row holds for neighbours in D^n.
+    """A mechanism on single values, applied to n rows: neighbours in D^n have the (epsilon, delta) of a row.
 
     See Holohan 2014, equation 7 and Theorem 5; Lemma 3 is the converse. Neighbours differ in one row
     (`Databases`, Hamming). A metric mechanism on rows of finite diameter D has the pair (loss(D), 0). For
     databases that differ a little in all rows, see `MetricProduct`.
 
     Raises:
-        TypeError: the mechanism states neither promise.
+        TypeError: the mechanism has neither a guarantee nor a loss, or n is not an int.
         ValueError: its points are not single values, n < 1, or its promise implies no finite pair.
     """
 
@@ -87,14 +87,15 @@ class Product(_Rows):
 
 @dataclass(frozen=True, init=False)
 class MetricProduct(_Rows):
-    """A metric mechanism on all n rows, as a metric mechanism: loss(d) under d_1, n loss(d) under d_inf.
+    """A metric mechanism, applied to n rows: the loss is loss(d) under d_1, n loss(d) under d_inf.
 
-    Independent noise of epsilon on each of n readings is epsilon d_1-private and n epsilon d_inf-private. The
-    latter is tight: readings that all differ by the same amount attain it (THEORY 0). The loss of a row must
-    be proportional to the distance, as for all mechanisms here.
+    Independent epsilon d-private noise on each of n readings is epsilon d_1-private and n epsilon
+    d_inf-private. The latter is tight: windows whose readings all differ by the same amount attain it
+    (THEORY 0). The loss of a row must be proportional to the distance between its points, as it is for
+    `Laplace` and `TruncatedGeometric`.
 
     Raises:
-        TypeError: the mechanism has no metric promise.
+        TypeError: the mechanism has no metric promise, or n is not an int.
         ValueError: its points are not single values, n < 1, or the metric is unknown.
     """
 
@@ -110,8 +111,8 @@ class MetricProduct(_Rows):
     def loss(self, distance: Fraction) -> Fraction:
         """Return the loss between databases at `distance` in the metric of the space.
 
-        Under d_1 the distances of the rows add up to `distance`, so the loss is loss(d) of a row. Under d_inf
-        each of the n rows may differ by d, so the loss is n loss(d).
+        With d = `distance` and loss(d) that of a row: under d_1 the distances of the rows add up to d, so the
+        loss is loss(d). Under d_inf each of the n rows may differ by d, so the loss is n loss(d).
 
         Raises:
             TypeError: `distance` is not exact.  ValueError: it is negative.
@@ -126,7 +127,7 @@ def _set(instance: object, **fields: object) -> None:
 
 
 def _checked_row(row: Mechanism) -> Mechanism:
-    """Return `row`; refuse a mechanism on windows, whose values share one draw of the noise."""
+    """Return `row`. Raises ValueError if its points are not single values."""
     point, _ = next(iter(row.space.pairs()))
     if np.ndim(point):
         raise ValueError("a row is a single value: choose a mechanism on numbers or categories")

@@ -1,6 +1,6 @@
-"""Randomised response by coins, and a release that is not private (Pauwels 2016).
+"""Randomised response by coin tosses, and a release that is not private (Pauwels 2016).
 
-With probability t a first coin selects the true yes or no; otherwise a second, fair coin gives the answer:
+A first coin selects the true yes or no with probability t; otherwise a second, fair coin gives the answer:
 
     P(true answer) = (1+t)/2,   P(false answer) = (1-t)/2,   odds (1+t)/(1-t).
 
@@ -33,7 +33,7 @@ _EPSILON_BITS = 64
 
 
 class Estimate(NamedTuple):
-    """A share of yeses, and the standard deviation of its error (both as floats)."""
+    """An estimated share of yeses, and the standard deviation of its error."""
 
     share: float
     sd: float
@@ -47,7 +47,7 @@ class RandomisedResponse:
 
     Raises:
         TypeError: `truth` is not exact; the message shows a correct form.
-        ValueError: `truth` is not between 0 and 1.
+        ValueError: `truth` is not above 0 and below 1.
     """
 
     truth: Fraction
@@ -76,11 +76,11 @@ class RandomisedResponse:
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.bool_]:
         """Release an answer for each of `points`, booleans or 0 and 1 in an array of any shape.
 
-        The result is an array of booleans of that shape. Each point is charged. `bits` is the source of
+        The result is an array of booleans of the same shape. Each point is charged. `bits` is the source of
         randomness, by default `BulkBits`.
 
         Raises:
-            ValueError: a value is neither yes nor no.
+            ValueError: a point is neither yes nor no.
         """
         source = sampling.BulkBits() if bits is None else bits
         values = np.asarray(points)
@@ -91,7 +91,7 @@ class RandomisedResponse:
         return np.asarray(np.where(is_truthful, values.ravel() == 1, coin).reshape(values.shape))
 
     def _truthful_bounds(self, k: int) -> list[tuple[int, int]]:
-        """Return integers below and above 2^k t, as the list of one pair that `sampling.choice` needs."""
+        """Return integers lo <= 2^k t <= hi, as the list of one pair that `sampling.choice` needs."""
         t = self.truth * (1 << k)
         return [(math.floor(t), math.ceil(t))]
 
@@ -118,9 +118,10 @@ class RandomisedResponse:
 class RandomRow:
     """One row of n, drawn at random and released unchanged: private for no epsilon (Pauwels 2016).
 
-    A row that occurs in one database and in no neighbour is released with probability 1/n and identifies the
-    database, so the odds are infinite. As a pair the promise is (0, 1/n); for delta below 1/n no epsilon
-    holds. So a delta of 1/n is a weak promise: delta must be far below one over the number of people.
+    A row that occurs in one database but not in its neighbour is released with probability 1/n and then
+    identifies the database, so the odds are infinite. The mechanism has the pair (0, 1/n); for a delta below
+    1/n no epsilon holds. So a delta of 1/n is a weak promise: delta must be far below one over the number of
+    people.
     """
 
     space: Databases
@@ -136,7 +137,7 @@ class RandomRow:
         `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
-            ValueError: the last axis is not n.
+            ValueError: the length of the last axis is not n.
         """
         source = sampling.BulkBits() if bits is None else bits
         values = np.asarray(points)

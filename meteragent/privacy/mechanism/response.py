@@ -1,14 +1,14 @@
 """Answers to queries: noise on the data and then the query, or the query and then noise.
 
-Sanitised response (Holohan 2014, section 2.2), X_Q(d) = Q(X_d). Noise is added to the database once, and
+Sanitised response (Holohan 2014, section 2.2), X_{Q,d} = Q(X_d). Noise is added to the database once, and
 every answer is computed from the noisy database. So a single release is charged, for any number of queries:
 the answers to all queries together are (epsilon, delta)-private if and only if the release is, because the
 release is the answer to the identity query (Theorem 4, Corollary 1). A repeated query has the same answer.
 See `Sanitised` and, for one function of a mechanism's output, `Then`.
 
-Output perturbation, X_Q(d) = X_{Q(d)}. Every answer gets fresh noise and is charged, even if the query is
-repeated, because the mean of many noisy answers tends to the true answer. The promise holds on the space of
-answers Y and carries over to databases:
+Output perturbation (section 2.2), X_{Q,d} = X_{Q(d)}. Every answer gets fresh noise and is charged, even if
+the query is repeated, because the mean of many noisy answers tends to the true answer. The promise holds on
+the space Y of answers and carries over to databases:
 
 * `After`: an epsilon d_Y-private mechanism after a Delta-sensitive query is Delta epsilon d_X-private
   (Chatzikokolakis 2013, Fact 5);
@@ -54,9 +54,10 @@ class Sanitised:
         object.__setattr__(self, "released", plain(mechanism.release(label_array([point]), bits=bits)[0]))
 
     def answer(self, query: Query | Callable[[Any], Answer]) -> Answer:
-        """Return the query's answer on the release, the same for each call; nothing is charged.
+        """Return the query's answer for the released point; nothing is charged, and repeated calls agree.
 
-        Only the function of a `Query` is used, because noise may have moved the point out of its space.
+        Of a `Query` only the function is used, because noise may have moved the point out of the query's
+        space.
         """
         function = query.function if isinstance(query, Query) else query
         return function(self.released)
@@ -78,15 +79,15 @@ class Then:
         return self.mechanism.space
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the mechanism's loss: the image of an output reveals no more than the output."""
+        """Return the mechanism's loss, because the image of an output reveals no more than the output."""
         return self.mechanism.loss(distance)
 
     def release(self, points: ArrayLike, *, bits: Bits | None = None) -> NDArray[Any]:
-        """Apply the function to a release; the release is charged."""
+        """Release `points`, each of which is charged, and apply the function to the outputs."""
         return self.function(self.mechanism.release(points, bits=bits))
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """Return ln P(y | x) for each y of `outputs` and x = `point`: P sums over the outputs mapped to y.
+        """Return ln P(y | x) for each y of `outputs` and x = `point`, summed over the outputs mapped to y.
 
         Raises:
             ValueError: the mechanism has outputs outside its space, or the space is too large to be listed.
@@ -94,7 +95,7 @@ class Then:
         originals = listed(self.mechanism.space)
         mass = np.exp(self.mechanism.log_mass(originals, point)) if originals else np.zeros(0)
         if abs(mass.sum() - 1) > 1e-9:
-            raise ValueError("the law of a function's value is known only if all outputs can be listed")
+            raise ValueError("the mass of a function's value is known only if all outputs can be listed")
         images, values = self.function(np.asarray(originals)), np.asarray(outputs)
         total = np.where(values[..., np.newaxis] == images, mass, 0).sum(axis=-1)
         with np.errstate(divide="ignore"):
@@ -130,8 +131,8 @@ class _Answered:
     def release(self, points: Iterable[Any], *, bits: Bits | None = None) -> NDArray[Any]:
         """Release a noisy answer for each of `points`, a sequence or an array with a point in each row.
 
-        Each answer is charged, even if it is repeated. `bits` is the source of randomness, by default that of
-        the mechanism.
+        Each answer is charged, even if it is repeated. `bits` is the source of randomness; None means the
+        mechanism's default.
 
         Raises:
             ValueError: a point is not in the query's space.  Also the errors of the mechanism.
@@ -140,7 +141,7 @@ class _Answered:
         return self.mechanism.release(np.array(answers), bits=bits)
 
     def log_mass(self, outputs: ArrayLike, point: Any) -> NDArray[np.float64]:
-        """Return the mechanism's log mass of each of `outputs` at the answer for `point`."""
+        """Return the mechanism's log mass of each of `outputs` at the query's answer for `point`."""
         return self.mechanism.log_mass(outputs, self.query(point))
 
 
@@ -153,7 +154,7 @@ class After(_Answered):
 
     Raises:
         TypeError: the mechanism has no loss.
-        ValueError: the sensitivity is not an exact number, or is too small; an answer is not in the
+        ValueError: the sensitivity is not an exact number or is too small, or an answer is not in the
             mechanism's space.
     """
 
@@ -178,14 +179,14 @@ class After(_Answered):
 
 @dataclass(frozen=True)
 class OutputPerturbation(_Answered):
-    """A mechanism with (epsilon, delta) between any two answers, after a query of any sensitivity.
+    """A mechanism that promises (epsilon, delta) between any two answers, after a query of any sensitivity.
 
     See Holohan 2014, section 2.2. The answers for neighbours need not be neighbours, so a promise for
     neighbours, such as that of a product, does not suffice.
 
     Raises:
         TypeError: the mechanism has no (epsilon, delta) guarantee.
-        ValueError: its pair holds for neighbours only, or an answer is not in its space.
+        ValueError: its pair holds only between neighbours, or an answer is not in its space.
     """
 
     mechanism: PairMechanism

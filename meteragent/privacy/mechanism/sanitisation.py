@@ -3,19 +3,19 @@
 Three calibrations of b, the scale of the noise, for a set of diameter D on the lattice q Z:
 
     "holohan"   b = D/(epsilon - ln(1-delta))                        (Holohan 2014, Example 5)
-    "any set"   b = D/ln((e^epsilon + delta)/(1-delta))              less noise, right for every set
+    "any set"   b = D/ln((e^epsilon + delta)/(1-delta))              less noise, valid for every set
     "lattice"   the least b that keeps the promise on this lattice   least noise
 
 Proof of "any set". With X = D/b the noise is X-private, and every X-private mechanism is (epsilon,
 (e^X - e^epsilon)/(e^X + 1))-private, because randomised response dominates it (`divergence`). The second
-number equals delta at e^X = (e^epsilon + delta)/(1-delta), and two numbers a quantum apart attain it. So no
-formula in D, epsilon and delta that holds for all sets needs less noise. Example 5 follows: its X is smaller,
-since (1-delta) e^X = e^epsilon < e^epsilon + delta.
+number equals delta at e^X = (e^epsilon + delta)/(1-delta), and is attained by a set of two numbers a quantum
+apart. So no formula in D, epsilon and delta that holds for all sets needs less noise. Example 5 follows,
+because its X is smaller: (1-delta) e^X = e^epsilon < e^epsilon + delta.
 
-Proof of "lattice". Two numbers k quanta apart have the laws `divergence.LatticePair(a, k)`, a = q/b. Their
-hockey stick is the largest value, over j, of the probability that the noise is at most j quanta under one
-law, minus e^epsilon times this probability under the other. It grows with k and with a, so it is largest for
-the ends of the set, and
+Proof of "lattice". The outputs for two numbers k quanta apart have the distributions
+`divergence.LatticePair(a, k)`, a = q/b. Their hockey-stick divergence is the maximum over j of the
+probability of an output of at most j quanta under one distribution, minus e^epsilon times its probability
+under the other. It grows with k and with a, so it is largest for the ends of the set, and
 
     delta_min(a) = 1 - (e^(-a(j+1)) + e^(epsilon - a(k-j)))/(1 + e^-a),        j = floor((ak - epsilon)/(2a)),
 
@@ -44,7 +44,7 @@ from meteragent.privacy.space import Numbers
 Calibration = Literal["holohan", "any set", "lattice"]
 
 _CLOSE_BITS = 48
-"""The precision of the scale: it exceeds its formula by a factor below 1 + 2^-40, so that it is rational."""
+"""Bits of precision: the scale, rounded up to a rational, exceeds its formula by a factor below 1 + 2^-40."""
 
 
 @dataclass(frozen=True, init=False)
@@ -58,8 +58,8 @@ class LaplaceSanitisation:
 
     Raises:
         TypeError: epsilon or delta is not exact; the message shows a correct form.
-        ValueError: the set has no finite diameter above zero, epsilon < 0, delta is not in [0, 1), both are
-            zero (no finite noise suffices), or the calibration is unknown.
+        ValueError: the set's diameter is 0 or infinite, epsilon < 0, delta is not in [0, 1), both are 0 (no
+            finite noise suffices), or the calibration is unknown.
     """
 
     space: Numbers
@@ -77,7 +77,7 @@ class LaplaceSanitisation:
         promise = pair(epsilon, delta)
         if promise.delta == 1 or not (promise.epsilon or promise.delta):
             raise ValueError(
-                f"no finite noise above zero keeps epsilon {promise.epsilon}, delta {promise.delta}"
+                f"no finite noise scale above 0 has epsilon {promise.epsilon} and delta {promise.delta}"
             )
         loss = promise.epsilon
         if promise.delta:
@@ -88,12 +88,12 @@ class LaplaceSanitisation:
 
     @property
     def scale(self) -> Fraction:
-        """The scale b of the noise, in the unit: the calibration's, rounded up by at most 2^-40 of it."""
+        """The scale b of the noise, in the unit, which exceeds its formula by a factor below 1 + 2^-40."""
         return 1 / self.noise.epsilon
 
     @property
     def smallest_delta(self) -> Number:
-        """The exact least delta of this noise at the promised epsilon, delta_min."""
+        """The least delta of this noise at the promised epsilon, delta_min, exactly."""
         return _smallest_delta(self.noise.a, int(self.space.diameter / self.space.quantum), self.guarantee)
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
@@ -102,7 +102,7 @@ class LaplaceSanitisation:
         Each number is charged. `bits` is the source of randomness, by default `BulkBits`.
 
         Raises:
-            TypeError: the values are not integers.  ValueError: one is not in the set.
+            TypeError: the values are not integers.  ValueError: a value is not in the set.
         """
         return self.noise.release(quanta(points, self.space), bits=bits)
 
@@ -112,7 +112,7 @@ class LaplaceSanitisation:
 
 
 def _smallest_delta(a: Fraction, k: int, promise: Guarantee) -> Number:
-    """Return the hockey stick at e^epsilon of two discrete Laplace laws k quanta apart, exactly."""
+    """Return the exact hockey-stick divergence, at e^epsilon, of discrete Laplace numbers k quanta apart."""
     excess = a * k - promise.epsilon
     if excess <= 0:
         return exp(0) - 1
@@ -139,10 +139,10 @@ def _any_set(promise: Guarantee, _: int) -> Fraction:
 
 
 def _lattice(promise: Guarantee, k: int) -> Fraction:
-    """Return the largest loss X = ak that keeps the promise on the lattice, to a relative error of 2^-48."""
+    """Return a rational number just below the largest loss X = ak that keeps the promise on the lattice."""
     low = _any_set(promise, k)
     high = promise.epsilon + 2 * _ln_below(1 / (1 - promise.delta), promise) + low / (1 << _CLOSE_BITS)
-    # On the lattice delta is at least that of the real line at the same loss: `high` is not below the root.
+    # At the same loss, delta is not smaller on the lattice than on the real line: `high` is above the root.
     for _ in range(_CLOSE_BITS):
         middle = (low + high) / 2
         is_kept = _smallest_delta(middle / k, k, promise) <= promise.delta
@@ -156,4 +156,4 @@ _LARGEST_LOSS: dict[Calibration, Callable[[Guarantee, int], Fraction]] = {
     "any set": _any_set,
     "lattice": _lattice,
 }
-"""The loss X = D/b between the ends of the set, by calibration; for delta > 0."""
+"""A rational number just below the loss X = D/b between the ends of the set, by calibration, if delta > 0."""

@@ -1,24 +1,25 @@
 """Selection of one of n values by noise: report noisy max, and the exponential mechanism (Pauwels 2016).
 
 Both mechanisms take a vector u of n values (counts, utilities) in whole quanta and release an index. They are
-private in d_inf, because every value may change. With Delta the largest change between neighbours, in the
-unit,
+private under d_inf, because every value may change. Let Delta be the largest change of a value between
+neighbours, in the unit. At d_inf = d
 
-    loss = epsilon q ceil(d/q) / Delta at d_inf = d, even if floor(x/q + 1/2) rounds the values first.
+    loss = epsilon q ceil(d/q) / Delta,  even if floor(x/q + 1/2) rounds the values first.
 
 Noisy max (Example 4) adds a geometric number g_i to each value, P(g) ~ e^(-ag) with a = epsilon q/(2 Delta),
-and reports the index of the largest sum, or the first such index. Ties cost no privacy. Fix the noise of all
-other values: i is reported if and only if u_i + g_i reaches a threshold T, the largest of
-u_j + g_j + 1 for j < i and u_j + g_j for j > i. Let every value change by at most k quanta. T rises by at
-most k, and u_i falls by at most k, so g_i has to be larger by at most 2k; P(g >= t + 2k) >= e^(-2ak)
-P(g >= t) for all t. This holds for any fixed rule for ties and any noise whose tail falls by a factor of at
-most e^a per step, including Laplace noise, but one-sided noise is smaller. If no value falls, or none rises
-(counts, when one person is added), T - u_i rises by at most k: half the loss.
+and reports the index of the largest sum, or the first such index. Ties cost no privacy. Proof: fix the noise
+of all other values. Then i is reported if and only if u_i + g_i reaches a threshold T, the largest of
+u_j + g_j + 1 for j < i and u_j + g_j for j > i. If every value changes by at most k quanta, T rises by at
+most k and u_i falls by at most k, so g_i has to be larger by at most 2k, and
+P(g >= t + 2k) >= e^(-2ak) P(g >= t) for all t. This holds for any fixed rule for ties and for any noise whose
+tail falls by a factor of at most e^a per step. Laplace noise is an example, but one-sided noise is smaller.
+If no value falls, or none rises (counts to which one person is added), T - u_i rises by at most k, so the
+loss is half as large.
 
 The exponential mechanism (Proposition 7) reports r with P(r) ~ e^(a u_r): each weight changes by a factor of
 at most e^(ak), and so does their sum. For both mechanisms the reported value is within
 (2 Delta/epsilon)(ln n + t) of the largest with a probability of at least 1 - e^-t (Example 6), because
-P(r) <= e^(-a (max u - u_r)/q) for every r.
+P(r) <= e^(-a (max u - u_r)) for every r.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from meteragent.privacy.space import Windows
 
 _GUARD_BITS = 8
 _TAIL = 45.0  # a sum over geometric numbers omits a mass of e^-45
-_TERMS = 1 << 20  # the number of terms of a sum that are computed at once
+_TERMS = 1 << 20  # the largest number of terms of a sum that are computed at once
 
 
 @dataclass(frozen=True, init=False)
@@ -67,7 +68,7 @@ class _Selection:
         return Windows(self.n, self.quantum, metric="linf")
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Return the loss between values at d_inf = d = `distance`, in the unit, before rounding.
+        """Return the loss between vectors whose d_inf before rounding is d = `distance`, in the unit.
 
             epsilon q ceil(d/q) / Delta
 
@@ -106,8 +107,8 @@ class NoisyMax(_Selection):
     `epsilon` may be twice the level.
 
     Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
+        ValueError: a parameter is not positive, or 1/a >= 2^45.
     """
 
     def monotone_loss(self, distance: Exact) -> Fraction:
@@ -121,7 +122,7 @@ class NoisyMax(_Selection):
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
@@ -131,11 +132,12 @@ class NoisyMax(_Selection):
     def log_mass(self, outputs: ArrayLike, point: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(index | u) for each index of `outputs` and the values u = `point`, in quanta.
 
-        The mass is a sum over the winning sum v >= max u of the probability that u_i + g_i = v, all sums
-        before i are below v, and all sums after i are at most v. There are about 45 n/a terms.
+        The mass of i is a sum over the winning sums v >= max u. Each term is the probability that
+        u_i + g_i = v, the sums u_j + g_j before i are below v, and those after i are at most v. About 45 n/a
+        terms are computed.
         """
         u = whole_vectors(point, self.n)
-        a, gap = float(self.a), (u.max() - u).view(np.uint64).astype(np.float64)[:, np.newaxis]  # to 2^63
+        a, gap = float(self.a), (u.max() - u).view(np.uint64).astype(np.float64)[:, np.newaxis]  # up to 2^63
         end, step = math.ceil(_TAIL / a) + 1, max(1, _TERMS // self.n)
         total = np.zeros(self.n)
         for start in range(0, end, step):
@@ -146,8 +148,8 @@ class NoisyMax(_Selection):
 
 
 def _losing_chance(a: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return P(all sums j < i are below v and all j > i at most v) for each i and v; distance_j = v - u_j."""
-    with np.errstate(divide="ignore"):  # a sum that cannot be below v has probability 0
+    """Return P(sums j < i are below v and sums j > i at most v) for each i and v; distance_j = v - u_j."""
+    with np.errstate(divide="ignore"):  # ln 0 for a value that cannot be below v
         log_below = np.cumsum(np.log(-np.expm1(-a * distance)), axis=0)
     log_at_most = np.cumsum(np.log(-np.expm1(-a * (distance + 1)))[::-1], axis=0)[::-1]
     log_before = np.vstack([np.zeros_like(log_below[:1]), log_below[:-1]])
@@ -157,27 +159,27 @@ def _losing_chance(a: float, distance: NDArray[np.float64]) -> NDArray[np.float6
 
 @dataclass(frozen=True, init=False)
 class Exponential(_Selection):
-    """The exponential mechanism: an index r of n with P(r) ~ e^(epsilon u_r/(2 Delta)).
+    """The exponential mechanism, which reports one of n indices r with P(r) ~ e^(a u_r).
 
-    See Pauwels 2016, Proposition 7. Utilities are whole quanta. Over all r of a lattice, u_r = -|f - r q|
-    would give the Laplace mechanism: the sum of its weights is the same for every f, so its loss is half
-    of `loss`. For n indices the loss is `loss`. The time for a choice depends on the differences between
-    the utilities; with `NoisyMax` it does not.
+    See Pauwels 2016, Proposition 7. Utilities are whole quanta. With u_r = -|f - r q| over all r of a lattice
+    it would be the Laplace mechanism, whose loss is half of `loss`, because the sum of its weights is the
+    same for every f. For n indices the loss is `loss`. The time that a choice takes depends on the
+    differences between the utilities; the time that `NoisyMax` takes does not.
 
     Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
+        ValueError: a parameter is not positive, or 1/a >= 2^45.
     """
 
     def release(self, points: ArrayLike, *, bits: sampling.Bits | None = None) -> NDArray[np.int64]:
         """Choose an index, 0 .. n-1, for each row of `points`, utilities in quanta of shape (..., n).
 
-        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The law is computed
-        once for equal rows.
+        Each row is charged. `bits` is the source of randomness, by default `BulkBits`. The
+        distribution is computed once for equal rows.
 
         Raises:
             TypeError: the utilities are not integers.
-            ValueError: the last axis is not n, or a utility is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a utility is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
@@ -194,7 +196,7 @@ class Exponential(_Selection):
         return sampling.choice(lambda k: self._cumulative(gaps, k), count, bits)
 
     def _cumulative(self, gaps: list[int], k: int) -> list[tuple[int, int]]:
-        """Return integers below and above 2^k P(index <= i), for i = 0 .. n-2."""
+        """Return integer bounds on 2^k P(index <= i), for i = 0 .. n-2."""
         w = k + self.n.bit_length() + _GUARD_BITS
         weights = [exp_neg_bounds(gap * self.a.numerator, self.a.denominator, w) for gap in gaps]
         rest_lo, rest_hi = (sum(bound) for bound in zip(*weights, strict=True))

@@ -1,6 +1,7 @@
-"""The law of one slot's noise within a window of the l_inf Laplace mechanism.
+"""The distribution of one slot's noise within a window of the l_inf Laplace mechanism.
 
-z is uniform on {-R .. R}^n, and P(R) ~ (2R+1)^n e^(-aR) (THEORY 2.1). So the marginal law of one slot is
+Given R, z is uniform on {-R .. R}^n, and P(R) ~ (2R+1)^n e^(-aR) (THEORY 2.1). So one slot has the marginal
+distribution
 
     P(z_i = k) = S(n-1, 2|k|+1) e^(-a|k|) / S(n, 1),        S(m, c) = sum over j >= 0 of (c + 2j)^m e^(-aj),
 
@@ -9,7 +10,7 @@ and by the binomial theorem, with x = e^-a and B_i = sum over j >= 0 of j^i x^j 
     S(m, c) = sum over i <= m of m!/(m-i)! c^(m-i) 2^i B_i,
     B_i = x/(1-x) (sum over l < i of B_l/(i-l)!),        B_0 = 1/(1-x).
 
-All terms are above zero, so nothing cancels, for any a and for any |k| in the tail.
+All terms are positive, so nothing cancels for any a and k, even far out in the tail.
 """
 
 import math
@@ -24,10 +25,10 @@ Floats = NDArray[np.float64]
 
 
 def log_mass_of_slot(mechanism: LInfLaplace, noise: ArrayLike) -> Floats:
-    """Return ln P(z_i = k) of one slot for each k of `noise`, in quanta.
+    """Return ln P(z_i = k) for one slot and each k of `noise`, in quanta.
 
-    For n = 1 the result is ln tanh(a/2) - a|k|. The running time is proportional to n^2, once for each
-    mechanism, and to n for each k.
+    For n = 1 the result is ln tanh(a/2) - a|k|. The coefficients take a time proportional to n^2, once for
+    each pair (n, a); then each k takes a time proportional to n.
     """
     k = np.abs(np.asarray(noise, np.float64))
     a = float(mechanism.a)

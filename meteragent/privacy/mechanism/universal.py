@@ -1,12 +1,12 @@
-"""The universally optimal mechanism after a query, if it exists.
+"""The universally optimal mechanism after a query, if there is one.
 
 See Chatzikokolakis 2013, Definition 7 and Theorem 10.
 
-If the answers are q [0..k] and the query is uniformly Delta-sensitive, the truncated geometric mechanism with
-epsilon/Delta on its answers is f-epsilon d_X-optimal: among the epsilon d_X-private mechanisms H after f,
-none is better for a user who remaps outputs optimally. This holds for any prior and any loss that grows with
-the distance between answers. (The paper has Delta d_X, without the epsilon; the
-corollaries show that it is missing.)
+If the answers of a query f are q [0..k] and f is uniformly Delta-sensitive, the truncated geometric mechanism
+with epsilon/Delta on the answers is f-epsilon d_X-optimal: no epsilon d_X-private mechanism of the form H
+after f is better for a user who remaps outputs optimally. This holds for any prior and for any loss of the
+user that grows with the distance between answers. (The paper's theorem has Delta d_X; its corollaries show
+that the epsilon is missing.)
 """
 
 from fractions import Fraction
@@ -23,14 +23,14 @@ class NotUniform(ValueError):
 
 
 def universal_mechanism(query: Query, epsilon: Exact) -> After:
-    """Return the truncated geometric mechanism after a query (Theorem 10).
+    """Return the truncated geometric mechanism after `query` (Theorem 10).
 
-    The mechanism is optimal for every user among the epsilon d_X-private mechanisms H after the query.
+    For every user it is optimal among the epsilon d_X-private mechanisms of the form H after the query.
 
     Raises:
         TypeError: epsilon is not exact.
         NotUniform: the answers are not q [0..k], or two answers have no tight chain of expansive links.
-        ValueError: epsilon is not above zero, or the space is too large to search.
+        ValueError: epsilon is not positive, or the space is too large to search.
     """
     level, answers = positive("epsilon", epsilon), query.answers
     k = len(answers) - 1

@@ -1,13 +1,14 @@
-"""Noise for vectors of numbers, independent discrete Laplace: private for d_1 (Pauwels 2016, Prop. 5).
+"""Independent discrete Laplace noise for vectors of numbers, private under d_1 (Pauwels 2016, Prop. 5).
 
-A vector f of n answers (counts, sums) whose neighbours differ by at most Delta in d_1 is released as f + q z,
-z_i independent with P(z) = tanh(a/2) e^(-a|z|), a = epsilon q / Delta. Their product is ~ e^(-a |z|_1), so by
-the triangle inequality the odds between two points of q Z^n at d_1 = d change by a factor of at most
-e^(epsilon d/Delta), which is attained. This is the Laplace mechanism of the metric space (q Z^n, d_1/Delta)
-(Chatzikokolakis 2013, Definition 6). For two numbers the space is the plane with the Manhattan metric.
+A vector f of n answers (counts, sums) that changes by at most Delta in d_1 between neighbours is released as
+f + q z with independent z_i, P(z_i) = tanh(a/2) e^(-a|z_i|), a = epsilon q / Delta. The probability of z is
+proportional to e^(-a |z|_1). So by the triangle inequality an output changes the odds between two points of
+q Z^n at d_1 = d by a factor of at most e^(epsilon d/Delta), which is attained. This is the Laplace mechanism
+of the metric space (q Z^n, d_1/Delta) (Chatzikokolakis 2013, Definition 6). For two numbers the space is the
+plane with the Manhattan metric.
 
-Rounding to the lattice first, by floor(x/q + 1/2), may move two points apart: numbers that differ by s quanta
-then differ by a whole number k of quanta with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
+Rounding to the lattice first, by floor(x/q + 1/2), may move two points apart: numbers that differed by s
+quanta differ by a whole number k of quanta afterwards, with |k| - 1 < |s|. So sum(|k_i| - 1) < d/q, and
 
     d_1 after rounding <= q (ceil(d/q) + n - 1),        0 for d = 0.
 """
@@ -31,13 +32,13 @@ from meteragent.privacy.space import Windows
 class VectorLaplace:
     """Independent discrete Laplace noise for n numbers: (epsilon/Delta) d_1-private (Pauwels, Prop. 5).
 
-    `sensitivity` is Delta, the largest d_1 between the answers for neighbours, in the unit of `quantum`. The
-    odds between such answers change by a factor of at most e^epsilon. Counts of one value per person have
-    Delta = 1 (a person is added or removed) or 2 (a person's value is changed).
+    `sensitivity` is Delta, the largest d_1 between the answers for neighbours, in the unit of `quantum`. An
+    output changes the odds between such answers by a factor of at most e^epsilon. If each person has one
+    value, counts of the values have Delta = 1 (if a person is added or removed) or 2 (if a value is changed).
 
     Raises:
-        TypeError: a parameter is not exact; the message shows a correct form.
-        ValueError: a parameter is not above zero, or 1/a >= 2^45.
+        TypeError: a parameter is not exact, or n is not an int; the message shows a correct form.
+        ValueError: a parameter is not positive, or 1/a >= 2^45.
     """
 
     epsilon: Fraction
@@ -71,7 +72,7 @@ class VectorLaplace:
         return self.epsilon * not_negative("distance", distance) / self.sensitivity
 
     def loss_before_rounding(self, distance: Exact) -> Fraction:
-        """Bound the loss between points of R^n at d_1 = d = `distance` that are rounded to the lattice first.
+        """Bound the loss between points of R^n whose d_1 before rounding to the lattice is d = `distance`.
 
             a (ceil(d/q) + n - 1),  and 0 for d = 0
 
@@ -88,7 +89,7 @@ class VectorLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         source = sampling.BulkBits() if bits is None else bits
         rows = whole_vectors(points, self.n)
@@ -101,7 +102,7 @@ class VectorLaplace:
 
         Raises:
             TypeError: the values are not integers.
-            ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+            ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
         """
         a = float(self.a)
         distance = differences(outputs, point, self.n).sum(axis=-1, dtype=np.float64)
@@ -113,7 +114,7 @@ class VectorLaplace:
         return self.n * float(self.quantum) / math.sinh(self.a) if self.a < 700 else 0.0
 
     def largest_error(self, beta: float) -> float:
-        """Return the least multiple of the quantum that max|q z_i| exceeds with probability <= beta.
+        """Return the least multiple of the quantum that max|q z_i| exceeds with a chance of at most `beta`.
 
             P(max|z_i| <= m) = (1 - 2 alpha^(m+1)/(1+alpha))^n,        alpha = e^-a
 
@@ -128,14 +129,14 @@ class VectorLaplace:
         return float(self.quantum) * m
 
     def largest_error_bound(self, beta: float) -> float:
-        """Return a bound that max|q z_i| exceeds with probability at most beta, in the unit.
+        """Return a bound, in the unit, that max|q z_i| exceeds with a chance of at most `beta`.
 
             (Delta/epsilon) ln(n/beta), rounded up to the quantum        (Pauwels 2016, Proposition 6)
 
-        For example, the noisy counts of 10,000 first names at epsilon = 1 are all within 12.2 of the true
-        counts with a probability of 95%; for whole numbers, within 13. Without rounding up, the formula would
-        be too small between two quanta: P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than e^(-am), but P(|z| > m)
-        is less.
+        For example, by the formula the noisy counts of 10,000 first names at epsilon = 1 are all within 12.2
+        of the true counts with a probability of 95%; rounded up, the bound is 13. Without rounding up, the
+        formula would be too small between two quanta, because P(|z| >= m) = 2 e^(-am)/(1+e^-a) is more than
+        e^(-am), but P(|z| > m) is less.
 
         Raises:
             ValueError: beta is not between 0 and 1.
@@ -145,7 +146,7 @@ class VectorLaplace:
 
 
 def _probability(beta: float) -> float:
-    """Return `beta`; raise ValueError unless it is between 0 and 1."""
+    """Return `beta`. Raises ValueError if it is not between 0 and 1."""
     if not 0 < beta < 1:
         raise ValueError(f"beta must lie between 0 and 1, not {beta}")
     return beta

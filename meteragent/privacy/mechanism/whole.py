@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _LATTICE_LIMIT = 1 << 62
-"""The largest |x| in quanta, so that x + z stays within int64."""
+"""The largest |x| in quanta; it keeps x + z within int64."""
 
 _EXTREMES = (np.maximum.reduce, np.minimum.reduce)  # faster than max() and min() by 3 us per window
 
 
 def whole(values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole quanta as int64, without a copy if `values` is already an int64 array.
+    """Return `values`, whole quanta, as int64, without a copy if they are an int64 array already.
 
     Raises:
         TypeError: a value is not an integer.  ValueError: a value is beyond 2^62 quanta.
@@ -29,11 +29,11 @@ def whole(values: ArrayLike) -> NDArray[np.int64]:
 
 
 def whole_vectors(values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return vectors of n whole quanta, of shape (..., n), as int64.
+    """Return `values`, vectors of n whole quanta in shape (..., n), as int64.
 
     Raises:
         TypeError: a value is not an integer.
-        ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+        ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
     """
     vectors = whole(values)
     if vectors.ndim == 0 or vectors.shape[-1] != n:
@@ -48,7 +48,7 @@ def differences(outputs: ArrayLike, point: ArrayLike, n: int) -> NDArray[np.uint
 
     Raises:
         TypeError: the values are not integers.
-        ValueError: the last axis is not n, or a value is beyond 2^62 quanta.
+        ValueError: the length of the last axis is not n, or a value is beyond 2^62 quanta.
     """
     difference: NDArray[np.int64] = np.abs(whole_vectors(outputs, n) - whole_vectors(point, n))
     return difference.view(np.uint64)

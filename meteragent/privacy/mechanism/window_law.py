@@ -1,9 +1,10 @@
-"""The exact law of the l_inf Laplace noise of a window, and laws derived from it (THEORY 2.1).
+"""The exact distribution of a window's l_inf Laplace noise, and what follows from it (THEORY 2.1).
 
-P(z) ~ e^(-a max|z_i|) for z in Z^n. z is uniform on {-R .. R}^n, and r = R + 1/2 has P(r) ~ r^n e^(-ar) on
-the half-integers, so k given slots all lie within +-m with probability E[min(1, (m + 1/2)/r)^k].
-More than 2^14 half-integers are replaced by 2^13 midpoints: then a << 1, and the sums differ from integrals
-(THEORY 1.2: r is Gamma(n+1, 1/a), the largest |z_i| Gamma(n, 1/a)) by about 1e-5.
+P(z) ~ e^(-a max|z_i|) for z in Z^n. Given R, z is uniform on {-R .. R}^n, and r = R + 1/2 has
+P(r) ~ r^n e^(-ar) on the half-integers. So k given slots all lie within +-m with probability
+E[min(1, (m + 1/2)/r)^k]. If more than 2^14 half-integers were needed, 2^13 midpoints replace them. Then
+a << 1, and the results differ by about 1e-5 from the limit of small a, in which r is Gamma(n+1, 1/a) and the
+largest |z_i| is Gamma(n, 1/a) (THEORY 1.2).
 """
 
 import math
@@ -23,8 +24,8 @@ _TERMS_LIMIT, _MIDPOINTS = 1 << 14, 1 << 13
 class WindowMechanism(MetricMechanism, Protocol):
     """A metric mechanism on windows of `n` slots that adds noise on the lattice of `quantum`.
 
-    Its points are integers: quanta or, if it has an attribute `step` and rounds them itself, multiples of
-    `step`.
+    Its points are integers: numbers of quanta or, if it has an attribute `step` and rounds points itself,
+    numbers of steps.
     """
 
     @property
@@ -37,11 +38,11 @@ class WindowMechanism(MetricMechanism, Protocol):
 
 
 class WindowLaw:
-    """The law of n slots with parameter a = epsilon q; all values are whole quanta."""
+    """The distribution of the noise of n slots, with a = epsilon q. All values are in whole quanta."""
 
     def __init__(self, n: int, a: float) -> None:
         self.n, self.a = n, a
-        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # the tail beyond weighs about e^-60
+        end = (n + 60 + math.sqrt(3600 + 120 * n)) / a  # weights beyond are about e^-60 of the largest
         self._exact = end <= _TERMS_LIMIT
         width = 1.0 if self._exact else end / _MIDPOINTS
         self._r = (np.arange(math.ceil(end / width) + 1) + 0.5) * width
@@ -49,21 +50,21 @@ class WindowLaw:
         top = float(log_weight.max())
         weight = np.exp(log_weight - top)
         self._p = weight / weight.sum()
-        # P(z) = sum over R >= max|z_i| of e^(-aR), over the sum of (2R+1)^n e^(-aR)
+        # P(z) = (sum of e^(-aR) over R >= max|z_i|) / (sum of (2R+1)^n e^(-aR) over R >= 0)
         log_all = n * math.log(2) + a / 2 + top + math.log(width * float(weight.sum()))
         self.log_most = -log_all - math.log(-math.expm1(-a))  # ln P(0), the largest of all
 
     def log_mass(self, largest: Any) -> Floats:
-        """Return ln P(z) where max|z_i| = `largest`, a number or an array."""
+        """Return ln P(z) for a window with max|z_i| = `largest`, a number or an array."""
         return np.asarray(self.log_most - self.a * np.asarray(largest, np.float64))
 
     def at_most(self, m: Any, k: int) -> Floats:
-        """Return P(|z_i| <= m for k given slots) for each integer of `m`; k = n is the whole window."""
-        parts = [np.minimum(1, max(0.0, value + 0.5) / self._r) for value in np.ravel(m).tolist()]
-        return np.array([float(np.sum(self._p * part**k)) for part in parts])
+        """Return P(|z_i| <= m in all of k given slots) for each integer of `m`; k = n is the whole window."""
+        slot_masses = [np.minimum(1, max(0.0, value + 0.5) / self._r) for value in np.ravel(m).tolist()]
+        return np.array([float(np.sum(self._p * slot_mass**k)) for slot_mass in slot_masses])
 
     def below(self, c: Any) -> Floats:
-        """Return P(z_i <= c) of one slot for each integer of `c`."""
+        """Return P(z_i <= c) for one slot and each integer of `c`."""
         ends = np.asarray(c)
         within = self.at_most(np.maximum(ends, -1 - ends), 1)  # |z_i| <= c, or |z_i| < -c
         return np.where(ends >= 0, 1 + within, 1 - within) / 2
@@ -74,7 +75,7 @@ class WindowLaw:
         return np.unique(np.interp(shares, self.at_most(ends, k), ends).astype(np.int64))
 
     def residues(self, modulus: int) -> Floats:
-        """Return P(z_i = c modulo `modulus`) of one slot for c = 0, 1 ..; uniform if `_r` holds midpoints."""
+        """Return P(z_i = c modulo `modulus`) for one slot and each c < `modulus`; uniform if a << 1."""
         if not self._exact:
             return np.full(modulus, 1 / modulus)
         side = np.cumsum((self._p / (2 * self._r))[::-1])[::-1]
@@ -83,12 +84,12 @@ class WindowLaw:
         return np.asarray(sides)
 
     def divergence(self, mean: float) -> float:
-        """Return D such that N windows have a mean of max|z_i| as extreme as `mean` with p <= e^(-N D).
+        """Return a D: N windows have a mean of max|z_i| as extreme as `mean` with a probability <= e^(-N D).
 
-        The maxima have P(m) ~ c(m) e^(-am); let b be the parameter of the law with this mean. D is the
-        Kullback-Leibler divergence of law b from law a, (a-b) mean + ln P_b(0)/P_a(0), which is the largest
-        value over b (Chernoff). The search covers e^-2 .. e^2 times a; if b lies outside, D is slightly too
-        small.
+        The maxima have P_a(m) ~ c(m) e^(-am). D is the largest value over b of
+        (a-b) mean + ln P_b(0)/P_a(0) (Chernoff). It is attained at the b for which P_b has this mean, where
+        it is the Kullback-Leibler divergence of P_b from P_a. The search covers e^-2 a <= b <= e^2 a; if the
+        best b lies outside, D is slightly too small.
         """
         low, high = self.a * math.exp(-2), self.a * math.exp(2)
         for _ in range(40):  # golden-section search for the maximum of a concave function

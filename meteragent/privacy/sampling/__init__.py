@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-A privacy proof is about one law, so a draw must have exactly that law. A sampler that rounds probabilities
-(any floating-point sampler) breaks the proof in the last bits, which an attacker examines first. Three rules
-keep the samplers exact.
+A privacy proof is about one distribution, and a draw must have exactly this distribution. A sampler that
+rounds probabilities (any floating-point sampler) breaks the proof in the last bits, which an attacker
+examines first. Three rules keep the samplers exact.
 
 1. No floating-point number decides a draw. Every comparison is between integers.
 2. A uniform number U in [0, 1) is never rounded. Its bits are revealed from the top, and U is compared with
    certified bounds on the probability p: U < p is decided as soon as the revealed bits lie entirely below or
-   above the bounds. Until then, more bits are revealed and the bounds refined. A p such as e^(-1/220) is
-   irrational, so the comparison ends, nearly always at once.
+   above the bounds. Until then, more bits are revealed and the bounds refined. The comparison ends with
+   probability 1, nearly always at once.
 3. Every random bit is used once.
 
 Modules:
@@ -24,8 +24,8 @@ Modules:
     gaussian      discrete Gaussian numbers
     planar        planar Laplace points
 
-The time that a draw takes depends on the draw, never on data: draw when a window opens, not while a value is
-released (THEORY 2.4 on timing).
+The time that a draw takes depends on the draw, but never on data. So draw when a window opens, not while a
+value is released (THEORY 2.4 on timing).
 """
 
 from meteragent.privacy.bits import Bits, FreshRows, RowBits, SecretBits, SeededBits, SystemBits

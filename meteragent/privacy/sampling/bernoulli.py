@@ -1,6 +1,6 @@
 """Coins and choices whose probabilities need only be enclosed between integers (rule 2 of the package).
 
-U, uniform on [0, 1), is known to k bits: it lies in [u, u+1) / 2^k. With integers lo <= 2^k p <= hi, u < lo
+The first k bits of U, uniform on [0, 1), place it in [u, u+1) / 2^k. With integers lo <= 2^k p <= hi, u < lo
 implies U < p, and u >= hi implies U >= p. In between, more bits of U are revealed and p is enclosed more
 closely. If the bounds stay a few units apart, this happens with a probability of a few in 2^k.
 """
@@ -22,7 +22,7 @@ Bounds = Callable[[int], tuple[int, int]]
 """A function of k that returns integers (lo, hi) with lo <= 2^k p <= hi."""
 
 FIRST_BITS = 32
-"""The number of bits of a uniform revealed at a time: 32 decide all but a few comparisons in 2^32."""
+"""The number of bits of U that are revealed at a time; 32 decide all but a few comparisons in 2^32."""
 
 _WORD_BITS = 62  # the largest k for which bounds on 2^k p fit into int64
 
@@ -55,9 +55,9 @@ def choice(
 ) -> NDArray[np.int64]:
     """Draw `count` independent indices of 0 .. m-1 exactly, from bounds on P(index <= i), as int64.
 
-    cumulative(k), for k = 32, 64, 96 .., is a sequence of m-1 pairs (lo, hi) with lo <= 2^k P(index <= i) <=
-    hi for i = 0 .. m-2; P(index <= m-1) = 1 has no pair. Each call of `choice` calls `cumulative` once with
-    k = 32: cache that value if it is costly to compute.
+    cumulative(k), for k = 32, 64, 96 .., returns a sequence of m-1 pairs (lo, hi) with
+    lo <= 2^k P(index <= i) <= hi for i = 0 .. m-2; P(index <= m-1) = 1 has no pair. Each call of `choice`
+    calls `cumulative` once with k = 32: cache its result if it is costly to compute.
     """
     prefix = bits.array(count, np.uint32).astype(np.int64)
     thresholds_at = partial(_thresholds_of, cumulative)
@@ -77,8 +77,8 @@ class Thresholds(NamedTuple):
 def make_thresholds(bounds: Sequence[tuple[int, int]], k: int) -> Thresholds:
     """Convert bounds to sorted arrays, of int64 for k <= 62, otherwise of Python integers.
 
-    P(index <= i) grows with i. So a running maximum of the lower bounds, and a running minimum of the upper
-    bounds from the end, are valid bounds and sorted.
+    P(index <= i) grows with i. So the running maximum of the lower bounds, and the running minimum of the
+    upper bounds from the end, are bounds, too, and are sorted.
     """
     dtype = np.int64 if k <= _WORD_BITS else np.object_
     lo = list(accumulate((lo for lo, _ in bounds), max))
@@ -87,7 +87,7 @@ def make_thresholds(bounds: Sequence[tuple[int, int]], k: int) -> Thresholds:
 
 
 def index_range(thresholds: Thresholds, prefix: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the smallest and the largest index of uniforms that begin with the k bits of `prefix`."""
+    """Return the smallest and the largest index possible for uniform numbers that begin with `prefix`."""
     return thresholds.hi.searchsorted(prefix, side="right"), thresholds.lo.searchsorted(prefix, side="right")
 
 

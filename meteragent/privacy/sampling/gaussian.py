@@ -1,12 +1,12 @@
 """Discrete Gaussian numbers: P(z) ~ e^(-z^2/(2 sigma^2)) on Z, for any rational sigma^2.
 
-Rejection sampling from discrete Laplace (Canonne, Kamath, Steinke 2020, Algorithm 3), with an envelope that
-touches the law at two neighbouring integers, m and m + 1 with m = floor(sigma):
+Rejection sampling from discrete Laplace numbers (Canonne, Kamath, Steinke 2020, Algorithm 3). The envelope
+touches the distribution at two neighbouring values of |z|, m and m + 1 with m = floor(sigma), because
 
     z^2 = (2m+1) |z| - m(m+1) + (|z|-m)(|z|-m-1).
 
 So with b = (2m+1)/(2 sigma^2), a proposal from P(z) ~ e^(-b |z|) is accepted with probability e^(-k/(2
-sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number with the law
+sigma^2)), k = (|z|-m)(|z|-m-1), an integer >= 0. This is the probability that a geometric number g with
 P(g) ~ e^(-g/(2 sigma^2)) is at least k. So one such number decides exactly, for any denominator of sigma^2.
 More than half of the proposals are accepted; for sigma >> 1 the share is sqrt(pi/(2e)) = 76%.
 """
@@ -24,14 +24,14 @@ from meteragent.privacy.exact import Exact, positive
 from meteragent.privacy.sampling.geometric import discrete_laplace, geometric
 from meteragent.privacy.sampling.parameters import SCALE_LIMIT
 
-_REACH = 1 << 31  # squares of |z| up to it fit in int64; a larger |z| (at least 512 sigma) is clamped to it
+_REACH = 1 << 31  # its square fits into int64; a larger |z|, which is beyond 512 sigma, is clamped to it
 
 
 def check_variance(sigma2: Exact) -> Fraction:
     """Return `sigma2` as a Fraction; refuse a variance for which noise cannot be drawn.
 
     Raises:
-        TypeError: `sigma2` is not exact.  ValueError: it is not above zero, or at least 2^44.
+        TypeError: `sigma2` is not exact.  ValueError: it is not positive, or is at least 2^44.
     """
     exact = positive("sigma^2", sigma2)
     if 2 * exact >= SCALE_LIMIT:
@@ -44,7 +44,7 @@ def check_variance(sigma2: Exact) -> Fraction:
 def discrete_gaussian(count: int, sigma2: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z with P(z) ~ e^(-z^2/(2 sigma2)), as int64 (Canonne, Kamath, Steinke 2020).
 
-    The law is exact except beyond 512 sigma, a range with a probability below e^-2^17.
+    The distribution is exact except beyond 512 sigma, a range with a probability below e^-2^17.
 
     Raises:
         TypeError: `sigma2` is not exact.  ValueError: sigma2 <= 0 or sigma2 >= 2^44.

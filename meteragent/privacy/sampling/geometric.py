@@ -3,12 +3,13 @@
 The binary digits of g are independent: digit j is one with probability 1/(1+e^(a 2^j)), and the number above
 digit J is again geometric (THEORY 2.4). So groups of 8 digits are independent, and a group whose lowest digit
 is worth x = a 2^j has the value r < 256 with P(r) ~ e^(-xr). The last group is unbounded: a value of at least
-256 is 256 plus another number with the same law, because a geometric law is memoryless. Each number uses 16
-random bits for each group. A table maps the bits to r, except for the prefixes (1 in 256) that contain a
-boundary between two values of r; these are refined with 32 more bits at a time.
+256 is 256 plus another number with the same distribution, because a geometric number is memoryless. Each
+number uses 16 random bits per group. A table maps the bits to r, except for the prefixes (1 in 256) that
+contain a boundary between two values of r. These prefixes are refined with 32 more bits at a time.
 
 The digits of a discrete Laplace number are those of its two's complement: z = g or, with probability
-1/(1+e^a), z = -1-g, which is g with all digits inverted. Check: P(z) ~ e^(-az) or e^-a e^(-a(-1-z)) = e^(az).
+1/(1+e^a), z = -1-g, which is g with all digits inverted. So P(z) is proportional to e^(-az) for z >= 0, and
+to e^-a e^(-a(-1-z)) = e^(az) for z < 0.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from meteragent.privacy.sampling.parameters import check_parameters
 
 _DIGITS = 8
 _PREFIX_BITS = 16
-_TAIL = 45  # groups have x < 45; higher digits, which are one with a chance below e^-45, join the last group
+_TAIL = 45  # groups have x < 45; higher digits, which are one with probability < e^-45, join the last group
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Group:
-    """Neighbouring digits: r in 0 .. 2^digits - 1 with P(r) ~ e^(-xr).
+    """A group of neighbouring digits, which has a value r in 0 .. 2^digits - 1 with P(r) ~ e^(-xr).
 
     In the last group r = 2^digits stands for all numbers from 2^digits on.
     """
@@ -43,10 +44,10 @@ class _Group:
     last: bool = False
 
     def cumulative(self, k: int) -> list[tuple[int, int]]:
-        """Return bounds on 2^k P(<= r), a pair for each r except the largest.
+        """Return bounds on 2^k P(value <= r), one pair for each r except the largest.
 
-        With q = e^-x, P(<= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits)) in the
-        others.
+        With q = e^-x, P(value <= r) is 1 - q^(r+1) in the last group, and (1 - q^(r+1))/(1 - q^(2^digits))
+        in the others.
         """
         w = (
             k
@@ -72,7 +73,7 @@ def _thresholds(group: _Group, k: int) -> Thresholds:
 
 
 def _prefix_table(group: _Group) -> NDArray[np.int16]:
-    """Tabulate r by the prefix of a uniform; -1 for a prefix that leaves r open."""
+    """Tabulate r by the first 16 bits of a uniform number; -1 if these leave r open."""
     lo, hi = _thresholds(group, _PREFIX_BITS)
     counts = (np.bincount(bound, minlength=2 << _PREFIX_BITS) for bound in (np.maximum(lo, 0), hi))
     largest, smallest = (np.cumsum(count)[: 1 << _PREFIX_BITS] for count in counts)
@@ -80,7 +81,7 @@ def _prefix_table(group: _Group) -> NDArray[np.int16]:
 
 
 class _Digits(NamedTuple):
-    """The groups of digits for one `a`, lowest first, then the sign, and their prefix tables end to end."""
+    """The groups of digits for one `a`, lowest first, then the sign; and their prefix tables end to end."""
 
     groups: tuple[_Group, ...]
     table: NDArray[np.int16]
@@ -88,7 +89,7 @@ class _Digits(NamedTuple):
 
 @lru_cache(maxsize=32, typed=True)  # 128 KiB per group; typed, to refuse a float equal to a cached Fraction
 def _digits(a: Exact) -> _Digits:
-    """Make the groups and tables for `a`."""
+    """Create the groups and tables for `a`."""
     worth = [check_parameters(1, a)]
     while (x := worth[-1] * (1 << _DIGITS)) < _TAIL:
         worth.append(x)
@@ -98,7 +99,7 @@ def _digits(a: Exact) -> _Digits:
 
 
 def _draw_groups(digits: _Digits, groups: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` values r of each of the first `groups` groups, as an array of shape (groups, count)."""
+    """Draw `count` values r for each of the first `groups` groups, as an array of shape (groups, count)."""
     prefix = bits.array(groups * count, np.uint16).astype(np.int64)
     offset = np.arange(groups)[:, np.newaxis] << _PREFIX_BITS
     r = digits.table.take((prefix.reshape(groups, count) + offset).ravel())
@@ -111,12 +112,12 @@ def _draw_groups(digits: _Digits, groups: int, count: int, bits: Bits) -> NDArra
 
 
 def _join(r: NDArray[np.int64], x: Fraction, bits: Bits) -> NDArray[np.int64]:
-    """Join the groups of each number, (groups, count) -> (count,); x is a 2^j for the last group."""
+    """Join the groups of each number, (groups, count) -> (count,); `x` belongs to the last group."""
     values: NDArray[np.int64] = r[0]
     for place in range(1, len(r)):
         values += r[place] << _DIGITS * place
     beyond = (r[-1] >> _DIGITS).nonzero()[0]
-    if beyond.size:  # r = 2^8 in the last group: add another number with its law, which is memoryless
+    if beyond.size:  # r = 2^8 in the last group: add another such number, because it is memoryless
         shift = _DIGITS * (len(r) - 1)
         values[beyond] += geometric(beyond.size, x, bits) << shift
     return values
@@ -137,7 +138,7 @@ def geometric(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
 def discrete_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z with P(z) = tanh(a/2) e^(-a|z|), exactly, as int64 (THEORY 2.4).
 
-    The law is that of `noise_bound` and `uniform` for n = 1.
+    The distribution is the same as that of `noise_bound` and `uniform` for n = 1.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 1/a >= 2^45.

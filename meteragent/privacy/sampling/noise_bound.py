@@ -1,20 +1,22 @@
 """The noise bound R of a window: P(R) ~ w(R) = (2R+1)^n e^(-aR), with a = epsilon * quantum rational.
 
-Given such an R, n independent uniforms on {-R..R} have P(z) ~ e^(-a max|z_i|) (THEORY 2.1). At most n
-uniforms may ever be drawn from one R.
+If R is drawn first and then n independent uniform integers on {-R..R}, these have P(z) ~ e^(-a max|z_i|)
+(THEORY 2.1). At most n integers may ever be drawn with one R.
 
-log w is concave. Let M be its mode, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2. Then the weight
-of every point at a distance of at least j*b from M is at most 2^-j w(M). A proposal is a side, a block j with
-probability 2^-(j+1) and a place in the block, and is accepted with probability 2^j w(R)/w(M): rejection from
-an envelope of steps. With the least such b the mean number of proposals is at most 5.6 for any n, a
-(concavity: the weights between M and M+b sum to at least 0.72 b), and about 2 for a << 1.
+log w is concave. Let M be the mode of w, an integer, and b a width with w(M-b), w(M+b) <= w(M)/2. Then the
+weight of every point at a distance of at least j*b from M is at most 2^-j w(M). A proposal is a side, a block
+j with probability 2^-(j+1) and a place in the block. It is accepted with probability 2^j w(R)/w(M), which is
+rejection from an envelope of steps. With the least such b the mean number of proposals is at most 5.6 for any
+n and a, because by concavity the weights within b of M on one side sum to at least 0.72 b w(M). For a << 1
+the mean is about 2.
 
     w(R)/w(M) = (t e^-x)^n,   t = (2R+1)/(2M+1),   x = (R-M) a/n.
 
 M and b are computed once per (n, a) with the same certified bounds. (M must be the mode over the integers:
 if a >> sqrt(n), the peak of w lies between two integers and w is negligible at both, so proposals weighed
-against the maximum over the reals would hardly ever be accepted.) The first 32 bits of U are compared with
-the weights of neighbours, which decide 99% of the proposals; the others need the weight itself.
+against the maximum over the reals would hardly ever be accepted.) To accept or reject a proposal, the first
+32 bits of a uniform number are compared with the weights of neighbours. They decide 99% of the proposals; the
+others need the weight itself.
 """
 
 from dataclasses import dataclass, replace
@@ -53,7 +55,7 @@ class Envelope:
         return all(self.weight_bounds(point, FIRST_BITS)[1] <= limit for point in points)
 
     def draw(self, bits: Bits) -> int:
-        """Draw an R; the envelope must have fall = 1."""
+        """Draw an R. The envelope must have fall = 1."""
         while True:
             is_above = self.mode == 0 or bits.integer(1)
             j = 0
@@ -70,7 +72,7 @@ class Envelope:
         def bounds(k: int) -> tuple[int, int]:
             """Return bounds on 2^k times the probability.
 
-            The first comparison uses cached weights of neighbours, which decide nearly always.
+            The first comparison uses the cached weights of neighbours, which nearly always decide.
             """
             return (
                 self._neighbour_bounds(proposal, k + j)
@@ -81,7 +83,7 @@ class Envelope:
         return bernoulli(bounds, bits)
 
     def _neighbour_bounds(self, point: int, k: int) -> tuple[int, int]:
-        """Return wider bounds from cached weights of neighbours; w is monotone on either side of M."""
+        """Return wider bounds, from the cached weights of neighbours: w is monotone on either side of M."""
         i, beyond = divmod(point - self.mode, self.step)
         lo, hi = _edge(self, i, k)
         if not beyond:
@@ -91,20 +93,22 @@ class Envelope:
 
     @property
     def step(self) -> int:
-        """The distance between cached weights from M on; a block of 64 integers or more has at least 64."""
+        """The distance between cached weights, from M on; a block of 64 integers or more has at least 64."""
         return max(1, self.block >> 6)
 
 
 @lru_cache(maxsize=1 << 12)
 def _edge(envelope: Envelope, i: int, k: int) -> tuple[int, int]:
-    """Return the bounds on the weight at M + i steps, from the cache."""
+    """Return bounds on 2^k w/w(M) at M + i steps, from the cache."""
     point = envelope.mode + i * envelope.step
     return envelope.weight_bounds(point, k) if point >= 0 else (0, 0)
 
 
 @lru_cache(maxsize=256, typed=True)  # typed, so that a float equal to a cached Fraction is still refused
 def envelope_of(n: int, a: Exact, fall: int = 1) -> Envelope:
-    """Make the envelope for n and `a`; `noise_bound` uses blocks in which w halves, fall = 1.
+    """Create the envelope for n and `a`, with blocks over which w falls to 2^-fall w(M).
+
+    `noise_bound` uses fall = 1.
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
@@ -136,7 +140,7 @@ def _rises(envelope: Envelope) -> bool:
 
 
 def _block_width(envelope: Envelope) -> int:
-    """Find the least b at which the weight has provably fallen, by bisection."""
+    """Find the least b at which the weight has provably fallen to 2^-fall, by bisection."""
     high = 1
     while not envelope.has_fallen(high):
         high *= 2

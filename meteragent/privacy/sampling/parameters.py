@@ -1,11 +1,11 @@
-"""Checks of the parameters for sampling windows and numbers."""
+"""Checks of the parameters of windows and numbers that are sampled."""
 
 from fractions import Fraction
 
 from meteragent.privacy.exact import Exact, positive
 
 SCALE_LIMIT = 1 << 45
-"""The limit of n/a; below it the noise fits into int64 except with a probability below e^-2^17."""
+"""The limit on n/a; below it noise exceeds int64 with a probability below e^-2^17."""
 
 
 def check_parameters(n: int, a: Exact) -> Fraction:

@@ -2,10 +2,11 @@
 
 Two discrete Laplace numbers with b = 7a/10 have P(z) ~ e^(-b |z|_1). As |z|_1 <= sqrt2 |z|_2 and b sqrt2 < a,
 a proposal may be accepted with probability e^(-a y), y = |z|_2 - 7/10 |z|_1 >= 0, and accepted proposals have
-the law. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and more for larger a.
+the distribution P. For a << 1, 77% of the proposals are accepted (2 pi / (4 / 0.7^2)), and more for larger a.
 
 Acceptance: an exponential lifetime T of rate a exceeds y with probability e^(-a y). In units of 1/s, the
-integer part of T is geometric, P(g) ~ e^(-(a/s) g), and that of y is an integer root; s is a multiple of 10:
+integer part of T is geometric, P(g) ~ e^(-(a/s) g), and the integer part of y follows from an integer root if
+s is a multiple of 10:
 
     floor(s y) = floor(sqrt(s^2 |z|_2^2)) - 7 s/10 |z|_1.
 
@@ -30,11 +31,11 @@ from meteragent.privacy.sampling.parameters import check_parameters
 
 _RARE = 1 << 10  # s is chosen so that a/s is at most 1/_RARE, if s can stay below _FINEST
 _FINEST = 10 << 16
-_REACH = 1 << 30  # squares of s |z_i| below it fit into int64
+_REACH = 1 << 30  # the sum of two squares of s |z_i| below it fits into int64
 
 
 def check_planar(a: Exact) -> Fraction:
-    """Return `a` as a Fraction; refuse a parameter for which noise cannot be drawn.
+    """Return `a` as a Fraction; refuse an `a` for which noise cannot be drawn.
 
     Raises:
         TypeError: `a` is not exact.
@@ -46,7 +47,7 @@ def check_planar(a: Exact) -> Fraction:
 def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
     """Draw `count` independent z of Z^2 with P(z) ~ e^(-a |z|_2), exactly, as int64 of shape (count, 2).
 
-    Points beyond 10^8 quanta are accepted or rejected one at a time, which is slower.
+    Points beyond 10^8 quanta are accepted or rejected one by one, which is slower.
 
     Raises:
         TypeError: `a` is not exact.  ValueError: a <= 0 or 10/a >= 2^45.
@@ -65,7 +66,7 @@ def planar_laplace(count: int, a: Exact, bits: Bits) -> NDArray[np.int64]:
 
 
 def _accepted(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.bool_]:
-    """Accept each point with probability e^(-a y); return a mask."""
+    """Accept each point with probability e^(-a y). Return a mask of the accepted points."""
     scale = 10
     while a * _RARE > scale and scale < _FINEST:
         scale *= 2
@@ -77,13 +78,13 @@ def _accepted(points: NDArray[np.int64], a: Fraction, bits: Bits) -> NDArray[np.
 
 
 def _floors(points: NDArray[np.int64], scale: int) -> NDArray[np.int64]:
-    """Compute floor(s y) for each point; -1 for the point 0, for which y = 0 < T."""
+    """Compute floor(s y) for each point; -1 for the point 0, which is always accepted."""
     sizes = np.abs(points)
     is_far = np.flatnonzero(sizes.max(axis=1, initial=0) >= _REACH // scale)
     sizes[is_far] = 0
     squares = scale**2 * (sizes**2).sum(axis=1)
-    # The float is a guess, which integers correct. It is never too small, because the float root of r^2 is r
-    # and rounding is monotone. It is too large, by one, if a square of more than 53 bits was rounded up.
+    # The float root is a guess, which integers correct. It is never too small, because the float root of r^2
+    # is r and rounding is monotone. It is too large, by one, if a square of over 53 bits was rounded up.
     roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     roots -= roots**2 > squares
     floors: NDArray[np.int64] = roots - scale // 10 * 7 * sizes.sum(axis=1)

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A row is a window with its own pages of words (`bits.RowBits`). Its noise is a function of these words, with
-the law of `windows`, for every n >= 1:
+A row is a window with its own pages of words (`bits.RowBits`). Its noise is a function of these words and has
+the distribution of `windows`, for every n >= 1:
 
 * Attempt t at its noise bound R takes word t (64 bits) of page 0: a cell, a place and a height in the table
   of `windows`. If the height does not decide whether R is accepted, or the word lies beyond the cells, page
@@ -18,15 +18,16 @@ separate word of page 0 and a separate stream. Each attempt at the slots has a s
 each slot. R determines the width of these words for the whole row, so no page is read with two widths. A
 stream hands out each of its bits once.
 
-So with independent fair bits, attempts are independent and have the same law. The first accepted attempt has
-the law of any accepted attempt, which is that of `windows` (THEORY 2.1). If lines leave an attempt
-undecided, a height plus a uniform number U is compared with a weight. If a line decides earlier, U's bits
-would decide in the same way, so a draw does not depend on how close the lines are. No row depends on another:
-rows are processed together only to do each step for all rows at once, in parts that fit the processor cache.
+So with independent fair bits, attempts are independent and identically distributed. The first accepted
+attempt has the distribution of any accepted attempt, which is that of `windows` (THEORY 2.1). If a line
+leaves an attempt undecided, a height plus a uniform number U is compared with a weight. If a line decides
+earlier, U's bits would decide in the same way, so a draw does not depend on how close the lines are. No row
+depends on another. Rows are processed together only to do each step for all rows at once, in parts that fit
+into the processor's cache.
 
-Reading past the end of a page is an error (`OverflowError`), never a second use: 511 attempts that all fail
-have a probability below 2^-500 (a noise bound is accepted with a probability above 0.9, a slot with at least
-1/2).
+If all attempts fail, or a page ends, `OverflowError` is raised and no bit is used twice. 511 attempts all
+fail with a probability below 2^-500, because a noise bound is accepted with a probability above 0.9, and a
+slot with a probability of at least 1/2.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ NOISE_BOUNDS = 0
 """The page of noise bounds: word t is for attempt t."""
 
 SLOTS = 1
-"""The first page of slots: SLOTS + k is for attempt k, its word i for slot i."""
+"""The first page of slots: page SLOTS + k is for attempt k, and its word i is for slot i."""
 
 STREAMS = 512
-"""The first page that is read as a stream: STREAMS + t is for attempt t at the noise bound."""
+"""The first page that is read as a stream: page STREAMS + t is for attempt t at the noise bound."""
 
 ATTEMPTS = STREAMS - SLOTS
-"""The number of attempts that have pages."""
+"""The number of attempts at a noise bound, and at a slot, that have pages."""
 
 _BATCH_VALUES = 1 << 16  # so that the working set stays in the processor's cache
 _NARROW = 1 << 32
@@ -58,12 +59,12 @@ _WIDEST = 1 << 63
 
 
 def row_windows(n: int, a: Exact, source: RowBits) -> NDArray[np.int64]:
-    """Draw the noise of each row's window, P(z) ~ e^(-a max|z_i|) exactly (THEORY 2.1), as (source.count, n).
+    """Draw the noise of each row's window, P(z) ~ e^(-a max|z_i|) exactly, in shape (source.count, n).
 
     Raises:
         TypeError: n or `a` is not exact.
         ValueError: n < 1, a <= 0 or n/a >= 2^45.
-        OverflowError: n is above 2^24, or a row has no bits left.
+        OverflowError: n is above 2^24, or a row's bits are used up.
     """
     table_of(n, a)  # refuses invalid parameters, even if there are no rows
     noise = np.empty((source.count, n), np.int64)
@@ -83,7 +84,7 @@ def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.i
         pending_rows = rows[pending]
 
         def stream(index: int, rows: Rows = pending_rows, page: int = STREAMS + attempt) -> Bits:
-            """Return the bits of a pending row, from this attempt's page."""
+            """Return the bits of a pending row, from the page of this attempt."""
             return source.stream(int(rows[index]), page)
 
         noise_bounds[pending], accepted = propose(
@@ -96,7 +97,7 @@ def _noise_bounds(n: int, a: Exact, rows: Rows, source: RowBits) -> NDArray[np.i
 
 
 def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64], source: RowBits) -> None:
-    """Fill each row of `noise` with slots, uniform on {-R .. R}."""
+    """Fill each row of `noise` with the noise of its slots, uniform on {-R .. R}."""
     ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
     if int(ranges.max(initial=0)) > _WIDEST:
         raise OverflowError("a row's noise bound is beyond 2^62 quanta: no window has such noise")
@@ -113,15 +114,15 @@ def _fill(noise: NDArray[np.int64], rows: Rows, noise_bounds: NDArray[np.int64],
 
 def _narrow(values: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) -> None:
     """Fill `values` with integers below each row's range, which is at most 2^32."""
-    product, uneven = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
+    product, surplus = values.view(np.uint64), ((1 << 32) % ranges).astype(np.uint32)
     np.multiply(source.words(rows, SLOTS, values.shape[1], np.uint32), ranges[:, np.newaxis], out=product)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
-        """Redraw these slots from a page of the row's bits; return which of them to reject again."""
+        """Redraw these slots from a page of their rows. Return a mask of those to reject again."""
         product[row, slot] = fresh = source.word(rows[row], page, slot, np.uint32) * ranges[row]
-        return fresh.astype(np.uint32) < uneven[row]
+        return fresh.astype(np.uint32) < surplus[row]
 
-    _retry(product.astype(np.uint32) < uneven[:, np.newaxis], redraw)
+    _retry(product.astype(np.uint32) < surplus[:, np.newaxis], redraw)
     product >>= np.uint64(32)
 
 
@@ -132,7 +133,7 @@ def _wide(noise: NDArray[np.int64], rows: Rows, ranges: Words, source: RowBits) 
     np.bitwise_and(source.words(rows, SLOTS, noise.shape[1], np.uint64), mask[:, np.newaxis], out=values)
 
     def redraw(row: Rows, slot: Rows, page: int) -> NDArray[np.bool_]:
-        """Redraw these slots from a page of the row's bits; return which of them to reject again."""
+        """Redraw these slots from a page of their rows. Return a mask of those to reject again."""
         values[row, slot] = fresh = source.word(rows[row], page, slot, np.uint64) & mask[row]
         return fresh > largest[row]
 

@@ -1,8 +1,8 @@
 """Equally likely integers from equally likely words; words that would favour some integers are redrawn.
 
-For arrays, with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} if u is redrawn while
-u m mod 2^32 < 2^32 mod m, because each value then has floor(2^32 / m) words (Lemire 2019). For larger m, and
-for single numbers, integers below the next power of two are drawn until one is below m.
+For arrays and m <= 2^32, with a word u of 32 bits, floor(u m / 2^32) is uniform on {0 .. m-1} if u is
+redrawn while u m mod 2^32 < 2^32 mod m, because each value then has floor(2^32 / m) words (Lemire 2019). For
+larger m, and for single numbers, integers below the next power of two are drawn until one is below m.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BATCH_VALUES = 1 << 15  # so that the working set stays in the processor's cach
 def below(m: int, bits: Bits) -> int:
     """Draw an integer, uniform on {0 .. m-1}, for m >= 1 of any size.
 
-    The method is masked rejection, which takes fewer than 2 tries on average.
+    The method is masked rejection, with fewer than 2 attempts on average.
 
     Raises:
         ValueError: m < 1.
@@ -54,7 +54,7 @@ def below_array(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
 
 
 def _draw_masked(m: int, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw for `below_array` if m > 2^32: redraw integers of as many bits as m - 1 until all are below m."""
+    """Draw integers with as many bits as m - 1 until all are below m; `below_array` does so if m > 2^32."""
     mask, largest = np.uint64((1 << (m - 1).bit_length()) - 1), np.uint64(m - 1)
     values = bits.array(count, np.uint64) & mask
     redraw = (values > largest).nonzero()[0]
@@ -74,10 +74,10 @@ def uniform(noise_bound: int, bits: Bits) -> int:
 
 
 def uniform_rows(noise_bounds: NDArray[np.int64], n: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw n independent integers, uniform on {-R .. R}, for each R of `noise_bounds`: (count, n), int64.
+    """Draw n independent integers, uniform on {-R .. R}, for each R of `noise_bounds`, as int64 (count, n).
 
     Raises:
-        ValueError: an R is below 0 or not below 2^62.
+        ValueError: an R is not in 0 .. 2^62 - 1.
     """
     ranges = (2 * noise_bounds + 1).view(np.uint64)  # above 2^63 if a noise bound is out of range
     widest = int(ranges.max(initial=0))

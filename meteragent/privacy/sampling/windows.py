@@ -1,24 +1,24 @@
-"""The noise of many windows at once, with the law that `noise_bound` and `uniform` give for one window.
+"""The noise of many windows at once, distributed as by `noise_bound` and `uniform` for one window.
 
 Theory of operation
 -------------------
 The noise bounds. R with the weights w(R) = (2R+1)^n e^(-aR) is drawn by rejection, as in `noise_bound`, but
-from a tight envelope: cells of 2^s integers each, with M as a boundary, out to the distance D at which w has
-fallen to 2^-16 w(M). Heights are integers in units of w(M)/S. A cell's envelope is the weight at its larger
-end (w is monotone on either side of M), rounded up; beyond D there are steps as in `noise_bound`. The areas
-of the cells and of the steps, laid end to end, fill the integers below 2^64 except for a remainder, which is
-rejected. So one uniform word determines a cell, a place R in it and a height H, exactly; R is accepted if
-H + U < S w(R)/w(M), U uniform on [0, 1).
+from a tight envelope: cells of 2^s integers each, with the mode M as a boundary, out to the distance D at
+which w has fallen to 2^-16 w(M). Heights are integers in units of w(M)/S. A cell's envelope is the weight at
+its larger end (w is monotone on either side of M), rounded up; beyond D there are steps as in `noise_bound`.
+The areas of the cells and of the steps, laid end to end, fill the integers below 2^64 except for a remainder,
+which is rejected. So one uniform word determines a cell, a place R in it and a height H, exactly. R is
+accepted if H + U < S w(R)/w(M), U uniform on [0, 1).
 
 A line decides nearly all of these comparisons. On a cell from l to r with h = r - l, w differs from the chord
 by at most h^2/8 max|w''| (Lagrange), and
 
     w'' = w (f'^2 + f''),   f' = 2n/(2x+1) - a,   f'' = -4n/(2x+1)^2,
 
-so w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it: f'^2 is largest at
-an end, |f''| at l. (Between two integers at M, w may exceed w(M), by a factor of at most 1/(1 - |f'(M)|).)
-Ends and deviations are bounded by integers, rounded outwards. The comparisons that the line leaves open,
-about one draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
+with f = ln w. So w is at most h^2/8 max w max f'^2 below the chord and h^2/8 max w max|f''| above it; f'^2 is
+largest at an end, and |f''| at l. (Between M and a neighbouring integer w may exceed w(M), by a factor of at
+most 1/(1 - |f'(M)|).) Ends and deviations are bounded by integers, rounded outwards. The comparisons that the
+line leaves open, about one draw in 2,000, are decided by `bernoulli` with the bounds of `noise_bound`.
 
 The slots of a window are uniform on {-R .. R}: `uniform_rows`.
 """
@@ -56,7 +56,7 @@ GUIDE_BITS = 12
 """The number of leading bits that determine the cell for 15 words in 16; a search finds the other cells."""
 
 TABLE_FROM = 256
-"""The least number of windows for which the table is used; making the table takes as long as 1,500 draws."""
+"""The least number of windows for which a table is used; creating one takes as long as 1,500 draws."""
 
 _WORD = 64
 
@@ -83,7 +83,7 @@ class Table:
     start: Words  # as in _Line, for the cells, for the tails, and for the remainder
     slope: Words
     gap: Words
-    guide: NDArray[np.int64]  # the cell by the first bits of a word; -1 if they leave it open
+    guide: NDArray[np.int64]  # the cell by the first bits of a word; -1 if they leave the cell open
 
     def cell(self, words: Words) -> NDArray[np.int64]:
         """Return the cell of each word."""
@@ -98,7 +98,7 @@ class Table:
         return lo * self.unit >> _WORD, (hi * self.unit >> _WORD) + 1
 
     def accepts(self, point: int, height: int, bits: Bits) -> bool:
-        """Decide an open comparison: True with probability P(height + U < S w/w(M)) at R = `point`."""
+        """Decide an open comparison: return whether height + U < S w(R)/w(M) at R = `point`."""
 
         def excess_bounds(k: int) -> tuple[int, int]:
             """Return bounds on 2^k (S w/w(M) - height)."""
@@ -108,7 +108,7 @@ class Table:
         return point >= 0 and bernoulli(excess_bounds, bits)
 
     def tail(self, bits: Bits) -> int | None:
-        """Propose a point at distance D or more; return it if it is accepted, otherwise None.
+        """Propose a point at distance D or more from M. Return it if it is accepted, otherwise None.
 
         A proposal is a side, a block m with probability 2^-m and a place in the block.
         """
@@ -122,7 +122,7 @@ class Table:
 
 
 def noise_bounds(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` independent R with the law of `noise_bound`, as int64 of shape (count,).
+    """Draw `count` independent R, distributed as in `noise_bound`, as int64 of shape (count,).
 
     Raises:
         TypeError: n or `a` is not exact.  ValueError: n < 1, a <= 0 or n/a >= 2^45.
@@ -155,7 +155,7 @@ def windows(n: int, a: Exact, count: int, bits: Bits) -> NDArray[np.int64]:
 
 
 def _accepted(table: Table, count: int, bits: Bits) -> NDArray[np.int64]:
-    """Draw `count` proposals and return the accepted ones."""
+    """Draw `count` proposals and return the accepted R."""
     point, accepted = propose(table, bits.array(count, np.uint64), lambda _: bits)
     return point[accepted]
 
@@ -165,7 +165,7 @@ def propose(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the R that each word proposes, and a mask of the accepted proposals.
 
-    `bits_of(index)` returns the bits that decide if the word at `index` leaves the comparison open. The
+    If the word at `index` leaves the comparison open, the bits that `bits_of(index)` returns decide it. The
     areas, words and bits alone determine which R are accepted: a line only decides earlier, in the same way
     as the bits would.
     """
@@ -191,9 +191,9 @@ def propose(
 
 @lru_cache(maxsize=64, typed=True)  # entries of about 40 KB each
 def table_of(n: int, a: Exact) -> Table:
-    """Make the cells for n and `a`; raise the errors of `noise_bounds`."""
+    """Create the cells for n and `a`. Raises the errors of `noise_bounds`."""
     envelope, exact = envelope_of(n, a, FALL), check_parameters(n, a)
-    # |f'(M)|; above 1/2 only if R hardly varies, and then each integer is a cell.
+    # |f'(M)| is above 1/2 only if R hardly varies, and then each integer is a cell.
     steep = abs(Fraction(2 * n, 2 * envelope.mode + 1) - exact)
     shift = max(0, (envelope.block - 1).bit_length() - CELLS_LOG) if steep < Fraction(1, 2) else 0
     reach, left = (
@@ -219,7 +219,7 @@ def table_of(n: int, a: Exact) -> Table:
 
 
 def _guide(areas: Words) -> NDArray[np.int64]:
-    """Tabulate the cell by the first bits of a word; -1 if they leave it open."""
+    """Tabulate the cell by the first bits of a word; -1 if they leave the cell open."""
     first_word = np.arange(1 << GUIDE_BITS, dtype=np.uint64) << np.uint64(_WORD - GUIDE_BITS)
     last_word = first_word + np.uint64((1 << _WORD - GUIDE_BITS) - 1)
     first_cell, last_cell = (areas.searchsorted(end, side="right") - 1 for end in (first_word, last_word))
@@ -229,7 +229,7 @@ def _guide(areas: Words) -> NDArray[np.int64]:
 def _line(
     envelope: Envelope, steep: Fraction, shift: int, point: int, left: tuple[int, int], right: tuple[int, int]
 ) -> _Line:
-    """Make the line of the cell that begins at `point`, from bounds on the weights at the cell's two ends."""
+    """Create the line of the cell that begins at `point`, from bounds on the weights at the cell's ends."""
     if shift == 0:
         return _Line(left[1], left[0], 0, left[1] - left[0])
     top, low = max(left[1], right[1]), min(left[0], right[0])

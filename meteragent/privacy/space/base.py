@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 from meteragent.privacy.metric import Distance
 
 POINTS_LIMIT = 1 << 16
-"""The largest number of points that a finite space may have to be listed."""
+"""The largest number of points up to which a finite space can be listed."""
 
 PAIRS_LIMIT = 64
-"""The largest number of points that a space may have to yield all its pairs."""
+"""The largest number of points up to which a space yields all its pairs."""
 
 Pair = tuple[Any, Any]
 
@@ -44,13 +44,13 @@ class FiniteSpace(Space, Protocol):
 
 
 def listed(space: Space) -> tuple[Any, ...] | None:
-    """List all points of a space; None if there are infinitely many, or too many."""
+    """List all points of a space. Return None if there are infinitely many, or too many to be listed."""
     points: tuple[Any, ...] | None = getattr(space, "points", None)
     return points
 
 
 def as_row(x: object) -> tuple[Any, ...] | None:
-    """Return the values of a tuple, a list or a one-dimensional array; None for any other object."""
+    """Return a tuple of the values of a tuple, list or one-dimensional array; None for any other object."""
     to_list = getattr(x, "tolist", None)
     values = to_list() if callable(to_list) else x
     return tuple(values) if isinstance(values, tuple | list) else None

@@ -1,9 +1,9 @@
 """Curves on [0, T] under the sup or the L2 norm (Holohan 2014, Example 2).
 
-A curve here is piecewise linear, with or without jumps: meters, holds and reconstructions make only such
-curves, and they are dense in C([0, T]). So both distances are exact: on a piece in which the difference of
-two curves changes from a to b in h seconds, its sup is max(|a|, |b|) and the integral of its square is h (a^2
-+ ab + b^2) / 3.
+A curve here is piecewise linear, with or without jumps. Readings that are held or interpolated make only such
+curves, and the continuous ones are dense in C([0, T]). Both norms are computed from exact values: on a piece
+on which the difference of two curves changes from a to b in h seconds, its sup is max(|a|, |b|) and the
+integral of its square is h (a^2 + ab + b^2) / 3.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ Piece = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Curve:
-    """A piecewise linear curve: on [times_s[i], times_s[i+1]) straight from pieces[i][0] to pieces[i][1].
+    """A piecewise linear curve: on [times_s[i], times_s[i+1]) a line from pieces[i][0] to pieces[i][1].
 
-    The curve is right-continuous; at the last time it has the end value of the last piece. Pieces that form
-    one straight line are joined, so curves with equal values are equal. `steps` and `polyline` make curves.
+    The curve is right-continuous; at the last time it has the end value of the last piece. Adjacent pieces on
+    the same straight line are joined, so curves with equal values are equal. `steps` and `polyline` create
+    curves.
 
     Raises:
-        ValueError: there is no piece, the number of times is not one more than that of the pieces, or the
-            times do not increase from 0.
+        ValueError: there is no piece, there is not one more time than there are pieces, or the times do not
+            increase from 0.
     """
 
     times_s: tuple[Fraction, ...]
@@ -52,14 +53,14 @@ class Curve:
 
     @property
     def duration_s(self) -> Fraction:
-        """The duration T."""
+        """The duration T, in seconds."""
         return self.times_s[-1]
 
     def __call__(self, time_s: Exact) -> Fraction:
-        """Return the value at a time in [0, T].
+        """Return the value at `time_s`, in [0, T].
 
         Raises:
-            TypeError: the time is not exact.  ValueError: it is outside [0, T].
+            TypeError: `time_s` is not exact.  ValueError: `time_s` is outside [0, T].
         """
         time = rational("time_s", time_s)
         if not 0 <= time <= self.duration_s:
@@ -68,7 +69,7 @@ class Curve:
         return self._value_at(i, time)
 
     def restricted(self, start_s: Fraction, end_s: Fraction) -> Iterator[tuple[Fraction, Fraction, Piece]]:
-        """Yield the pieces in [start_s, end_s]: their start and end times, and the values at both."""
+        """Yield the parts of pieces in [start_s, end_s]: their start, their end and the values at both."""
         i = max(bisect_right(self.times_s, start_s) - 1, 0)
         while i < len(self.pieces) and self.times_s[i] < end_s:
             low, high = max(self.times_s[i], start_s), min(self.times_s[i + 1], end_s)
@@ -76,40 +77,41 @@ class Curve:
             i += 1
 
     def refined(self, times_s: Sequence[Fraction]) -> tuple[Piece, ...]:
-        """Split the pieces at `times_s`, which include all times of the curve."""
+        """Split the pieces at `times_s`, which must include all times of the curve."""
         parts = (self.restricted(start, end) for start, end in pairwise(times_s))
         return tuple(piece for part in parts for _, _, piece in part)
 
     def _bends(self, i: int) -> bool:
-        """Return whether piece i jumps or changes slope where piece i - 1 ends."""
+        """Return whether the curve jumps or changes slope between the pieces i - 1 and i."""
         (a, b), (c, d) = self.pieces[i - 1], self.pieces[i]
         start, joint, end = self.times_s[i - 1 : i + 2]
         return b != c or (b - a) * (end - joint) != (d - c) * (joint - start)
 
     def _value_at(self, i: int, time_s: Fraction) -> Fraction:
-        """Return the value of piece i at a time."""
+        """Return the value of piece i at `time_s`."""
         start, end = self.times_s[i], self.times_s[i + 1]
         start_value, end_value = self.pieces[i]
         return start_value + (end_value - start_value) * (time_s - start) / (end - start)
 
 
 def steps(edges_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """Make the curve that is values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] = 0.
+    """Create the curve with values[i] from edges_s[i] to edges_s[i+1]; edges_s[0] must be 0.
 
     Raises:
         TypeError: a number is not exact.
-        ValueError: the number of edges is not one more than that of the values, or the edges do not increase.
+        ValueError: there is not one more edge than there are values, or the edges do not increase from 0.
     """
     pieces = tuple((value, value) for value in (rational("value", v) for v in values))
     return Curve(tuple(rational("edge_s", t) for t in edges_s), pieces)
 
 
 def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
-    """Make the continuous curve through values[i] at times_s[i], linear between them; times_s[0] = 0.
+    """Create the continuous curve through values[i] at times_s[i], linear in between; times_s[0] must be 0.
 
     Raises:
         TypeError: a number is not exact.
-        ValueError: the numbers of times and values differ or are below two, or the times do not increase.
+        ValueError: the numbers of times and values differ or are below two, or the times do not increase from
+            0.
     """
     if len(times_s) != len(values):
         raise ValueError(f"a curve needs as many values as times, not {len(values)} and {len(times_s)}")
@@ -119,10 +121,10 @@ def polyline(times_s: Sequence[Exact], values: Sequence[Exact]) -> Curve:
 
 @dataclass(frozen=True, init=False)
 class Curves:
-    """The curves on [0, T] with the sup norm, that of C([0, T]), or with the L2 norm.
+    """The curves on [0, T] with the sup norm, which is the norm of C([0, T]), or with the L2 norm.
 
     Raises:
-        TypeError: duration_s is not exact.  ValueError: it is not above zero, or the norm is unknown.
+        TypeError: `duration_s` is not exact.  ValueError: it is not positive, or the norm is unknown.
     """
 
     duration_s: Fraction
@@ -135,7 +137,7 @@ class Curves:
         object.__setattr__(self, "norm", norm)
 
     def metric(self, x: Curve, y: Curve) -> Distance:
-        """Return the exact sup of |x - y|, or the root of the integral of (x - y)^2.
+        """Return the sup of |x - y|, or the root of the integral of (x - y)^2, exactly if it is rational.
 
         Raises:
             ValueError: the curves' durations differ.
@@ -162,9 +164,9 @@ class Curves:
         return isinstance(x, Curve) and x.duration_s == self.duration_s
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield pairs of a flat or a jagged curve and a shifted copy.
+        """Yield pairs of a curve, flat or jagged, and a shifted copy of it.
 
-        The shifts are a constant, a short hat, a step on one half, and a fast wave.
+        The shifts are a constant, a short hat, a plateau on the first half, and a fast wave.
         """
         parts = 16
         times = [self.duration_s * i / parts for i in range(parts + 1)]

@@ -24,9 +24,9 @@ DatabaseMetric = Literal["hamming", "l1", "normalised l1", "linf"]
 
 @dataclass(frozen=True)
 class WithNull:
-    """The values of `values` and None, the value of an absent row (Chatzikokolakis 2013, section 5).
+    """The points of `values` and None, the value of an absent row (Chatzikokolakis 2013, section 5).
 
-    The distance between None and any value is the diameter of the values, so that d_V(V_null) = d_V(V).
+    The distance between None and any value is the diameter of `values`, so None does not change the diameter.
     """
 
     values: Space
@@ -37,7 +37,7 @@ class WithNull:
 
     @property
     def diameter(self) -> Distance:
-        """The diameter of the values."""
+        """The diameter of `values`."""
         return self.values.diameter
 
     def __contains__(self, x: object) -> bool:
@@ -51,22 +51,23 @@ class WithNull:
         return (*points, None)
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the values' pairs, and None paired with the points of the first of these pairs."""
+        """Yield the pairs of `values`, and None paired with the points of the first few of these pairs."""
         pairs = list(islice(self.values.pairs(), PAIRS_LIMIT))
         return both_ways([*pairs, *((x, None) for pair in pairs[:_ROW_PAIRS] for x in pair)])
 
 
-_ROW_PAIRS = 4  # the number of nearest pairs of a row's values that are tested, and of farthest pairs
+_ROW_PAIRS = 4  # the number of nearest, and of farthest, pairs of a row's values that are tested
 
 
 @dataclass(frozen=True, init=False)
 class Databases:
     """The databases D^n: tuples of n rows from the space `rows`, by default with the Hamming distance.
 
-    Let d_V be the rows' metric and V its diameter. d_h counts the rows that differ ("hamming"), d_1 is the
-    sum of d_V ("l1"), d_1 / V is this sum in units of V ("normalised l1"), d_inf is the largest d_V ("linf").
-    For rows that may be absent, `rows` is a `WithNull`. Then the database without any row is not a point,
-    because an average or a percentile of no rows has no value (Chatzikokolakis 2013, section 5).
+    Let d_V be the rows' metric and V their diameter. d_h counts the rows that differ ("hamming"), d_1 is the
+    sum of d_V over the rows ("l1"), d_1 / V is this sum in units of V ("normalised l1"), and d_inf is the
+    largest d_V ("linf"). For rows that may be absent, `rows` is a `WithNull`. Then the database in which all
+    rows are absent is not a point, because an average or a percentile of no rows has no value
+    (Chatzikokolakis 2013, section 5).
 
     Raises:
         TypeError: n is not an int.
@@ -92,7 +93,7 @@ class Databases:
 
     @property
     def diameter(self) -> Distance:
-        """The distance between two databases whose n rows all differ by V: n, n V or, under d_inf, V."""
+        """The distance of databases whose rows all differ by V: n V under d_1, V under d_inf, otherwise n."""
         width = self.rows.diameter
         if self.kind == "linf" or not width:
             return width
@@ -123,9 +124,9 @@ class Databases:
         return (y for y in databases if not self._is_empty(y))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise pairs that differ in one row, half the rows, or all.
+        """Yield all pairs of a small space; otherwise pairs that differ in one row, half of the rows, or all.
 
-        The one row is the first, the middle or the last row.
+        A pair that differs in one row differs in the first, the middle or the last row.
         """
         if self._has_at_most(PAIRS_LIMIT):
             return all_pairs(self.points)
@@ -140,7 +141,7 @@ class Databases:
         return both_ways((x, y) for x, y in pairs if not (self._is_empty(x) or self._is_empty(y)))
 
     def _is_empty(self, x: tuple[Any, ...]) -> bool:
-        """Return whether all rows of `x` are absent, in a space in which rows may be absent."""
+        """Return whether all rows of `x` are absent, which is possible only if the rows are a `WithNull`."""
         return isinstance(self.rows, WithNull) and all(row is None for row in x)
 
     def _row_points(self) -> tuple[Any, ...]:

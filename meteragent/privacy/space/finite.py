@@ -73,7 +73,7 @@ class Subsets:
         object.__setattr__(self, "universe", listed)
 
     def metric(self, x: Iterable[Any], y: Iterable[Any]) -> Distance:
-        """Count the elements that are in only one of the sets."""
+        """Return the number of elements that are in exactly one of the sets."""
         return symmetric_difference(x, y)
 
     @property
@@ -86,14 +86,14 @@ class Subsets:
 
     @property
     def points(self) -> tuple[frozenset[Any], ...]:
-        """All subsets, in order of size."""
+        """All subsets, in ascending order of size."""
         if 1 << len(self.universe) > POINTS_LIMIT:
             raise AttributeError(f"the subsets of {len(self.universe)} elements are too many to be listed")
         sizes = range(len(self.universe) + 1)
         return tuple(chain.from_iterable(map(frozenset, combinations(self.universe, k)) for k in sizes))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise sets that differ in one, half or all elements."""
+        """Yield all pairs of a small space; otherwise pairs that differ in one, half or all elements."""
         if 1 << len(self.universe) <= PAIRS_LIMIT:
             return all_pairs(self.points)
         universe, half = frozenset(self.universe), frozenset(self.universe[::2])

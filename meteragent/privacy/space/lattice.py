@@ -1,6 +1,6 @@
 """Numbers and windows on a lattice: points are whole quanta, distances are in the quantum's unit.
 
-Bounds are in quanta and belong to the space. A space without bounds has an infinite diameter.
+Bounds are in quanta and belong to the space. A space that lacks a bound has an infinite diameter.
 """
 
 import math
@@ -19,7 +19,7 @@ from meteragent.privacy.space.base import PAIRS_LIMIT, POINTS_LIMIT, Pair, all_p
 Norm = Literal["linf", "l1", "l2"]
 
 _NORMS: Mapping[str, Metric] = MappingProxyType({"linf": chebyshev, "l1": manhattan, "l2": euclidean})
-_STEPS = (1, 2, 5, 100)  # distances between the points that a test tries, in quanta
+_STEPS = (1, 2, 5, 100)  # the sizes of the shifts that a test tries, in quanta
 
 
 @dataclass(frozen=True, init=False)
@@ -29,7 +29,7 @@ class Numbers:
     `low` and `high` are in quanta; None means no bound.
 
     Raises:
-        TypeError: a parameter is not exact.  ValueError: quantum <= 0, or low > high.
+        TypeError: `quantum` is not exact.  ValueError: quantum <= 0, or low > high.
     """
 
     low: int | None
@@ -48,7 +48,7 @@ class Numbers:
 
     @property
     def diameter(self) -> Distance:
-        """The diameter quantum (high - low), or infinity."""
+        """The diameter, quantum (high - low), or infinity if a bound is missing."""
         return math.inf if self.low is None or self.high is None else self.metric(self.low, self.high)
 
     def __contains__(self, x: object) -> bool:
@@ -60,24 +60,24 @@ class Numbers:
         return tuple(_listed(self.low, self.high, 1))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise pairs a few quanta apart, and the two ends."""
+        """Yield all pairs of a small space; otherwise pairs 1 to 100 quanta apart, and the two ends."""
         if _has_few_points(self.low, self.high, 1):
             return all_pairs(self.points)
         ends = [end for end in (self.low, self.high) if end is not None]
-        anchors = [*ends, _inside(self.low, self.high)]
+        anchors = [*ends, _inner_point(self.low, self.high)]
         shifted = [(x, x + sign * step) for x in anchors for step in _STEPS for sign in (1, -1)]
         return both_ways((x, y) for x, y in [*shifted, (anchors[0], anchors[-2:][0])] if y in self)
 
 
 @dataclass(frozen=True, init=False)
 class Windows:
-    """Vectors of n whole quanta at distance q ||x - y||, in l_inf, l_1 or l_2: a meter's windows.
+    """Vectors of n whole quanta at distance q ||x - y|| in l_inf, l_1 or l_2: a meter's windows.
 
     `low` and `high` bound every number, in quanta; None means no bound. A point is a sequence of ints, which
     may be a row of an array.
 
     Raises:
-        TypeError: the quantum is not exact.
+        TypeError: `quantum` is not exact.
         ValueError: n < 1, quantum <= 0, low > high, or the metric is unknown.
     """
 
@@ -111,7 +111,7 @@ class Windows:
 
     @property
     def diameter(self) -> Distance:
-        """The distance between the corners (low, ..) and (high, ..), or infinity."""
+        """The distance between the corners (low, ..) and (high, ..), or infinity if a bound is missing."""
         if self.low is None or self.high is None:
             return math.inf
         return self.metric((self.low,) * self.n, (self.high,) * self.n)
@@ -130,16 +130,15 @@ class Windows:
         return tuple(product(_listed(self.low, self.high, self.n), repeat=self.n))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield all pairs of a small space; otherwise pairs of a window and a shifted window.
+        """Yield all pairs of a small space; otherwise pairs of a window and a shifted copy, and the corners.
 
-        Shifts are along sign vectors, single numbers, e_i - e_j and half vectors. They are of one and of
-        several quanta, and start from a constant window and from a varying one, because noise that suits some
-        of these directions may leak in others (THEORY 6).
+        The shifts are of one and of several quanta along each of `directions`, from a constant window and
+        from a varying one, because noise that suffices in some directions may leak in others (THEORY 6).
         """
         if _has_few_points(self.low, self.high, self.n):
             return all_pairs(self.points)
         corners = [(end,) * self.n for end in (self.low, self.high) if end is not None]
-        even = (_inside(self.low, self.high),) * self.n
+        even = (_inner_point(self.low, self.high),) * self.n
         uneven = tuple(v + i % 3 for i, v in enumerate(even))
         shifted = (
             (x, tuple(v + step * s for v, s in zip(x, shift, strict=True)))
@@ -147,25 +146,26 @@ class Windows:
             for step in _STEPS
             for shift in directions(self.n)
         )
-        inside = ((x, y) for x, y in shifted if x in self and y in self)
-        return both_ways(chain(inside, combinations(corners, 2)))
+        shifted_pairs = ((x, y) for x, y in shifted if x in self and y in self)
+        return both_ways(chain(shifted_pairs, combinations(corners, 2)))
 
 
 def directions(n: int) -> list[tuple[int, ...]]:
     """List vectors of {-1, 0, 1}^n along which noise should be tested, each once and none with its negative.
 
-    The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), e_i and e_i - e_j
-    for the first, second, middle and last indices, and vectors that are zero on one half.
+    The vectors are all ones, sign vectors of increasing period (rows of Walsh's matrix), an irregular sign
+    vector, vectors that are zero on one half, and e_i and e_i - e_j for the first, second, middle and last
+    indices.
     """
     signs = [tuple(1 - 2 * (i >> bit & 1) for i in range(n)) for bit in range(n.bit_length())]
-    mixed = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))
+    irregular = tuple(1 - 2 * ((i * i + i // 2) % 3 % 2) for i in range(n))
     half = tuple(int(2 * i < n) for i in range(n))
     half_signs = tuple(h * s for h, s in zip(half, signs[0], strict=True))
     indices = sorted({0, min(1, n - 1), n // 2, n - 1})
     units = [tuple(int(i == index) for i in range(n)) for index in indices]
     differences = [tuple(u - v for u, v in zip(x, y, strict=True)) for x in units for y in units if x > y]
     vectors: dict[tuple[int, ...], None] = {}
-    for vector in [(1,) * n, *signs, mixed, half, half_signs, *units, *differences]:
+    for vector in [(1,) * n, *signs, irregular, half, half_signs, *units, *differences]:
         if any(vector) and tuple(-v for v in vector) not in vectors:
             vectors[vector] = None
     return list(vectors)
@@ -180,25 +180,25 @@ def _between(low: int | None, x: Any, high: int | None) -> bool:
 
 
 def _refuse_crossed(low: int | None, high: int | None) -> None:
-    """Check that `low` is not above `high`."""
+    """Raise ValueError if `low` is above `high`."""
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high: not {low} and {high}")
 
 
 def _has_few_points(low: int | None, high: int | None, n: int) -> bool:
-    """Return whether a space has few enough points to yield all their pairs."""
+    """Return whether a space of n-vectors has few enough points to yield all their pairs."""
     return low is not None and high is not None and (high - low + 1) ** n <= PAIRS_LIMIT
 
 
-def _inside(low: int | None, high: int | None) -> int:
-    """Return a number halfway between the bounds, or 1000 quanta from a single bound; 0 without bounds."""
+def _inner_point(low: int | None, high: int | None) -> int:
+    """Return the middle of the bounds, a number 1000 quanta from a single bound, or 0 if there is none."""
     if low is not None and high is not None:
         return (low + high) // 2
     return 0 if low is None and high is None else low + 1000 if low is not None else (high or 0) - 1000
 
 
 def _listed(low: int | None, high: int | None, n: int) -> Sequence[int]:
-    """List the values of each of the n numbers; raise AttributeError if the space cannot be listed."""
+    """List the values of each of n numbers. Raises AttributeError if the space cannot be listed."""
     if low is None or high is None:
         raise AttributeError("a space without bounds has no list of points: give low and high")
     if (high - low + 1) ** n > POINTS_LIMIT:

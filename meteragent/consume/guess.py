@@ -76,7 +76,7 @@ def guess_under_prior(
         within: the agent's range, if the receiver knows it; values of the prior are clamped to it.
 
     Raises:
-        ValueError: there is no such slot; the table has no value with a weight above zero, a weight that is
+        ValueError: there is no such slot; the table has no value with a positive weight, a weight that is
             negative or not finite, or a value that is not finite; the range is empty; or the loss is unknown.
     """
     if loss not in ("absolute", "squared"):
@@ -121,7 +121,7 @@ def _table(prior: Mapping[Value, float], within: tuple[Value, Value] | None) -> 
         table[x] = table.get(x, 0.0) + weight
     positive = {x: table[x] for x in sorted(table) if table[x] > 0}
     if not positive:
-        raise ValueError("a prior needs a value with a weight above zero")
+        raise ValueError("a prior needs a value with a positive weight")
     return positive
 
 

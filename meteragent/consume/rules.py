@@ -21,14 +21,14 @@ withheld if a home has more than `share` of the sum of the capacities in it. Thi
 capacity instead of energy.
 
 Dominance on private values. Let E_i be the energy of home i over the requested time, E the feeder's sum and
-D_i = E_i - s E, which is above zero exactly if i has more than the share s. D_i is a weighted sum of records,
+D_i = E_i - s E, which is positive exactly if i has more than the share s. D_i is a weighted sum of records,
 so its error has a known law (`privacy.totals`); let h_i be the bound that it exceeds with probability
 `error`. The feeder is shown only if D_i + h_i <= 0 for *all* i. If a home does dominate, the feeder is shown
 only if the error puts that home's D_i too low by more than h_i. The probability of that is at most `error`,
 regardless of the number of homes (each home has to pass, so the probabilities do not add up). In doubt, a
 feeder is withheld: noise makes this rule withhold more, never less, and feeders of few homes or over short
 times are hardly ever shown. A feeder of m homes with m s < 1 is withheld without a test, because some home
-has more than s of any total above zero.
+has more than s of any positive total.
 
 The rule concerns the energy over the whole requested time. If a home has most of a single slot (a car that
 charges at night), the noise of one slot hides it here, as it hides it from everybody else: that is the
@@ -79,11 +79,11 @@ class Rules:
             raise ValueError("capacity needs share, the largest part of it that one home may have")
 
     def capacities_u(self, meters: tuple[str, ...]) -> Integers:
-        """Return each meter's capacity in whole millionths. Raises ValueError unless all are above zero."""
+        """Return each meter's capacity in whole millionths. Raises ValueError unless all are positive."""
         capacities = self.capacity or {}
         capacity_u = np.rint(np.array([capacities.get(meter, 0.0) for meter in meters], np.float64) * MICRO)
         if not (capacity_u > 0).all():
-            raise ValueError(f"{int((~(capacity_u > 0)).sum())} meters have no capacity above zero")
+            raise ValueError(f"{int((~(capacity_u > 0)).sum())} meters have no positive capacity")
         return capacity_u.astype(np.int64)
 
 

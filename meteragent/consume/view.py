@@ -62,14 +62,14 @@ def without_deficit(values: ArrayLike, weights: ArrayLike) -> Floats:
 
     Args:
         values: x, shape (m).
-        weights: w, shape (m), above zero.
+        weights: w, shape (m), positive.
 
     Raises:
-        ValueError: shapes differ, or a weight is not above zero.
+        ValueError: shapes differ, or a weight is not positive.
     """
     x, w = np.asarray(values, np.float64), np.asarray(weights, np.float64)
     if x.ndim != 1 or x.shape != w.shape or not (w > 0).all():
-        raise ValueError(f"each value needs a weight above zero: shapes {x.shape} and {w.shape}")
+        raise ValueError(f"each value needs a positive weight: shapes {x.shape} and {w.shape}")
     if not x.size or x.min() >= 0:
         return x.copy()
     total = float(w @ x)

@@ -177,7 +177,7 @@ class Comparison(ABC):
         """Return whether the conclusions are at most epsilon `loss` apart, for every prior and event.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: it is not above zero.
+            TypeError: epsilon is not exact.  ValueError: it is not positive.
         """
         return self._bound(channel, metric, epsilon).admits(self.largest_odds(channel))
 
@@ -189,7 +189,7 @@ class Comparison(ABC):
         share is halved until the bound is broken.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: it is not above zero.
+            TypeError: epsilon is not exact.  ValueError: it is not positive.
         """
         bound = self._bound(channel, metric, epsilon)
         for event in self._events(channel):

@@ -125,7 +125,7 @@ def audit(
     The default is 20,000, or fewer for long windows. The default of `bits` is the operating system's source.
 
     Raises:
-        ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not above zero.
+        ValueError: the mechanism refuses windows of n slots, or the loss of a quantum is not positive.
     """
     count = max(4000, min(20_000, (1 << 22) // mechanism.n)) if samples is None else samples
     bench = _Bench(mechanism, bits or BulkBits(), min(256, count))
@@ -156,7 +156,7 @@ class _Bench:
         self.a = self.loss(1)
         if not self.a > 0 or remainder:
             raise ValueError(
-                "the loss of a quantum must be above zero, and the quantum a multiple of the mechanism's step"
+                "the loss of a quantum must be positive, and the quantum a multiple of the mechanism's step"
             )
         self.law, self.shift_quanta = WindowLaw(self.n, self.a), max(1, round(2 / self.a))
         self.dithered = getattr(mechanism, "rounding", "half-up") == "dithered"

@@ -51,14 +51,14 @@ def round_half_up(numerator: Any, denominator: Any = 1) -> Any:
 
 
 def positive(name: str, value: Any) -> Fraction:
-    """Return `value` as a Fraction above zero.
+    """Return `value` as a positive Fraction.
 
     Raises:
-        TypeError: `value` is not exact.  ValueError: it is not above zero.
+        TypeError: `value` is not exact.  ValueError: it is not positive.
     """
     exact = rational(name, value)
     if exact <= 0:
-        raise ValueError(f"{name} must be above zero, not {exact}")
+        raise ValueError(f"{name} must be positive, not {exact}")
     return exact
 
 
@@ -79,7 +79,7 @@ def levels(lo: Exact, hi: Exact, k: int) -> tuple[Fraction, ...]:
 
     Raises:
         TypeError: an end is not exact.
-        ValueError: lo is not above zero, hi is not above lo, or k < 2.
+        ValueError: lo is not positive, hi is not above lo, or k < 2.
     """
     start, end = positive("lo", lo), positive("hi", hi)
     if end <= start or k < 2:

@@ -113,7 +113,7 @@ def two_point_floor(distance: Exact, epsilon: Exact, delta: Exact = 0) -> Number
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: distance is not above zero, epsilon is below zero, or delta is not in [0, 1].
+        ValueError: distance is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     return positive("distance", distance) * _certainty(delta) / (1 + exp(not_negative("epsilon", epsilon)))
 
@@ -125,7 +125,7 @@ def diameter_floor(diameter: Exact, epsilon: Exact, delta: Exact = 0) -> Number:
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: diameter is not above zero, epsilon is below zero, or delta is not in [0, 1].
+        ValueError: diameter is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     return two_point_floor(diameter, epsilon, delta) / 2
 
@@ -143,7 +143,7 @@ def finite_floor(
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: m < 1, kappa is not above zero, epsilon is below zero, or delta is not in [0, 1].
+        ValueError: m < 1, kappa is not positive, epsilon is below zero, or delta is not in [0, 1].
     """
     if m < 1:
         raise ValueError(f"at least two points, m + 1 of them, are needed: m must not be {m}")
@@ -162,7 +162,7 @@ def metric_floor(epsilon: Exact, diameter: float = math.inf) -> float:
     error; for d_inf see `WindowFloor`.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not above zero.
+        TypeError: epsilon is not exact.  ValueError: it is not positive.
     """
     level = float(positive("epsilon", epsilon))
     x = min(_BEST_LEVEL, level * diameter)
@@ -199,7 +199,7 @@ class WindowFloor:
     without any information.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not above zero, or n < 1.
+        TypeError: epsilon is not exact.  ValueError: it is not positive, or n < 1.
     """
 
     n: int
@@ -249,7 +249,7 @@ class WindowFloor:
         The result is the weaker bound in the module's docstring, capped at n.
 
         Raises:
-            TypeError: reach is not exact.  ValueError: it is not above zero.
+            TypeError: reach is not exact.  ValueError: it is not positive.
         """
         return min(Fraction(self.n), self.epsilon * positive("reach", reach))
 
@@ -261,6 +261,6 @@ class WindowFloor:
         are no more useful than an answer without information.
 
         Raises:
-            TypeError: a parameter is not exact.  ValueError: it is not above zero.
+            TypeError: a parameter is not exact.  ValueError: it is not positive.
         """
         return max(0, math.floor(2 * positive("epsilon", epsilon) * positive("error", error)) - 1)

@@ -37,7 +37,7 @@ def kappa(a: Exact) -> Fraction:
     """Return (e^a - 1)/a, rounded up with a relative error below 2^-60: 1.0023 for a = 1/220.
 
     Raises:
-        TypeError: a is not exact.  ValueError: a is not above zero, or above `A_LIMIT`.
+        TypeError: a is not exact.  ValueError: a is not positive, or above `A_LIMIT`.
     """
     loss = positive("a", a)
     if loss > A_LIMIT:

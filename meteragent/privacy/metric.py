@@ -109,7 +109,7 @@ def normalised_manhattan(width: Exact) -> Rowwise:
     """Return the metric d_1 / width, for rows that are numbers in a domain of this width: at most d_h.
 
     Raises:
-        TypeError: width is not exact.  ValueError: it is not above zero.
+        TypeError: width is not exact.  ValueError: it is not positive.
     """
     return Rowwise(Scaled(absolute, 1 / positive("width", width)))
 
@@ -138,7 +138,7 @@ class Scaled:
     """A metric times a factor: epsilon d is a metric too, and epsilon-d-privacy is privacy for it.
 
     Raises:
-        TypeError: factor is not exact.  ValueError: it is not above zero.
+        TypeError: factor is not exact.  ValueError: it is not positive.
     """
 
     metric: Metric

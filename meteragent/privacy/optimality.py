@@ -138,7 +138,7 @@ def levels_between(points: Sequence[Any], metric: Metric, epsilon: Exact) -> Flo
     """Return the matrix epsilon d(x, x') for all pairs of `points`.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: it is not above zero.
+        TypeError: epsilon is not exact.  ValueError: it is not positive.
     """
     exact = positive("epsilon", epsilon)
     return np.array([[float(exact * metric(x, y)) for y in points] for x in points])

@@ -50,7 +50,7 @@ def overdraw_loss(a: Exact, extra: int) -> float:
     At a = 0.1, one slot too many costs 7.3 times a, and 30 cost 330 times a (THEORY 2.1).
 
     Raises:
-        TypeError: a is not exact.  ValueError: a is not above zero, or extra is negative.
+        TypeError: a is not exact.  ValueError: a is not positive, or extra is negative.
     """
     step = float(positive("a", a))
     if extra < 0:
@@ -74,7 +74,7 @@ class SlidingPlan:
     epsilon/c (THEORY 3.2). `span` counts slots; an interval as long as w slots touches up to w + 1 slots.
 
     Raises:
-        TypeError: epsilon is not exact.  ValueError: a parameter is not above zero.
+        TypeError: epsilon is not exact.  ValueError: a parameter is not positive.
     """
 
     span: int
@@ -145,7 +145,7 @@ class TotalVariance(NamedTuple):
         """Compute the variances for windows of n slots at `epsilon`.
 
         Raises:
-            TypeError: epsilon is not exact.  ValueError: epsilon is not above zero, or n < 1.
+            TypeError: epsilon is not exact.  ValueError: epsilon is not positive, or n < 1.
         """
         if n < 1:
             raise ValueError(f"a window needs at least one slot, not {n}")
@@ -169,16 +169,16 @@ class Accumulator:
     was read.
 
     Raises:
-        ValueError: the lattice is not above zero.
+        ValueError: the lattice is not positive.
     """
 
     lattice: int
     stored: int
 
     def __post_init__(self) -> None:
-        """Check that the lattice is above zero."""
+        """Check that the lattice is positive."""
         if self.lattice < 1:
-            raise ValueError(f"a quantum times a slot's length must be above zero, not {self.lattice}")
+            raise ValueError(f"a quantum times a slot's length must be positive, not {self.lattice}")
 
     @classmethod
     def born(cls, noise: int, lattice: int) -> Self:
@@ -208,7 +208,7 @@ def energy_loss(epsilon: Exact, energy: Exact, slot: Exact) -> Fraction:
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: energy is negative, or another parameter is not above zero.
+        ValueError: energy is negative, or another parameter is not positive.
     """
     exact_energy = rational("energy", energy)
     if exact_energy < 0:

@@ -131,7 +131,7 @@ def half_width_of_total(parts: Iterable[Part | Weighted], coverage: float = 0.95
     one part.
 
     Raises:
-        ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not above zero, or
+        ValueError: there is no part, slots are not in 1..n, windows < 1, a weight is not positive, or
             the coverage is not between 0 and 1.
     """
     _check_coverage(coverage)

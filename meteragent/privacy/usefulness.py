@@ -79,7 +79,7 @@ def norm_alpha(n: int, epsilon: Exact, delta: float) -> float:
 
     Raises:
         TypeError: epsilon is not exact.
-        ValueError: it is not above zero, n < 1, or delta is not between 0 and 1.
+        ValueError: it is not positive, n < 1, or delta is not between 0 and 1.
     """
     if n < 1:
         raise ValueError(f"noise has at least one dimension, not {n}")
@@ -148,7 +148,7 @@ def registration_dates(
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: epsilon, span or radius is not above zero, or delta is not between 0 and 1.
+        ValueError: epsilon, span or radius is not positive, or delta is not between 0 and 1.
     """
     level = positive("epsilon", epsilon)
     scales = {"d_h": positive("span_days", span_days), "d_1": positive("radius_days", radius_days)}
@@ -181,7 +181,7 @@ def smart_meter(
 
     Raises:
         TypeError: epsilon or quantum is not exact, or the signature's values are not integers.
-        ValueError: epsilon or quantum is not above zero, or delta is not between 0 and 1.
+        ValueError: epsilon or quantum is not positive, or delta is not between 0 and 1.
     """
     x, exact = np.asarray(signature), positive("epsilon", epsilon)
     source = BulkBits() if bits is None else bits
@@ -213,6 +213,6 @@ def geolocation_alpha(level: Exact, radius: Exact, delta: float) -> float:
 
     Raises:
         TypeError: a parameter is not exact.
-        ValueError: level or radius is not above zero, or delta is not between 0 and 1.
+        ValueError: level or radius is not positive, or delta is not between 0 and 1.
     """
     return norm_alpha(2, positive("level", level) / positive("radius", radius), delta)

@@ -168,15 +168,15 @@ def test_guesses_cannot_be_added_up() -> None:
 @pytest.mark.parametrize(
     ("prior", "text"),
     [
-        ({}, "a value with a weight"),
-        ({1: 0.0}, "a value with a weight"),
+        ({}, "a value with a positive weight"),
+        ({1: 0.0}, "a value with a positive weight"),
         ({1: -1.0, 2: 3.0}, "finite and not negative"),
         ({1: math.nan}, "finite and not negative"),
         ({math.inf: 1.0}, "values of a prior and of a range must be finite"),
     ],
 )
 def test_a_table_that_is_no_prior_is_refused(prior: dict[float, float], text: str) -> None:
-    """It needs a weight above zero, finite weights and values, and one of the two known losses."""
+    """It needs a positive weight, finite weights and values, and one of the two known losses."""
     with pytest.raises(ValueError, match=text):
         guess_under_prior(home(COARSE, [3]), NOON_MS, prior)
     with pytest.raises(ValueError, match="'absolute' or 'squared'"):

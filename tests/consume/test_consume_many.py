@@ -297,7 +297,7 @@ def test_dominance_by_public_facts_is_exact() -> None:
     large = equal | {"c": 21.0}
     assert by_feeder(whole, rules=Rules(share=0.5, capacity=large)).shown.tolist() == [True, False]
     for capacity in ({"a": 1.0, "b": 1.0}, equal | {"c": 0.0}, equal | {"c": float("nan")}):
-        with pytest.raises(ValueError, match="1 meters have no capacity"):
+        with pytest.raises(ValueError, match="1 meters have no positive capacity"):
             by_feeder(whole, rules=Rules(share=0.5, capacity=capacity))
 
 

@@ -123,9 +123,9 @@ def test_long_windows_on_the_epoch_keep_their_own_totals() -> None:
 
 
 def test_what_has_no_weight_has_no_view() -> None:
-    """Each value needs a weight above zero."""
+    """Each value needs a positive weight."""
     for weights in ([1], [1, 0], [1, -1], [[1, 1]]):
-        with pytest.raises(ValueError, match="a weight above zero"):
+        with pytest.raises(ValueError, match="a positive weight"):
             without_deficit([1, 2], weights)
     view = nonnegative(collect([described(TERMS), *recorded(TERMS, [1])])["m1"])
     with pytest.raises(ValueError, match="read-only"):

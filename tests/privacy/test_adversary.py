@@ -327,5 +327,5 @@ def test_levels_are_exact_and_above_zero(epsilon: Fraction) -> None:
     assert near.holds(channel, absolute, epsilon)
     with pytest.raises(TypeError, match="must be exact"):
         near.holds(channel, absolute, float(epsilon))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="above zero"):
+    with pytest.raises(ValueError, match="positive"):
         near.witness(channel, absolute, 0)

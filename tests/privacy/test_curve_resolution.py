@@ -124,7 +124,7 @@ def test_families_and_bounds_refuse_what_makes_no_sense() -> None:
         Hoelder(1, 2)
     with pytest.raises(TypeError, match="must be exact"):
         Hoelder(0.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="above zero"):
+    with pytest.raises(ValueError, match="positive"):
         BoundedVariation(0)
     with pytest.raises(ValueError, match="at least 1"):
         error_bound(Hoelder(1), 1, 1, 0)

@@ -316,7 +316,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
         LatticePair(0.5, 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a loss must not be negative"):
         LaplacePair(-1)
-    with pytest.raises(ValueError, match="a must be above zero"):
+    with pytest.raises(ValueError, match="a must be positive"):
         LatticePair(0, 1)
     with pytest.raises(ValueError, match="-1 quanta"):
         LatticePair(1, -1)

@@ -159,7 +159,7 @@ def test_floors_say_what_they_are_asked_wrongly() -> None:
     """No points, no distance, floats."""
     with pytest.raises(ValueError, match="at least two points"):
         finite_floor(0, 1, 1)
-    with pytest.raises(ValueError, match="distance must be above zero"):
+    with pytest.raises(ValueError, match="distance must be positive"):
         two_point_floor(0, 1)
     with pytest.raises(TypeError, match=r"write Fraction\('0.5'\)"):
         two_point_floor(1, 0.5)  # type: ignore[arg-type]

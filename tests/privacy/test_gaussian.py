@@ -73,7 +73,7 @@ def test_a_variance_that_cannot_be_drawn_is_refused() -> None:
     """2^44 quanta^2 or more, zero and floats are refused."""
     with pytest.raises(ValueError, match="take a coarser quantum"):
         discrete_gaussian(1, Fraction(1 << 44), SeededBits(1))
-    with pytest.raises(ValueError, match=r"sigma\^2 must be above zero"):
+    with pytest.raises(ValueError, match=r"sigma\^2 must be positive"):
         discrete_gaussian(1, Fraction(0), SeededBits(1))
     with pytest.raises(TypeError, match=r"sigma\^2 must be exact"):
         discrete_gaussian(1, 2.5, SeededBits(1))  # type: ignore[arg-type]
@@ -294,7 +294,7 @@ def test_parameters_are_exact_and_above_zero() -> None:
     for name in ("rho", "radius", "quantum"):
         with pytest.raises(TypeError, match=f"{name} must be exact"):
             DiscreteGaussian(**{**good, name: 0.25})
-        with pytest.raises(ValueError, match=f"{name} must be above zero"):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
             DiscreteGaussian(**{**good, name: 0})
     with pytest.raises(ValueError, match="n must be at least 1"):
         DiscreteGaussian(**{**good, "n": 0})

@@ -94,7 +94,7 @@ def test_what_is_no_finite_metric_space_is_refused() -> None:
         (ValueError, "different points", lambda: laplace_densities("", discrete, 1)),
         (ValueError, "1 to 7 different", lambda: laplace_densities(range(8), absolute, 1)),
         (TypeError, "must be exact", lambda: laplace_densities("ab", discrete, 0.5)),  # type: ignore[arg-type]
-        (ValueError, "above zero", lambda: laplace_densities("ab", discrete, 0)),
+        (ValueError, "positive", lambda: laplace_densities("ab", discrete, 0)),
     ]
     for error, text, make in wrong:
         with pytest.raises(error, match=text):

@@ -106,7 +106,7 @@ def test_factors_are_exact_and_above_zero(make: Callable[[Any], Metric]) -> None
     with pytest.raises(TypeError, match="must be exact"):
         make(0.5)
     for factor in (0, -1):
-        with pytest.raises(ValueError, match="must be above zero"):
+        with pytest.raises(ValueError, match="must be positive"):
             make(factor)
 
 

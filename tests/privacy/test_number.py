@@ -276,7 +276,7 @@ def test_parameters_are_exact_and_in_range() -> None:
     wrong: list[tuple[type[Exception], str, Any]] = [
         (TypeError, r"epsilon must be exact.*Fraction\('0.1'\)", lambda: Laplace(0.1, 1)),  # type: ignore[arg-type]
         (TypeError, "quantum must be exact", lambda: Laplace(1, 0.1)),  # type: ignore[arg-type]
-        (ValueError, "epsilon must be above zero", lambda: Laplace(0, 1)),
+        (ValueError, "epsilon must be positive", lambda: Laplace(0, 1)),
         (ValueError, "take a coarser quantum", lambda: Laplace("1/1000", Fraction(1, 10**12))),
         (TypeError, "k must be an int", lambda: TruncatedGeometric(1, 1, 2.0)),  # type: ignore[arg-type]
         (ValueError, "k must be at least 1", lambda: TruncatedGeometric(1, 1, 0)),

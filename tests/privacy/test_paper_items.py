@@ -87,7 +87,7 @@ def _from_the_corners(steps: int) -> np.ndarray[Any, Any]:
 
 @given(st.fractions(0, 3, max_denominator=9), st.fractions(0, 1, max_denominator=9))
 def test_lemma_4_there_is_always_an_error(epsilon: Fraction, delta: Fraction) -> None:
-    """The maximal expected error is above zero for delta < 1 and two points; at delta = 1 it may be zero."""
+    """The maximal expected error is positive for delta < 1 and two points; at delta = 1 it may be zero."""
     floor = two_point_floor(1, epsilon, delta)
     assert (floor > 0) == (delta < 1)
     channel = Categorical(Categories("ab"), epsilon, delta).channel

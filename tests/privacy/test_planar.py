@@ -261,7 +261,7 @@ def test_parameters_are_exact_and_above_zero(kind: Planar) -> None:
     for name in good:
         with pytest.raises(TypeError, match=f"{name} must be exact"):
             kind(**{**good, name: 0.25})
-        with pytest.raises(ValueError, match=f"{name} must be above zero"):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
             kind(**{**good, name: 0})
     with pytest.raises(TypeError, match="distance must be exact"):
         kind(**good).loss(0.5)  # type: ignore[arg-type]

@@ -288,8 +288,8 @@ def test_a_float_is_refused_also_where_an_equal_fraction_is_cached() -> None:
     ("n", "a", "text"),
     [
         (0, Fraction(1), "n must be at least 1"),
-        (1, Fraction(0), "a must be above zero"),
-        (1, Fraction(-1, 2), "a must be above zero"),
+        (1, Fraction(0), "a must be positive"),
+        (1, Fraction(-1, 2), "a must be positive"),
         (1, Fraction(1, 2**45), "n/a must be below 2\\^45"),
         (1440, Fraction(1440, 2**45), "n/a must be below 2\\^45"),
     ],

@@ -284,7 +284,7 @@ def test_few_windows_are_drawn_one_by_one() -> None:
 def test_no_windows_are_an_empty_array(n: int) -> None:
     """Zero windows have a shape too, and their parameters are looked at."""
     assert windows(n, Fraction(1, 3), 0, SeededBits(0)).shape == (0, n)
-    with pytest.raises(ValueError, match="a must be above zero"):
+    with pytest.raises(ValueError, match="a must be positive"):
         windows(n, Fraction(0), 0, SeededBits(0))
     with pytest.raises(TypeError, match="must be exact"):
         windows(n, 0.5, 1000, SeededBits(0))  # type: ignore[arg-type]

@@ -220,7 +220,7 @@ def test_parameters_and_values_are_checked(kind: Selection) -> None:
     for name in ("epsilon", "quantum", "sensitivity"):
         with pytest.raises(TypeError, match=f"{name} must be exact"):
             kind(**{**good, name: 0.25})
-        with pytest.raises(ValueError, match=f"{name} must be above zero"):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
             kind(**{**good, name: 0})
     with pytest.raises(ValueError, match="n must be at least 1"):
         kind(**{**good, "n": 0})

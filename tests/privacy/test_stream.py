@@ -218,7 +218,7 @@ def test_half_a_quantum_is_rounded_up() -> None:
     """Half a quantum is 1, one and a half 2, minus a half 0: never half-even, which makes of 1 quantum 2."""
     sums = [-500, 500, 1500, 2500]
     assert [Accumulator.born(0, 1000).add(s).release for s in sums] == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="above zero"):
+    with pytest.raises(ValueError, match="positive"):
         Accumulator(0, 5)
 
 
@@ -231,7 +231,7 @@ def test_the_energy_hidden_costs_the_level() -> None:
     assert [energy_loss(epsilon, wh, "0.5") for wh in (110, 55, 0)] == [1, Fraction(1, 2), 0]
     with pytest.raises(ValueError, match="not be negative"):
         energy_loss(1, -1, 1)
-    with pytest.raises(ValueError, match="slot must be above zero"):
+    with pytest.raises(ValueError, match="slot must be positive"):
         energy_loss(1, 1, 0)
 
 

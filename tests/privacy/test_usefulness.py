@@ -135,7 +135,7 @@ def test_dates_at_another_delta_and_what_is_refused() -> None:
     """Alpha is the scale times ln(1/delta); days and levels are above zero."""
     alphas = registration_dates(1, 5000, 5, 0.1)
     assert alphas == pytest.approx({"d_h": 11_512.9, "d_1": 11.513}, rel=1e-4)
-    with pytest.raises(ValueError, match="span_days must be above zero"):
+    with pytest.raises(ValueError, match="span_days must be positive"):
         registration_dates(1, 0, 5, 0.1)
 
 

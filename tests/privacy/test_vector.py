@@ -153,7 +153,7 @@ def test_parameters_are_exact_and_above_zero() -> None:
     for name in ("epsilon", "quantum", "sensitivity"):
         with pytest.raises(TypeError, match=f"{name} must be exact"):
             VectorLaplace(**{**good, name: 0.25})
-        with pytest.raises(ValueError, match=f"{name} must be above zero"):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
             VectorLaplace(**{**good, name: 0})
     with pytest.raises(TypeError, match="n must be an int"):
         VectorLaplace(**{**good, "n": 2.5})

@@ -193,7 +193,7 @@ class MechanismContract(Conformance):
             with pytest.raises(TypeError, match=f"{name} must be exact"):
                 self.make(**{**parameters, name: 0.25}, n=1)
             for value in (Fraction(0), Fraction(-1)):
-                with pytest.raises(ValueError, match=f"{name} must be above zero"):
+                with pytest.raises(ValueError, match=f"{name} must be positive"):
                     self.make(**{**parameters, name: value}, n=1)
         with pytest.raises(ValueError, match="n must be at least 1"):
             self.make(**parameters, n=0)

@@ -123,7 +123,7 @@ class Number:
             ValueError: this number is not positive.
         """
         if not self > 0:
-            raise ValueError(f"only a number above zero has a logarithm, not {float(self)}")
+            raise ValueError(f"only a positive number has a logarithm, not {float(self)}")
         lo, hi = self.bounds(_LOG_BITS)
         return float(Fraction(ln_bounds(lo, _LOG_BITS)[0] + ln_bounds(hi, _LOG_BITS)[1], 2 << _LOG_BITS))
 

@@ -96,7 +96,7 @@ class Channel:
         for x in (points := tuple(inputs)):
             row = [number("a weight", weight(x, z)) for z in columns]
             if (total := _total(row)).sign <= 0:
-                raise ValueError(f"the weights of {x!r} sum to {float(total)}: the sum must be above zero")
+                raise ValueError(f"the weights of {x!r} sum to {float(total)}: the sum must be positive")
             rows.append([entry / total for entry in row])
         return cls(points, columns, rows)
 

@@ -157,7 +157,7 @@ class Databases:
 def _normalised(rows: Space) -> Rowwise:
     width = rows.diameter
     if not isinstance(width, Fraction) or not width:
-        raise ValueError(f"the rows' diameter must be rational and above zero to normalise d_1, not {width}")
+        raise ValueError(f"the rows' diameter must be rational and positive to normalise d_1, not {width}")
     return Rowwise(Scaled(rows.metric, 1 / width))
 
 

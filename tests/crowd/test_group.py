@@ -88,6 +88,28 @@ def test_a_value_that_cannot_keep_the_promise_is_refused(change: dict[str, str],
     assert key in [error.key for error in refused.value.errors]
 
 
+@pytest.mark.parametrize(
+    ("key", "allowed", "refused"),
+    [
+        ("slot_s", ("60", "86400"), ("59", "30", "172800", "0")),
+        ("smallest_crowd", ("2", "1048576"), ("1", "1048577")),
+        ("deadline_s", ("1", "86400"), ("0", "86401")),
+        ("answer_s", ("600", "604800"), ("599", "604801")),
+        # a = level q / hide = level / 220
+        ("level", ('"3520"', '"220/68719476736"'), ('"3520.001"', '"219/68719476736"')),
+    ],
+    ids=["slot", "smallest crowd", "deadline", "answer", "loss"],
+)
+def test_the_limits_of_a_group(key: str, allowed: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    """Each limit is allowed, and the next value is refused."""
+    for value in allowed:
+        make_group(**{key: value})
+    for value in refused:
+        with pytest.raises(ConfigErrors) as error:
+            make_group(**{key: value})
+        assert [problem.key for problem in error.value.errors] == [key]
+
+
 def test_the_two_operators_are_two() -> None:
     """One party in both roles is refused."""
     group = make_group()

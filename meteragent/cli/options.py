@@ -12,7 +12,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("rehearsal").add_argument(
         "--rehearse",
         action="store_true",
-        help="show on this terminal what would be sent, in slots of seconds; send and write nothing",
+        help="show on this terminal what would be sent, in slots of a few seconds; send and write nothing",
     )
     parser.add_argument_group("log").add_argument(
         "--log-level",

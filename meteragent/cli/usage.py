@@ -230,14 +230,14 @@ COMMANDS = {
         {1: "failed, perhaps because scipy is missing; the message says why", 3: "a promise is broken"},
     ),
     "ledger": Command(
-        "Show the privacy spent by meter, day and stream, or repair a store that was restored or moved.",
+        "Show the privacy spent per meter, day and stream, or repair a store that was restored or moved.",
         "ledger home.toml --meter kitchen",
         options.ledger,
         (0, 1, 2, 78),
         {1: _BAD_STORE},
     ),
     "export": Command(
-        "Print everything sent so far as CSV.",
+        "Print, as CSV, everything sent so far.",
         "export home.toml > private.csv",
         options.export,
         (0, 1, 2, 78),
@@ -303,7 +303,7 @@ COMMANDS = {
         {0: "stopped by SIGTERM or Ctrl-C", 1: "crashed, or the database refuses: the message says why"},
     ),
     "crowd": Command(
-        "Run an operator of a group of homes, whose totals carry the noise of two operators.",
+        "Run one of the two operators that compute a group's totals, which carry the noise of two operators.",
         "crowd key new leader.key\ncrowd leader leader.toml",
         _declare_crowd,
         (0, 1, 2, 78),

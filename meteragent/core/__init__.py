@@ -10,5 +10,5 @@
     upcoming   finds a meter's next slot to be released
 
 No module of the core writes logs, reads a clock or owns a random number generator: times and random bits are
-passed to them as arguments. No exception holds a reading.
+passed in as arguments. No exception holds a reading.
 """

@@ -1,9 +1,9 @@
-"""A window that releases the energy above a threshold: the integral of the power in excess of it.
+"""A window that releases the energy above a threshold: the integral of the power's excess over the threshold.
 
 Each reading counts as max(value - threshold, 0), which changes by no more than the reading does. So the
-energy above a threshold changes by no more than the total energy does, and the noise for an energy hides it
-(THEORY-2 A.14). The energy used *while* the power is above a threshold is a different quantity: it jumps by
-threshold times duration.
+energy above a threshold changes by no more than the energy that a change of the load adds and removes, and
+the noise that hides such a change in the total energy also hides it here (THEORY-2 A.14). The energy used
+*while* the power is above a threshold is a different quantity: it jumps by the threshold times the duration.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class AboveWindow(Window):
         """Add the excess of a value (None: the gap value) over the threshold, for `duration_ms`."""
         terms = self.terms
         if value_u is not None:
-            value_u = self._part_u(min(max(value_u, terms.low_u), terms.high_u))
+            value_u = self._excess_u(min(max(value_u, terms.low_u), terms.high_u))
             self.slots[slot_index] += value_u * duration_ms
             self.slots_with_reading.add(slot_index)
         else:
@@ -28,8 +28,8 @@ class AboveWindow(Window):
     @property
     def _gap_u(self) -> int:
         """The excess of the gap value over the threshold."""
-        return self._part_u(self.terms.gap_u)
+        return self._excess_u(self.terms.gap_u)
 
-    def _part_u(self, value_u: int) -> int:
-        """Return the excess of a value over the threshold, or 0."""
+    def _excess_u(self, value_u: int) -> int:
+        """Return the excess of `value_u` over the threshold, or 0 if there is none."""
         return max(value_u - (self.terms.threshold_u or 0), 0)

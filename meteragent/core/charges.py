@@ -1,4 +1,4 @@
-"""The charges of a feed, which are counted as windows open and summed once per commit."""
+"""The charges of a feed, which are counted as windows open and collected once per commit."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -12,16 +12,20 @@ from meteragent.privacy.composition import Odometer
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """A stream's budgets, in 1/W: the one that limits its charges, and all that count them.
+    """The odometers of a stream's charges: the one that limits them, and all that count them.
 
-    A budget covers all streams of a meter, so its streams share `odometers`, of which `own_budget` is one.
+    A budget covers all streams of a meter, so the `odometers` of all budgets count every stream's charges.
+    `own_budget` is the stream's own; None if the stream has no budget.
     """
 
     own_budget: Odometer | None = None
     odometers: tuple[Odometer, ...] = ()
 
     def spend(self, meter: str, start_ms: int, epsilon: Fraction) -> bool:
-        """Count a window about to open, unless the budget forbids it; return whether it is counted."""
+        """Count the charge of a window about to open, unless it would exceed `own_budget`.
+
+        `epsilon` is in 1/W. Returns whether the charge is counted.
+        """
         if self.own_budget is not None and self.own_budget.would_exceed(meter, start_ms, epsilon):
             return False
         for odometer in self.odometers:
@@ -33,7 +37,7 @@ class Spending:
 class Charges:
     """The charges since the last commit.
 
-    Windows are counted by the id of their terms and summed in `take`, because adding fractions is slow.
+    Windows are counted by the id of their terms until `take`, because hashing fractions is slow.
     """
 
     __slots__ = ("_epsilon", "_spending", "_windows")
@@ -52,7 +56,7 @@ class Charges:
         return True
 
     def take(self) -> dict[Charge, Counter[str]]:
-        """Return the charges since the last call."""
+        """Return the number of windows charged since the last call, by charge and meter."""
         charges: defaultdict[Charge, Counter[str]] = defaultdict(Counter)
         for (day_ms, terms_id), windows in self._windows.items():
             charges[Charge(day_ms, self._epsilon[terms_id])].update(windows)

@@ -16,13 +16,13 @@ from meteragent.wire.descriptor import TermsDescriptor
 class Claims:
     """The owners of the sink topics of a stream's meters: this store, another store, or not yet known.
 
-    A topic on which this store has sent a descriptor belongs to it for ever. For any other topic, the core
-    asks the shell once whether another store has sent a descriptor there (`take`), and the shell answers only
-    if no other store releases there (`settle`). Unless the stream `listens`, every topic belongs to this
-    store. The store's mark in descriptors is derived from `key`.
+    A topic on which this store has sent a descriptor belongs to the store for ever. For any other topic, the
+    core asks the shell once whether another store releases there (`take`), and the shell answers only if no
+    other store does (`settle`). Unless the stream `listens`, every topic belongs to this store. The store's
+    mark in descriptors is derived from `key`.
 
     A receiver that is admitted to a shared stream adds topics of its own, so the core asks again. Until the
-    answer arrives, only windows that are not for the new receiver open.
+    answer arrives, windows that the new receiver would get do not open.
     """
 
     __slots__ = (
@@ -45,10 +45,10 @@ class Claims:
         validities: Sequence[Validity] = (),
         unannounced: Mapping[str, Sequence[Validity]] | None = None,
     ) -> None:
-        """Begin with the topics of this store; `announced` maps each to the id of its latest descriptor.
+        """Start with the topics of this store; `announced` maps each to the id of its latest descriptor.
 
-        `validities` are those of a shared stream's receivers; `unannounced` maps each topic to the validities
-        of the receivers to which its latest descriptor was not sent.
+        `validities` are the validities of a shared stream's receivers. `unannounced` maps each topic to the
+        validities of the receivers to which the topic's latest descriptor was not sent.
         """
         self._announced = dict(announced)
         self._validities = validities
@@ -60,14 +60,14 @@ class Claims:
         self._questions: list[str] = []
 
     def ask(self, sink_topic: str) -> None:
-        """Ask about a topic, unless it belongs to this store or has been asked about before."""
+        """Ask about a topic, unless it is known to be this store's or has been asked about already."""
         is_known = sink_topic in self._announced and not self._unannounced.get(sink_topic)
         if not (is_known or self._is_clear(sink_topic) or sink_topic in self._asked_topics):
             self._asked_topics.add(sink_topic)
             self._questions.append(sink_topic)
 
     def take(self) -> list[str]:
-        """Return the topics collected since the last call; the shell has to ask about them."""
+        """Return the topics about which the shell has to ask: those collected since the last call."""
         sink_topics, self._questions = self._questions, []
         return sink_topics
 
@@ -76,7 +76,10 @@ class Claims:
         self._clear_topics.update(sink_topics)
 
     def is_own(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether a window may open: the topics of all who get its first slot are this store's."""
+        """Return whether the topics of all receivers of a window's first slot belong to this store.
+
+        The window starts at `window_ms`, and its first slot ends at `slot_end_ms`.
+        """
         if self._is_clear(sink_topic):
             return True
         return sink_topic in self._announced and not self._has_new(sink_topic, window_ms, slot_end_ms)
@@ -85,27 +88,27 @@ class Claims:
         return not self._listens or sink_topic in self._clear_topics
 
     def _has_new(self, sink_topic: str, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether a receiver that gets a slot has yet to be sent the descriptor."""
+        """Return whether some receiver of a slot has not been sent the topic's latest descriptor."""
         validities = self._unannounced.get(sink_topic, ())
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in validities)
 
     def forget(self, sink_topic: str) -> None:
-        """Forget the topic of a forgotten meter, so that it is checked again if the meter returns."""
+        """Forget the answer about a forgotten meter's topic; if the meter returns, the core asks again."""
         self._asked_topics.discard(sink_topic)
         self._clear_topics.discard(sink_topic)
 
     def announce(self, terms: TermsDescriptor, window: Window, now_ms: int, commit: Commit) -> None:
-        """Add a window's descriptor to the commit, unless all who get the window have it already.
+        """Add a window's descriptor to the commit, unless all receivers of the window have it already.
 
-        A share has no descriptor: the leader publishes that of the total.
+        A window that releases a share has no descriptor: the leader publishes the descriptor of the total.
         """
         first_slot = window.start_ms, window.start_ms + window.terms.first_slot[1]
         is_latest = self._announced.get(window.topic) == terms.id
         if window.sealed_pad is not None or (is_latest and not self._has_new(window.topic, *first_slot)):
             return
         self._announced[window.topic] = terms.id
-        later = [validity for validity in self._validities if validity.since_ms > window.start_ms]
-        self._unannounced[window.topic] = later
+        later_validities = [validity for validity in self._validities if validity.since_ms > window.start_ms]
+        self._unannounced[window.topic] = later_validities
         mark = None if self._key is None else identity.claim(self._key, window.topic)
         payload = terms.message(window.public_id, window.start_ms, mark)
         slot = ReleasedSlot(terms.id, *first_slot) if commit.shared else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 class Deadlines:
     """The times at which slots are due to open and to close: two heaps, whose entries may be stale.
 
-    Of entries with the same time, closings come before openings, in the order of their public ids (law 4).
+    Closings come before openings with the same time, in the order of their meters' public ids (law 4).
     """
 
     __slots__ = ("_closings", "_openings")
@@ -21,23 +21,27 @@ class Deadlines:
         return bool(self._openings or self._closings)
 
     def add_opening(self, time_ms: int, meter: str) -> None:
-        """Add a time at which a slot of a meter opens."""
+        """Schedule the opening of a slot of `meter`."""
         heapq.heappush(self._openings, (time_ms, meter))
 
     def add_closing(self, time_ms: int, public_id: str, meter: str) -> None:
-        """Add a time at which a slot of a meter closes."""
+        """Schedule the closing of a slot of `meter`."""
         heapq.heappush(self._closings, (time_ms, public_id, meter))
 
     def first_ms(self, *, closing: bool) -> int | None:
-        """Return the earliest time, or None; without `closing`, only openings count."""
+        """Return the earliest scheduled time, or None if nothing is scheduled.
+
+        If `closing` is False, only openings count.
+        """
         heads = (*self._openings[:1], *(self._closings[:1] if closing else ()))
         return min((head[0] for head in heads), default=None)
 
     def take(self, open_ms: int, close_ms: int) -> Iterator[tuple[int | None, str]]:
-        """Remove and yield the due entries in order; entries may be added meanwhile.
+        """Remove and yield the due entries in order; entries may be added during the iteration.
 
-        Openings are due by `open_ms`. Closings are due by `close_ms`, but none is yielded before an earlier
-        opening. Yields (time, meter) for a closing, and (None, meter) for an opening.
+        An opening is due if its time is at most `open_ms`. A closing is due if its time is at most the
+        smaller of `close_ms` and `open_ms`. Yields (time, meter) for a closing, and (None, meter) for an
+        opening.
         """
         close_ms = min(open_ms, close_ms)
         while True:

@@ -1,8 +1,8 @@
 """The intake, which turns messages into readings of meters.
 
-A message may hold several readings. They are processed in time order, and each is counted under its
-outcome. A message is free (it may be acknowledged) once all its readings are free. For a meter with phases,
-each reading changes the sum of the phases, and this sum is the meter's reading.
+A message may hold several readings. They are processed in time order, and each is counted under its outcome.
+A message may be acknowledged once the tokens of all its readings have been given back. For a meter with
+phases, each reading of a phase changes the sum of the phases, and this sum is the meter's reading.
 """
 
 from collections.abc import Iterable
@@ -41,13 +41,15 @@ class Intake:
         self._origins: dict[str, tuple[str, str | None]] = {}
         self._zones = ZoneWatch() if stream.local_times else None
 
-    def take(self, messages: Iterable[Message], counts: Counts, free: list[Token]) -> list[MeterReading]:
+    def take(
+        self, messages: Iterable[Message], counts: Counts, free_tokens: list[Token]
+    ) -> list[MeterReading]:
         """Return the readings of messages that arrived in the same millisecond.
 
-        The tokens of messages without any reading that counts are appended to `free`. Messages that waited in
-        a broker arrive together. If several readings are stamped with the same time on arrival, only the last
-        one counts: a power holds from then on, a register includes the earlier ones, and of intervals only
-        the last is known to have just ended.
+        The tokens of refused messages and of replaced readings are appended to `free_tokens`. Messages that
+        waited in a broker arrive together. If several readings of a meter or phase are stamped with the same
+        time on arrival, only the last one counts: a power reading holds from then on, a register reading
+        includes the use before it, and of interval readings only the last is known to have just ended.
         """
         items: list[MeterReading] = []
         arrivals: dict[tuple[str, str | None, int], MeterReading] = {}
@@ -56,7 +58,7 @@ class Intake:
                 meter, phase, readings = self.read(message)
             except PayloadError as error:
                 counts.add(error.reason)
-                free.append(message.token)
+                free_tokens.append(message.token)
                 continue
             for reading in readings:
                 if not reading.stamped:
@@ -65,12 +67,15 @@ class Intake:
                 key = meter, phase, reading.time_ms
                 if (replaced_item := arrivals.pop(key, None)) is not None:
                     counts.add("replaced")
-                    free.append(replaced_item.reading.token)
+                    free_tokens.append(replaced_item.reading.token)
                 arrivals[key] = MeterReading(meter, phase, reading)
         return items + sorted(arrivals.values(), key=lambda item: item.reading.time_ms) if arrivals else items
 
     def read(self, message: Message) -> tuple[str, str | None, list[Pending]]:
-        """Return the meter, phase and readings of a message; raises PayloadError if it has no readings."""
+        """Return the meter, phase and readings of a message.
+
+        Raises PayloadError if the message is refused.
+        """
         topic, payload, retain, received_ms, token = message
         if retain:
             raise PayloadError("retained")
@@ -100,7 +105,8 @@ class Intake:
     def _origin(self, topic: str) -> tuple[str, str | None]:
         """Return the meter and phase that a topic names, and cache them.
 
-        Raises PayloadError for a topic that belongs to no meter of this stream and shard.
+        Raises PayloadError if the topic names no meter of this stream and shard, or a meter whose name is not
+        allowed in a topic.
         """
         source = self._stream.source
         origin = source.place(topic)
@@ -120,25 +126,25 @@ class Intake:
     def accept(
         self, meter: str, phase: str, timeline: Timeline, reading: Pending
     ) -> tuple[Outcome, list[Token], Pending | None]:
-        """Add a phase's reading to its meter; return the outcome, the tokens that are free, and the sum.
+        """Add a phase's reading to its meter; return the outcome, the freed tokens and the sum.
 
-        The sum is None if the reading does not complete one.
+        The sum of the phases is None if the reading does not complete a new one.
         """
         phases = self._phases.get(meter)
         if phases is None:
             phases = self._phases[meter] = phases_of(self._stream.source.phases, self._stream.terms)
-        outcome, total, free = phases.accept(phase, reading)
+        outcome, total, free_tokens = phases.accept(phase, reading)
         if outcome is None:
-            return timeline.refusal(reading.time_ms), free, None
+            return timeline.refusal(reading.time_ms), free_tokens, None
         if outcome is Outcome.ACCEPTED and (total is None or self._stream.terms.kind is Kind.REGISTER):
             timeline.note_activity(reading.time_ms)
         if total is None:
-            return outcome, free, None
+            return outcome, free_tokens, None
         sum_outcome, tokens = timeline.replace_sum(total)
         if sum_outcome is not Outcome.ACCEPTED and self._stream.terms.kind is Kind.REGISTER:
             # The message was redelivered after a restart, and its sum has already been counted.
-            return outcome, [*free, *tokens], None
-        return sum_outcome, [*free, *tokens], total
+            return outcome, [*free_tokens, *tokens], None
+        return sum_outcome, [*free_tokens, *tokens], total
 
     def forget(self, meter: str) -> list[Token]:
         """Forget a meter's phases; return the freed tokens."""

@@ -15,7 +15,7 @@ class Name(NamedTuple):
 
 
 class Names:
-    """The names of a stream's meters, as a mapping from meters."""
+    """The names of a stream's meters, as a mapping from meters to names."""
 
     __slots__ = ("_names", "_stream")
 

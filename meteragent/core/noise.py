@@ -1,11 +1,11 @@
 """The noise of the slots that open in one feed; nothing is drawn before the feed or kept after it.
 
 When a window opens, it needs its noise bound R and the noise z of its first slot. The noise of each further
-slot is drawn when that slot opens, and every slot has a dither. In a pair (R, z), R has the mechanism's law
-and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are uniform over the quantum
-of their slot. Readings do not influence the draws. So any number of pairs or dithers may be drawn together,
-as long as each is used for only one window or slot. If thousands of windows open at once, drawing in bulk is
-several times faster.
+slot is drawn when that slot opens, and every slot has a dither. In a pair (R, z), R has the mechanism's
+distribution and z is uniform on {-R .. R}. Pairs are independent, and so are dithers, which are uniform over
+the quantum of their slot. Readings do not influence the draws. So any number of pairs or dithers may be drawn
+together, as long as each is used for only one window or slot. If thousands of windows open at once, drawing
+in bulk is several times faster.
 
 If noise for a later window were kept in memory, every copy of the memory, such as a snapshot of a virtual
 machine, would contain it. The copy and the original would then each open a window with the same noise. Hence
@@ -22,21 +22,21 @@ from meteragent.privacy.sampling import SecretBits
 from meteragent.privacy.sampling.uniform import below, below_array
 
 SINGLE_DRAWS = 10
-"""The number of pairs for the same terms, or of dithers for one lattice, that are drawn singly.
+"""The number of pairs for the same terms, or of dithers for one lattice, that a feed draws singly.
 
 A home opens few windows, so it needs no batch.
 """
 BATCH = 256
 """The size of the batches drawn thereafter; drawing a batch takes as long as a dozen single draws."""
 LATTICE_MAX = 2**63
-"""The coarsest lattice, in accumulator units, whose dithers fit into arrays."""
+"""The largest quantum, in accumulator units, whose dithers fit into 64-bit arrays."""
 
 
 class Noise:
     """The draws of one feed.
 
     Unused draws are kept until the feed ends: pairs (R, z) by the id of their terms, and dithers by lattice.
-    The windows of a crowd have a pad instead, drawn from the same bits.
+    The windows of a crowd have a pad instead of noise, drawn from the same bits.
     """
 
     __slots__ = ("_bits", "_crowd", "_dither_counts", "_dithers", "_pair_counts", "_pairs")
@@ -50,7 +50,10 @@ class Noise:
         self._dithers: dict[int, list[int]] = {}
 
     def begin(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        """Draw a new window's first slot, and keep R if more slots follow; in l1, draw all slots at once."""
+        """Draw the noise of a new window's first slot, and keep R if more slots follow.
+
+        In l1, the noise of all slots is drawn at once. The window of a crowd gets its pad.
+        """
         if isinstance(window, ShareWindow) and self._crowd is not None:
             window.begin(self._crowd, self._bits, integrated_until_ms)
             return
@@ -63,14 +66,17 @@ class Noise:
             window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def draw_next(self, window: Window, mechanism: LInfLaplace, integrated_until_ms: int) -> None:
-        """Draw a window's next slot from its noise bound; raises MeteragentError if there is no bound."""
+        """Draw the noise of a window's next slot from the window's noise bound.
+
+        Raises MeteragentError if the window has no noise bound.
+        """
         if window.noise_bound is None:
             raise MeteragentError("a slot without a noise bound")
         noise = mechanism.draw(window.noise_bound, self._bits)
         window.draw(noise, integrated_until_ms, self.dither(window.terms, window.draws))
 
     def open(self, terms_id: str, mechanism: LInfLaplace) -> tuple[int, int]:
-        """Return R and the first slot's noise for a window of these terms, drawn from their mechanism."""
+        """Return R and the first slot's noise for a window of these terms, drawn from `mechanism`."""
         count = self._pair_counts.get(terms_id, 0)
         self._pair_counts[terms_id] = count + 1
         pairs = self._pairs.get(terms_id)
@@ -85,7 +91,10 @@ class Noise:
         return pairs.pop()
 
     def dither(self, terms: Terms, slot_index: int) -> int | None:
-        """Draw the dither u of a slot, uniform on {0, ..., L - 1}; return None for half-up terms."""
+        """Draw the dither u of a slot, uniform on {0, ..., L - 1}; return None for half-up terms.
+
+        L is one quantum in units of the slot's accumulator.
+        """
         if terms.rounding != "dithered":
             return None
         lattice = terms.lattice(slot_index)

@@ -2,15 +2,16 @@
 
 Theory of operation
 -------------------
-The window has one slot. With S_k the energy of part k in accumulator units, the accumulator is
+The window has one slot. With z, u and L as in `window`, and S_k the energy of part k in accumulator units,
+the accumulator is
 
     A = z * L + u + max_k S_k,    released: floor(A / L)
 
 where the maximum is over the parts that have ended. Further parts can be added only with the mask z * L + u.
-But A minus the mask is a reading, so the store must not reveal both (theory A.13). The store keeps A alone,
-and the mask exists only in memory. Nothing of the open part is stored either: time is integrated in whole
-parts (`whole_ms`), and the readings of a part are pending until the part ends, so that the broker delivers
-them again after a crash.
+But A minus the mask is the measured energy of a part, so the store must not hold both (theory A.13). The
+store keeps A alone, and the mask exists only in memory. Nothing of the open part is stored either: time is
+integrated in whole parts (`whole_ms`), and the readings of a part are pending until the part ends, so that
+the broker delivers them again after a crash.
 
 After a restart the mask is gone. When the first part after the restart ends, a new mask is drawn and charged
 like a new window on the day of that part, and A becomes the larger of A and the new mask plus the part's
@@ -31,8 +32,9 @@ class PeakWindow(Window):
     """An open window that releases the largest mean of its parts.
 
     mask             z * L + u; None after a restart, until a part has ended
-    part             the energy of the open part so far; set only while time is being integrated
-    unmasked_energy  the largest energy of a part since the restart, which waits for `redraw`
+    part             the energy of the open part so far; None unless time is being integrated
+    unmasked_energy  the largest energy of the parts that wait for `redraw`, without a mask; None if no part
+                     waits
     """
 
     mask: int | None = None
@@ -53,19 +55,19 @@ class PeakWindow(Window):
         return self.end_ms
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the start of the part that contains a time; a time outside the window is unchanged."""
+        """Return the start of the part that contains `time_ms`, or `time_ms` itself if none does."""
         if not self.start_ms <= time_ms < self.end_ms:
             return time_ms
         return time_ms - (time_ms - self.start_ms) % self.terms.step_ms
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
-        """Return None, since power counts when its part ends."""
+        """Return None, because power counts only when its part ends."""
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
         """Open the window with its noise and dither; parts that are already integrated count as gap.
 
-        Raises MeteragentError if it is open already.
+        Raises MeteragentError if the window is open already.
         """
         if self.draws:
             raise MeteragentError("a peak's noise is drawn again without a restart")
@@ -76,7 +78,7 @@ class PeakWindow(Window):
         self.redraw(noise, dither)
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Mask the energy since the start or restart with noise from a new noise bound and a new dither."""
+        """Mask the largest unmasked energy with a new dither and with noise from a new noise bound."""
         energy, self.unmasked_energy = self.unmasked_energy, None
         if energy is not None:
             self.mask = self._mask(0, noise, dither)
@@ -97,9 +99,9 @@ class PeakWindow(Window):
             self.slots[0] = max(self.slots.get(0, self.mask + energy), self.mask + energy)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap value) over a stretch of time to the parts that it touches.
+        """Add a value (None: the gap value) over a stretch of time to the parts in that stretch.
 
-        The time in a part before its first value counts as gap.
+        The time in a part before the part's first value counts as gap.
         """
         terms = self.terms
         at_ms, to_ms = max(start_ms, self.start_ms), min(end_ms, self.end_ms)
@@ -136,7 +138,7 @@ class PeakWindow(Window):
         return Window.close(self, slot_index)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
-        """Return the state of the window that the store keeps: A, without the mask.
+        """Return what the store keeps of the window: A, without the mask.
 
         Raises MeteragentError if a part has no noise.
         """
@@ -146,7 +148,7 @@ class PeakWindow(Window):
 
 
 def whole_ms(windows: Iterable[Window], until_ms: int) -> int:
-    """Return the latest time, at most `until_ms`, up to which all of these windows can be integrated."""
+    """Return the latest time, at most `until_ms`, up to which all `windows` can be integrated."""
     for window in windows:
         until_ms = window.whole_ms(until_ms)
     return until_ms

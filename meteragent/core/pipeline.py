@@ -4,15 +4,15 @@ Theory of operation
 -------------------
 `feed` takes a batch of messages and the time. It returns the content of one transaction, the messages to
 acknowledge after the commit, and the topics to listen on. `deadline_ms` returns the time of the next call. If
-the transaction cannot be written, the process must end, because its memory is ahead of the store.
+the transaction cannot be written, the process must exit, because its memory is ahead of the store.
 
 A feed alternates between time and messages. Before it accepts the readings that arrived at a given time, it
 opens and closes all slots that are due by then, so a reading meets the slots that were open when it arrived.
 `Deadlines` has the next opening and closing of each meter; an entry may be stale, so it is checked when due.
 
-Two clocks drive a wall-clock stream: `now` opens windows and slots, and `closing` closes slots. They differ
-only after a start, while readings that waited in the broker arrive and slots that fell due during the stop
-stay open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both clocks.
+Two clocks drive a wall-clock stream: `now_ms` opens windows and slots, and `closing_ms` closes slots. They
+differ only after a start, while readings that waited in the broker arrive and slots that fell due before stay
+open (law 4, catch_up). In an event-clock stream, a meter's newest timestamp serves as both.
 
 Rules
 1. No slot has noise unless its window's charge is in the same or an earlier commit (law 2). A draw made in
@@ -112,15 +112,15 @@ class Pipeline:
 
     @property
     def length_ms(self) -> int:
-        """The length of an ordinary window, in ms; the shell advances the time by at most this step."""
+        """The length of an ordinary window, in ms; the shell advances the time by at most this per feed."""
         return self._terms.length_ms
 
     def leave_after(self, due_ms: Mapping[str, int]) -> None:
-        """Keep new records of a topic behind those already waiting, whose delay may be longer."""
+        """Let no new record leave before the time in `due_ms`, by topic, when an older record is due."""
         self._due_ms = due_ms
 
     def withhold(self, topics: Collection[str]) -> None:
-        """Open no window on these sink topics: the broker refuses them, and too many records are waiting."""
+        """Open no window on these topics: the broker refuses them, and too many records wait for them."""
         self._withheld_topics = topics
 
     def feed(
@@ -128,8 +128,8 @@ class Pipeline:
     ) -> Effects:
         """Process messages in order of arrival, then advance the time to `now_ms`; return the effects.
 
-        Windows and slots open up to `now_ms`, slots close up to `closing_ms` (wall clock only). `observer`
-        receives the accepted readings and the integrated spans.
+        Windows and slots that are due by `now_ms` open, and slots that are due by `closing_ms` close (wall
+        clock only). `observer` receives the accepted readings and the integrated spans.
         """
         observe(self._timelines, self._observer, observer)
         self._observer = observer
@@ -159,7 +159,7 @@ class Pipeline:
         self._claims.settle(sink_topics)
 
     def deadline_ms(self, *, closing: bool) -> int | None:
-        """Return the time for the next call of `feed`, or None; without `closing`, only openings count."""
+        """Return when the next opening or, if `closing`, closing is due; None if nothing is scheduled."""
         return self._deadlines.first_ms(closing=closing)
 
     def meters(self) -> Collection[str]:
@@ -171,12 +171,12 @@ class Pipeline:
         return {meter: self._names[meter].public_id for meter in self._timelines}
 
     def upcoming(self, meter: str) -> Upcoming | None:
-        """Return a meter's next slot to be released; None if no slot is scheduled."""
+        """Return a meter's next slot to be released; None if there is no such slot."""
         timeline = self._timelines.get(meter)
         return upcoming(timeline, self._stream, self._names[meter].delay_ms) if timeline else None
 
     def _give(self, item: MeterReading, received_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Pass a reading to its meter, and note the meter if its state changes; count a refusal."""
+        """Pass a reading to its meter; add the meter to `changes` if its state changes. Count a refusal."""
         meter, phase, reading = item
         try:
             if self._take(meter, phase, reading, received_ms, now_ms):
@@ -186,13 +186,13 @@ class Pipeline:
             self._effects.acknowledge.append(reading.token)
 
     def _take(self, meter: str, phase: str | None, reading: Pending, received_ms: int, now_ms: int) -> bool:
-        """Pass a reading to its meter; return whether the meter's state changes, or raise PayloadError."""
+        """Pass a reading to its meter; return whether the meter's state changes. May raise PayloadError."""
         if reading.time_ms > received_ms + self._stream.ahead_ms:
             raise PayloadError("refused_ahead")
         is_new = meter not in self._timelines
         timeline = self._timeline(meter, reading.time_ms, received_ms)
         clock_ms = min(received_ms, now_ms)  # slots up to this time have opened
-        # The fast path, for nearly all power readings; its result is the same as that of the code below
+        # The fast path, for nearly all power readings, has the same result as the code below.
         if phase is None and (standing := timeline.extend_standing(reading, clock_ms)) is not None:
             self._effects.acknowledge.append(standing.token)
             self._accepted(meter, reading)
@@ -214,7 +214,7 @@ class Pipeline:
         return True
 
     def _accepted(self, meter: str, reading: Pending | None) -> None:
-        """Count an accepted reading and send it to the observer; None is a phase's reading without a sum."""
+        """Count an accepted reading and pass it to the observer; None if a phase completes no sum."""
         self._counts.add("accepted")
         if reading is None:
             return
@@ -224,7 +224,7 @@ class Pipeline:
             self._counts.add("clamped")
 
     def _timeline(self, meter: str, time_ms: int, received_ms: int) -> Timeline:
-        """Return a meter's timeline; a new meter's starts at the next boundary (law 4)."""
+        """Return a meter's timeline; the timeline of a new meter starts at the next boundary (law 4)."""
         timeline = self._timelines.get(meter)
         if timeline is not None and timeline.next_ms is not None:
             return timeline
@@ -243,7 +243,7 @@ class Pipeline:
         return timeline
 
     def _boundary(self, meter: str, time_ms: int) -> int:
-        """Return the first boundary at or after a time at which a window of the meter may open (law 1)."""
+        """Return the first boundary from `time_ms` on at which a window of the meter may open (law 1)."""
         return self._stream.schedule.first_ms(max(time_ms, self._marks.get(meter, 0), self._floor_ms))
 
     def _apply(self, meter: str, timeline: Timeline, clock_ms: int, now_ms: int) -> None:
@@ -261,7 +261,7 @@ class Pipeline:
     # --- the schedule --------------------------------------------------------------------------
 
     def _schedule(self, meter: str, timeline: Timeline, scheduled_ms: int | None = None) -> None:
-        """Schedule the next opening, and the next closing unless it is at `scheduled_ms`; wall clock only."""
+        """Schedule the next opening, and the next closing unless it is scheduled already; wall clock only."""
         if not self._wall:
             return
         opens_ms, closes_ms = timeline.next_open_ms(), timeline.next_close_ms()
@@ -271,7 +271,7 @@ class Pipeline:
             self._deadlines.add_closing(closes_ms, self._names[meter].public_id, meter)
 
     def _advance(self, open_ms: int, close_ms: int, now_ms: int, changes: dict[str, None]) -> None:
-        """Open slots up to `open_ms` and close slots up to `close_ms` in all timelines, in time order."""
+        """Open slots that are due by `open_ms` and close slots due by `close_ms`, in time order."""
         for closes_ms, meter in self._deadlines.take(open_ms, close_ms):
             if closes_ms is None:
                 self._open_due(meter, self._timelines[meter], now_ms)
@@ -353,7 +353,7 @@ class Pipeline:
         return self._wall and timeline.idle_windows * self._terms.length_ms >= limit_ms
 
     def _redraw_restored(self) -> set[str]:
-        """Redraw slots that were lost because the meaning of readings changed; return their meters."""
+        """Redraw slots that were lost because the readings' meaning changed; return their meters."""
         windows = {meter: self._timelines[meter].windows for meter in self._restored_meters}
         meters = {meter for meter in windows if any(window.lacks_noise for window in windows[meter])}
         self._restored_meters.clear()

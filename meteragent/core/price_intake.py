@@ -28,7 +28,7 @@ class PriceIntake:
                 self._give(window)
 
     def window(self, start_ms: int, terms: Terms, terms_id: str, topic: str, public_id: str) -> Window:
-        """Return a new window, which has the topic's prices if its weights come from the topic."""
+        """Return a new window; if it is weighted, it gets the prices of the topic."""
         return self._give(window_of(terms)(start_ms, terms, terms_id, topic, public_id))
 
     def _give(self, window: Window) -> Window:
@@ -39,7 +39,7 @@ class PriceIntake:
     def take(
         self, batch: Sequence[Message], now_ms: int, counts: Counts, effects: Effects
     ) -> Sequence[Message]:
-        """Process the prices in a batch, before any of its readings; return the other messages."""
+        """Process the prices in a batch, before any of its readings; return the batch's other messages."""
         topic, rows = self._stream.price_topic, list[Price]()
         if topic is None or all(message.topic != topic for message in batch):
             return batch
@@ -69,10 +69,12 @@ class PriceIntake:
             return []
 
     def _needed_from_ms(self, now_ms: int) -> int:
-        """Return the time from which prices are needed; earlier time is integrated, or precedes all windows.
+        """Return the time from which prices are still needed.
 
-        The returned time is never later than now, because a new meter's first window may begin before that of
-        a meter that is still waiting for its first.
+        Earlier time is integrated in all timelines, or precedes all windows. The returned time is at most
+        `now_ms`, because a new meter's first window may begin before the first window of a meter that is
+        still waiting for it. Even if time is not integrated, its prices are kept for at most twice the length
+        of a window or, if longer, of `AHEAD_MS`.
         """
         times_ms = (timeline.integrated_until_ms for timeline in self._timelines.values())
         kept_ms = 2 * max(self._stream.terms.length_ms, AHEAD_MS)

@@ -3,9 +3,9 @@
 Rules
 1. A price whose time has begun is refused: it could depend on this home's use since then (theory 3.10).
 2. A price is never replaced. A repetition with the same time and value changes nothing. Any other price is
-   refused if its time overlaps that of an earlier price.
-3. A price is committed no later than any energy that is counted at it, because time is integrated only after
-   it has begun.
+   refused if its time overlaps the time of an earlier price.
+3. A price is committed no later than the energy that it weights, because no time is integrated before it has
+   begun.
 4. A price beyond the bound is clamped to it, because the noise is scaled to the bound.
 """
 
@@ -17,7 +17,7 @@ from meteragent.domain.units import DAY_MS
 from meteragent.domain.weights import PRICE_MS, Price
 
 AHEAD_MS = 62 * DAY_MS
-"""The farthest ahead that a price may end, which limits the number of prices that are kept."""
+"""The longest time from now to the end of an accepted price; it limits the number of prices kept."""
 
 
 class Prices:
@@ -52,5 +52,5 @@ class Prices:
         return ("prices",) if clamped_u == price_u else ("prices", "price_clamped")
 
     def prune(self, until_ms: int) -> None:
-        """Drop the prices that end by `until_ms`, once all time before it is integrated for good."""
+        """Drop the prices that end by `until_ms`, the time before which no price is needed any more."""
         self.rows = [row for row in self.rows if row[1] > until_ms]

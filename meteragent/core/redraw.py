@@ -13,7 +13,7 @@ class Redraws:
     """The second draws of a stream's windows.
 
     The new noise of a lost slot masks a constant, so it is not charged. The new noise of a peak masks
-    readings, so it is charged like the noise of a new window, in the same commit.
+    readings, so it is charged like the noise of a new window, in the commit that stores it.
     """
 
     __slots__ = ("_charges", "_counts", "_noise")
@@ -24,7 +24,7 @@ class Redraws:
         self._counts = counts
 
     def settle(self, meter: str, timeline: Timeline, formats: RecordFormats, commit: Commit) -> None:
-        """Count the events of registers, and draw noise from a new noise bound for slots that lack it.
+        """Count the events of a timeline, and draw noise from new noise bounds where a window lacks it.
 
         A peak is charged on the day of the part that needs the noise; if the budget forbids the charge, the
         part does not count.

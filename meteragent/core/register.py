@@ -4,18 +4,19 @@ Theory of operation
 -------------------
 Two consecutive readings (t0, r0), (t1, r1) mean that r1 - r0 was used evenly over [t0, t1]. The register is
 interpolated at each slot boundary b and rounded down to a whole unit of the accumulator, W(b) = floor(r(b) *
-c); a slot gets W(end) - W(start). So a slot's value is a weighted mean of the power, in which the weights of
-each span sum to the slot's part of the span. The map from load curves to slot vectors is 1-Lipschitz up to
-two units, 10^-12 of a quantum by default, and over a run without gaps the values telescope to r(end) -
-r(start). Fractions of a unit must not be kept: neither noise nor dither has fractions, so a fraction would
-reveal the energy of the span that the boundary cuts (THEORY-2 A.4). A reading's span lies between that
-reading and the next one. When a slot closes, its part after the newest reading is gap. When the next reading
-arrives, only the part of the span after the split counts, at the span's rate.
+c); a slot gets W(end) - W(start). So a slot's value is a weighted mean of the power, in which the weights
+within each span sum to the overlap of the slot and the span. The map from load curves to slot vectors is
+1-Lipschitz up to two units of the accumulator, about 10^-12 of a default quantum in Wh, and over a run
+without gaps the values telescope to r(end) - r(start). Fractions of a unit must not be kept, because neither
+noise nor dither has fractions, so a fraction would reveal the energy of the span that the boundary cuts
+(THEORY-2 A.4). A reading's span lies between that reading and the next one. When a slot closes, its part
+after the newest reading is gap. When the next reading arrives, only the part of the span after the split
+counts, at the span's rate.
 
 Rates are per `interval_ms` (an hour), in millionths of the unit, and clamped to the range. If a register
-falls further than the range allows and adding `modulus_u` brings the rate within the range, the register
-rolled over to 0. Otherwise it was reset or replaced, and the span is gap: the promise does not hide this
-event.
+falls further than the range allows and adding `modulus_u` brings the rate within the range, the register is
+taken to have rolled over to 0. Otherwise it was reset or replaced, and the span is gap. The promise does not
+hide this event.
 
 What the store keeps
 --------------------
@@ -25,7 +26,7 @@ only from the earlier register, but neither that register nor two numbers that d
 slot that contains t0 is stored not as the accumulator A = noise * L + dither + use since the slot's start,
 but as
 
-    M = r0 * c - A    (c: from registers to accumulators)
+    M = r0 * c - A    (c converts registers to accumulator units)
 
 which is the register at the slot's start minus noise and dither, and is constant throughout the slot (except
 for clamping and gap). M reveals no more about the register than A does about the energy: two homes whose
@@ -34,22 +35,24 @@ the slot gives A = r * c - M. Nothing is lost, whether this reading is r0, deliv
 The distribution of the use over [t0, t] does not matter, because all of it lies in the slot.
 
 If the first reading lies beyond the slot's end, or no reading arrives before the slot closes, the use in the
-slot cannot be separated from the use after it: M and r give only their sum with the noise. Counting the sum
-in this slot would include the power of other slots (not a 1-Lipschitz map: curves that differ by d in the
-other slots would move this slot by more than d times its length). Counting a part of the sum would release a
-part of the noise. So the slot is lost: it is gap throughout, and M is forgotten along with its noise. The
-slot is released nevertheless (law 4), with noise from a new noise bound with the same distribution. No bound
-yields more than n values, the earlier draw is never released, and the new noise masks a constant.
+slot cannot be separated from the use after the slot, because M and r give only the sum of both and the noise.
+Counting this sum in the slot would include the power of other slots (not a 1-Lipschitz map, because curves
+that differ by d in the other slots would change this slot's energy by more than d times the slot's length).
+Counting a part of the sum would release a part of the noise. So the slot is lost: it is gap throughout, and M
+is forgotten along with its noise. The slot is released nevertheless (law 4), with noise from a new noise
+bound with the same distribution. No bound yields more than n values, the earlier draw is never released, and
+the new noise masks a constant.
 
 M alone does not show whether a register fell during an outage. The difference r * c - M must equal noise +
-energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's start.
-Otherwise the register either rolled over, or was reset and the slot is lost. K is public: noise exceeds K * L
-in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds counts, so the
-error after an unnoticed reset is never larger than the noise could be.
+dither + energy for some |noise| <= K * L and some energy that the range allows for the time since the slot's
+start. Otherwise the register either rolled over, or was reset and the slot is lost. K is public: noise
+exceeds K * L in fewer than one in 2^40 slots, and these slots are lost, too. A value within these bounds
+counts. So even after an unnoticed reset, the accumulator is one that the range and the noise allow.
 
-If the clock closed the slot after the newest reading, the next slot contains nothing of the register yet, and
-accumulators are stored unchanged. So are the accumulators of bands: a band consists of many stretches, and a
-boundary during an outage would cost half a month of readings. In bands, an outage without redelivery is gap.
+If the clock closed the slot after the newest reading, the next slot contains no energy from the register yet,
+and accumulators are stored unchanged. So are the accumulators of bands, because a band consists of many
+stretches, and losing it at a boundary during an outage would cost half a month of readings. In bands, an
+outage without redelivery is gap.
 
 A copy of the disk made while a slot is open reveals the register at the slot's end once the slot is released.
 In the same way, a copy of a power meter's state reveals the energy used since the copy was made. Two such
@@ -82,17 +85,17 @@ class Read(Protocol):
         """The register, in millionths of the unit."""
 
 
-def use_between(start: Read, end: Read, rules: Terms) -> tuple[int | None, bool]:
-    """Return the use between two readings, in millionths, and whether the register rolled over.
+def use_between(start: Read, end: Read, terms: Terms) -> tuple[int | None, bool]:
+    """Return the use between two readings, and whether the register rolled over between them.
 
-    The use is None if the register was reset or replaced.
+    The use is in millionths of the unit; None if the register was reset or replaced.
     """
     span_ms, use_u = end.time_ms - start.time_ms, end.value_u - start.value_u
-    if use_u >= 0 or use_u * rules.interval_ms >= rules.low_u * span_ms:
+    if use_u >= 0 or use_u * terms.interval_ms >= terms.low_u * span_ms:
         return use_u, False
-    if rules.modulus_u is not None:
-        use_u += rules.modulus_u
-        if rules.low_u * span_ms <= use_u * rules.interval_ms <= rules.high_u * span_ms:
+    if terms.modulus_u is not None:
+        use_u += terms.modulus_u
+        if terms.low_u * span_ms <= use_u * terms.interval_ms <= terms.high_u * span_ms:
             return use_u, True
     return None, False
 
@@ -103,12 +106,12 @@ class RegisterTimeline(Timeline):
     __slots__ = ("_counts",)
 
     def __init__(self, terms: Terms, first_ms: int) -> None:
-        """Begin a meter whose first window starts at `first_ms`, a boundary of the grid."""
+        """Start without readings; the meter's first window starts at `first_ms`, a boundary of the grid."""
         super().__init__(terms, first_ms)
         self._counts: list[str] = []
 
     def counts(self) -> list[str]:
-        """Return the counters to increase for the spans integrated since the last call."""
+        """Return the names of the counters to increase for the spans integrated since the last call."""
         counts, self._counts = self._counts, []
         return counts
 
@@ -134,18 +137,24 @@ class RegisterTimeline(Timeline):
         return self.pending[index + 1].time_ms if index + 1 < len(self.pending) else _FOREVER_MS
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, RegisterUse | None]]:
-        """Yield the spans between pending readings as (start, end, use), in order; None means a reset."""
-        rules = self._rules
+        """Yield the spans between pending readings as (start, end, use), in order.
+
+        The use is None if the register was reset.
+        """
+        terms = self._reading_terms
         for start, end in pairwise(self.pending):
             if start.time_ms >= until_ms:
                 return
-            use_u, _ = use_between(start, end, rules)
+            use_u, _ = use_between(start, end, terms)
             span_ms = end.time_ms - start.time_ms
-            use = None if use_u is None else RegisterUse(start.time_ms, span_ms, use_u * rules.interval_ms)
+            use = None if use_u is None else RegisterUse(start.time_ms, span_ms, use_u * terms.interval_ms)
             yield start.time_ms, end.time_ms, use
 
     def _free(self) -> list[Token]:
-        """Drop the pending readings whose span is wholly integrated, and count resets and rollovers."""
+        """Drop the pending readings whose span is wholly integrated; return their tokens.
+
+        Clamped rates, resets and rollovers are counted.
+        """
         pending = self.pending
         tokens = super()._free()
         for start, end in pairwise(pending[: len(tokens) + 1]):
@@ -153,11 +162,11 @@ class RegisterTimeline(Timeline):
         return tokens
 
     def _count(self, start: Pending, end: Pending) -> None:
-        rules, span_ms = self._rules, end.time_ms - start.time_ms
-        use_u, is_rollover = use_between(start, end, rules)
+        terms, span_ms = self._reading_terms, end.time_ms - start.time_ms
+        use_u, is_rollover = use_between(start, end, terms)
         if use_u is None:
             self._counts.append("register_reset")
-        elif not rules.low_u * span_ms <= use_u * rules.interval_ms <= rules.high_u * span_ms:
+        elif not terms.low_u * span_ms <= use_u * terms.interval_ms <= terms.high_u * span_ms:
             self._counts.append("clamped")
         if is_rollover:
             self._counts.append("rolled_over")
@@ -184,7 +193,7 @@ class RegisterTimeline(Timeline):
                 return self._free()
             self._counts.append("register_reset")
         elif until_ms <= self.integrated_until_ms:
-            return []  # the slot has not ended: a reading within it may still arrive
+            return []  # the slot has not ended, so a reading within it may still arrive
         window.lose()
         self.integrated_until_ms = end_ms
         return self._free()

@@ -1,8 +1,8 @@
-"""Tokens with several uses: their message is free after the last use.
+"""Tokens with several uses, whose message may be acknowledged after the last use.
 
 A message may hold several readings, and a reading of a phase is part of several sums. All uses hold the same
-`Share`. After the last use has returned the share, the tokens in it are free; each belongs to a message or is
-itself a share.
+`Share`. When the last use gives the share back, the tokens in it are given back, too; each belongs to a
+message or is itself a share.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from meteragent.domain.reading import Token
 
 
 class Share:
-    """A token with a number of `uses`; the `tokens` that it holds are free after the last of them."""
+    """A token with a number of `uses`; the `tokens` in it are given back after the last use."""
 
     __slots__ = ("tokens", "uses")
 
@@ -26,11 +26,11 @@ class Share:
 
 
 def give_back(tokens: Iterable[Token]) -> list[Token]:
-    """Give back tokens; return the tokens of the messages that become free, in order."""
-    free: list[Token] = []
+    """Give back tokens; return, in order, the tokens of messages that may now be acknowledged."""
+    free_tokens: list[Token] = []
     for token in tokens:
         if isinstance(token, Share):
-            free += give_back(token.give_back())
+            free_tokens += give_back(token.give_back())
         else:
-            free.append(token)
-    return free
+            free_tokens.append(token)
+    return free_tokens

@@ -4,8 +4,8 @@ With P the pad, u the dither, S the energy so far and L one quantum in accumulat
 
     A = (u + S - P L) mod 2^64 L,     released: floor(A / L) = (m - P) mod 2^64,     m = floor((u + S) / L)
 
-No noise is added here: the operators add it to the sum of all homes. P is sealed when the window opens, and
-then dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
+No noise is added here, because the operators add it to the sum of all homes. P is sealed when the window
+opens, and then dropped. A is uniform whatever the use, so one copy of A reveals nothing without the pad.
 
 The store keeps A itself, as for bands: if a register is not read between a restart and the end of the slot,
 the time in between is gap.
@@ -25,7 +25,10 @@ class Crowd(Protocol):
     """The cryptography of a stream whose windows release shares."""
 
     def may_open(self, label: str, start_ms: int) -> bool:
-        """Return whether the name can be a home's label, and both operators' keys for the slot are known."""
+        """Return whether `label` can be a home's label, and both operators' keys for the slot are known.
+
+        The slot starts at `start_ms`.
+        """
         ...
 
     def open(self, label: str, start_ms: int, lattice: int, bits: Bits) -> tuple[int, SealedPad]:
@@ -42,21 +45,21 @@ class ShareWindow(Window):
     """An open window that releases a share of its energy."""
 
     def begin(self, crowd: Crowd, bits: Bits, integrated_until_ms: int) -> None:
-        """Open the slot with a pad; the time in it that is already integrated is gap."""
+        """Open the slot with a pad; count its already integrated time as gap."""
         lattice = self.terms.lattice(0)
         self.slots[0], self.sealed_pad = crowd.open(self.public_id, self.start_ms, lattice, bits)
         self.draws = 1
         self._fill_gap(0, integrated_until_ms)
 
     def report(self, crowd: Crowd, leave_ms: int) -> Outgoing:
-        """Close the slot and return its report."""
+        """Close the slot and return its report, which is due at `leave_ms`."""
         until_ms = self.end_ms + (0 if self.terms.crowd is None else self.terms.crowd.deadline_ms)
         payload = crowd.close(self.state(), self.terms)
         self.slots.clear()
         return Outgoing(self.topic, payload, leave_ms, False, until_ms=until_ms)
 
     def state(self, _standing: tuple[int, int] | None = None) -> OpenWindow:
-        """Return the state of the window that the store keeps, with the accumulator modulo 2^64 L."""
+        """Return what the store keeps of the window, with the accumulator modulo 2^64 L."""
         for slot_index in self.slots:
             self.slots[slot_index] %= MODULUS * self.terms.lattice(slot_index)
         return Window.state(self)

@@ -25,12 +25,12 @@ class Stream:
     listens        whether windows wait until the shell reports that no other store owns their topic
     total          whether running totals are also released
     format         the format of records
-    price_topic    the topic of prices, if weights come from one
+    price_topic    the topic of prices; None if no weights come from a topic
     local_times    whether the times of readings are correct only if read in the source's time zone
     validities     the validities of the receivers, each of which has a topic of its own (`store.grants`);
                    None: the stream is not shared
-    unannounced    by topic, the validities of the receivers who lack its latest descriptor
-    crowd          the cryptography of shares; None unless shares leave
+    unannounced    by topic, the validities of the receivers that lack the topic's latest descriptor
+    crowd          the cryptography of shares; None unless the windows release shares
     """
 
     name: str
@@ -61,17 +61,23 @@ class Stream:
         return self.schedule.usual
 
     def has_receiver(self, window_ms: int, slot_end_ms: int) -> bool:
-        """Return whether anybody gets a slot; the sink of a stream that is not shared gets every slot."""
+        """Return whether any receiver gets a slot; `window_ms` is the start of the slot's window.
+
+        The sink of a stream that is not shared gets every slot.
+        """
         if self.validities is None:
             return True
         return any(validity.has_slot(window_ms, slot_end_ms) for validity in self.validities)
 
     def is_wanted(self, start_ms: int, terms: Terms) -> bool:
-        """Return whether anybody gets a slot of a window; if so, somebody gets the one that ends first."""
+        """Return whether any receiver gets a slot of the window that starts at `start_ms`.
+
+        If so, some receiver gets the slot that ends first.
+        """
         return self.has_receiver(start_ms, start_ms + terms.first_slot[1])
 
     def without_unwanted(self, state: TimelineState, terms: Mapping[str, Terms]) -> TimelineState:
-        """Return a state without the open windows whose slots nobody gets any more."""
+        """Return `state` without the open windows whose slots no receiver gets any more."""
         if self.validities is None:
             return state
         windows = [item for item in state.windows if self.is_wanted(item.start_ms, terms[item.terms_id])]
@@ -80,7 +86,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Effects:
-    """Instructions to the shell: write `commit`, then acknowledge the tokens and listen to sink topics."""
+    """Instructions to the shell: write `commit`, then acknowledge the tokens and listen on the topics."""
 
     commit: Commit
     acknowledge: list[Token] = field(default_factory=list)

@@ -1,13 +1,13 @@
-"""One meter of one stream: integrates readings into the accumulators of its open slots.
+"""One meter of one stream: its readings, integrated into the accumulators of its open slots.
 
 Theory of operation
 -------------------
-A timeline integrates power over slots. `integrated_until_ms` is the *split*: the time before it has been
-added to the accumulators for good; the time after it still depends on the *pending* readings, which are kept
-in order of their times. Integrating moves the split forward. Time is an argument; `next_open_ms` and
-`closing` return when the next slot opens and closes. A reading's *span* is the time that it describes (rule
-1). The pending reading whose span contains the split is the *standing* reading: it is integrated up to the
-split, but the end of its span is not yet known.
+A timeline integrates power over slots. `integrated_until_ms` is the *split*: the time before the split is
+settled in the accumulators; the time after it still depends on the *pending* readings, which are kept in
+order of their times. Integrating moves the split forward. Time is an argument; `next_open_ms` and `closing`
+return when the next slot opens and closes. A reading's *span* is the time that it describes (rule 1). The
+pending reading whose span contains the split is the *standing* reading: it is integrated up to the split, but
+the end of its span is not yet known.
 
 Readings wait because the span of a power reading ends where the next span begins, and readings may arrive out
 of order within `lateness`. So spans are integrated up to the watermark, which is the newest accepted time
@@ -22,13 +22,13 @@ Rules
    give the use between them (`register`). All other time is gap.
 2. Time is integrated once: a reading whose span lies wholly before the split is refused, and one whose
    span lies partly before the split counts from the split on (law 7).
-3. A reading's token is returned once its whole span is integrated, never before. If readings share a
-   message, or a reading is the sum of several phases, `meteragent.core.share` determines when it is free.
-4. At most n noise values are ever drawn for one window, each when its slot opens (THEORY 2.1). R is dropped
-   with the last draw: while R is known, an accumulator reveals more than its noise allows. The noise of a
-   lost slot (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
+3. A reading's token is returned once its whole span is integrated, never before. If readings share a message
+   or are summed over phases, `meteragent.core.share` determines when it is acknowledged.
+4. From one noise bound R at most n noise values are ever drawn (THEORY 2.1). R is dropped with the last draw,
+   because while R is known, an accumulator reveals more than its noise allows. The noise of a lost slot
+   (`register`) is never used; its replacement is drawn from a new noise bound and masks a constant.
 5. At most `PENDING` readings are pending; if there are more, those closest to their predecessor are dropped.
-6. A slot is integrated only after it has opened: the split passes the clock only to reach a lost slot's end.
+6. A slot is integrated only after it has opened: the split passes the clock only over lost or sealed slots.
 """
 
 from array import array
@@ -47,9 +47,9 @@ from meteragent.domain.terms import Terms
 from meteragent.domain.units import Kind
 
 _RECENT, _DROP = 144, 16
-"""How many integrated times are kept, to tell `duplicate` from `late`, and how many are dropped at once."""
+"""The number of integrated times kept to tell `duplicate` from `late`, and the number dropped at once."""
 PENDING = 4096
-"""The limit on a meter's pending readings, because a sender could stamp thousands within `ahead`."""
+"""The largest number of a meter's pending readings; a sender could stamp thousands within `ahead`."""
 
 
 class Outcome(StrEnum):
@@ -62,10 +62,10 @@ class Outcome(StrEnum):
 
 
 class Pending(NamedTuple):
-    """A reading whose span is not wholly integrated, and the token that acknowledges it.
+    """A reading whose span is not wholly integrated, and the token that acknowledges its message.
 
-    `hold` begins at `since_ms`, for a sum of several phases the time of the oldest reading. If `since_ms` is
-    None, `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival.
+    `hold` begins at `since_ms`: in a sum of phases, the time of the oldest reading. If `since_ms` is None,
+    `hold` begins at `time_ms`. `stamped` is True if the time was derived from the arrival.
     """
 
     time_ms: int
@@ -76,7 +76,7 @@ class Pending(NamedTuple):
 
 
 class Timeline:
-    """The pending readings and open windows of one meter of one stream, of power or interval energy."""
+    """The pending readings and open windows of one meter of a stream of power or interval energy."""
 
     __slots__ = (
         "idle_windows",
@@ -93,7 +93,7 @@ class Timeline:
     )
 
     def __init__(self, terms: Terms, first_ms: int) -> None:
-        """Begin a meter whose first window starts at `first_ms`, a boundary of the grid."""
+        """Start without readings; the meter's first window starts at `first_ms`, a boundary of the grid."""
         self.terms = terms
         self.integrated_until_ms = first_ms
         self.next_ms: int | None = first_ms
@@ -110,7 +110,7 @@ class Timeline:
     def restore(
         cls, terms: Terms, next_ms: int, state: TimelineState, stored_terms: dict[str, Terms]
     ) -> "Timeline":
-        """Restore a timeline from the store under the current terms; open windows keep theirs.
+        """Restore a timeline from the store under the current terms; open windows keep their own terms.
 
         If the meaning of the readings has changed (kind, unit or interval), the remaining time of the open
         windows is gap.
@@ -121,7 +121,7 @@ class Timeline:
         timeline.newest_ms = state.newest_ms
         timeline.idle_windows = state.idle_windows
         for w in state.windows:
-            # Use one object for equal terms, because `_rules` compares identities.
+            # Use one object for equal terms, because `_reading_terms` compares identities.
             own_terms = terms if stored_terms[w.terms_id] == terms else stored_terms[w.terms_id]
             if own_terms.crowd is None or terms.crowd is not None:  # otherwise nobody can seal its share
                 timeline.windows.append(restored(w, own_terms))
@@ -147,12 +147,12 @@ class Timeline:
         return window.state()
 
     def counts(self) -> list[str]:
-        """Return the counters to increase for the spans integrated since the last call."""
+        """Return the names of the counters to increase for the spans integrated since the last call."""
         return []
 
     @property
-    def _rules(self) -> Terms:
-        """The terms under which readings count: the oldest open window's (law 1), else the current ones."""
+    def _reading_terms(self) -> Terms:
+        """The oldest open window's terms (law 1) if readings mean the same under them, else the current."""
         if not self.windows or self.windows[0].terms is self.terms:
             return self.terms
         oldest = self.windows[0].terms
@@ -173,21 +173,22 @@ class Timeline:
                 if reading.stamped and self._gives_way(neighbour):
                     pending[index] = reading
                     return Outcome.ACCEPTED, [neighbour.token]
-                return Outcome.DUPLICATE, [self._redelivered(index, reading)]
+                return Outcome.DUPLICATE, [self._token_of_duplicate(index, reading)]
             pending.insert(index, reading)
         else:
             pending.append(reading)
         self.note_activity(time_ms)
         tokens = self._thin() if len(pending) > PENDING else []
-        # A reading before the split ends the span of the standing reading, whose token may become free.
+        # A reading before the split ends the span of the standing reading, which may then be given back.
         return Outcome.ACCEPTED, [*tokens, *self._free()] if time_ms <= self.integrated_until_ms else tokens
 
     def _thin(self) -> list[Token]:
         """Drop the pending readings that follow their predecessor most closely; return their tokens.
 
-        The remaining readings, except the last, are at least 1/2,048 of the total time apart. The choice
-        depends on times alone, never on a value. A power reading stands a little longer, a register loses
-        only the time at which energy was used, and an interval that no other reading covers becomes gap.
+        The remaining readings, except the last, are apart by at least 1/2,048 of the time from first to last.
+        The choice depends on times alone, never on a value. A power reading stands a little longer, a
+        register loses only the time at which energy was used, and a dropped interval becomes gap unless
+        another covers it.
         """
         oldest, *readings, newest = self.pending
         distance_ms = 2 * (newest.time_ms - oldest.time_ms) // PENDING
@@ -206,7 +207,7 @@ class Timeline:
         return True
 
     def replace_sum(self, reading: Pending) -> tuple[Outcome, list[Token]]:
-        """Accept or refuse the sum of a meter's phases, which replaces a sum with the same time."""
+        """Accept or refuse the sum of a meter's phases, which replaces an earlier sum with the same time."""
         if self.pending and self.pending[-1].time_ms == reading.time_ms:
             previous_sum, self.pending[-1] = self.pending[-1], reading
             return Outcome.ACCEPTED, [previous_sum.token]
@@ -220,12 +221,12 @@ class Timeline:
 
     def _is_integrated(self, reading: Pending) -> bool:
         """Return whether the span of a reading lies wholly before the split (rule 2)."""
-        time_ms, rules = reading.time_ms, self._rules
-        if rules.kind is Kind.INTERVAL_ENERGY:
+        time_ms, terms = reading.time_ms, self._reading_terms
+        if terms.kind is Kind.INTERVAL_ENERGY:
             return time_ms <= self.integrated_until_ms
         is_older = self.standing_ms is not None and time_ms < self.standing_ms
         from_ms = time_ms if reading.since_ms is None else reading.since_ms
-        return is_older or from_ms + rules.hold_ms <= self.integrated_until_ms
+        return is_older or from_ms + terms.hold_ms <= self.integrated_until_ms
 
     def refusal(self, time_ms: int) -> Outcome:
         """Return the outcome of a reading that is refused because its time is already integrated."""
@@ -234,11 +235,11 @@ class Timeline:
         is_waiting = not self.windows and self.next_ms == self.integrated_until_ms
         return Outcome.EARLY if is_waiting else Outcome.LATE
 
-    def _redelivered(self, index: int, reading: Pending) -> Token:
+    def _token_of_duplicate(self, index: int, reading: Pending) -> Token:
         """Return the token to acknowledge at once when a reading has the time of a pending reading.
 
-        A redelivery replaces the first delivery, because that connection may be closed. A correction (another
-        value) is refused.
+        A redelivery replaces the first delivery, whose connection may be closed. A correction (another value)
+        is refused.
         """
         first_delivery = self.pending[index]
         if first_delivery.value_u != reading.value_u:
@@ -250,7 +251,7 @@ class Timeline:
         """Accept a power reading and integrate up to it in one step, if this stays within one open slot.
 
         This is the fast path through `accept` and `integrate_to_watermark`. Return the previous standing
-        reading, whose token is then free. If the fast path does not apply, return None and change nothing.
+        reading, to be given back. If the fast path does not apply, return None and change nothing.
         """
         if len(self.pending) != 1 or len(self.windows) != 1:
             return None
@@ -265,10 +266,10 @@ class Timeline:
             and standing.since_ms is None
         ):
             return None
-        # The result is that of the general path. `accept` would append `reading`, the newest. Its time is the
-        # watermark: there is no lateness, and the clock has reached it. Up to the watermark, the slot has
-        # only the span of the standing reading, for at most `hold`, and then gap. `_free` would drop the
-        # standing reading.
+        # The result is the same as on the general path. `accept` would append `reading`, the newest. Its time
+        # is the watermark, because there is no lateness and the clock has reached it. Up to the watermark,
+        # the slot has only the span of the standing reading, for at most `hold`, and then gap. `_free` would
+        # drop the standing reading.
         window.put(slot_index, min(time_ms, end_ms) - from_ms, standing.value_u)
         if end_ms < time_ms:
             window.put(slot_index, time_ms - end_ms, None)
@@ -287,11 +288,11 @@ class Timeline:
         """Integrate the spans that end by the watermark; return the freed tokens.
 
         The watermark is the newest accepted time less `lateness`, at most `clock_ms` (rule 6). If the last
-        span has not ended by then, the split moves only to its reading; in a peak it moves by whole parts.
+        span has not ended by then, the split moves only to its reading's time; in a peak, by whole parts.
         """
         if self.newest_ms is None:
             return []
-        watermark_ms = min(self.newest_ms - self._rules.lateness_ms, clock_ms)
+        watermark_ms = min(self.newest_ms - self._reading_terms.lateness_ms, clock_ms)
         if (until_ms := whole_ms(self.windows, watermark_ms)) <= self.integrated_until_ms:
             return self.integrate_until(until_ms)  # no effect, unless a register resumes its slot
         if not (count := self._count_up_to(watermark_ms)):
@@ -325,8 +326,8 @@ class Timeline:
 
     def _spans(self, until_ms: int) -> Iterator[tuple[int, int, int | RegisterUse | None]]:
         """Yield the spans that begin before `until_ms` as (start, end, value), in order of both times."""
-        rules = self._rules
-        interval_ms = rules.interval_ms if rules.kind is Kind.INTERVAL_ENERGY else 0
+        terms = self._reading_terms
+        interval_ms = terms.interval_ms if terms.kind is Kind.INTERVAL_ENERGY else 0
         for index, reading in enumerate(self.pending):
             start_ms = reading.time_ms - interval_ms
             if start_ms >= until_ms:
@@ -334,7 +335,7 @@ class Timeline:
             yield start_ms, self._end_ms(index), reading.value_u
 
     def _count_up_to(self, time_ms: int) -> int:
-        """Count the pending readings up to a time; they are few, as those before the split are dropped."""
+        """Count the pending readings up to `time_ms`; they are few, as those before the split are dropped."""
         count = 0
         for reading in self.pending:
             if reading.time_ms > time_ms:
@@ -344,11 +345,11 @@ class Timeline:
 
     def _end_ms(self, index: int) -> int:
         """Return the end of a pending reading's span."""
-        reading, rules = self.pending[index], self._rules
-        if rules.kind is Kind.INTERVAL_ENERGY:
+        reading, terms = self.pending[index], self._reading_terms
+        if terms.kind is Kind.INTERVAL_ENERGY:
             return reading.time_ms
         since_ms = reading.since_ms
-        end_ms = (reading.time_ms if since_ms is None else since_ms) + rules.hold_ms
+        end_ms = (reading.time_ms if since_ms is None else since_ms) + terms.hold_ms
         if index + 1 < len(self.pending):
             return min(end_ms, self.pending[index + 1].time_ms)
         return end_ms

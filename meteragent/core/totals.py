@@ -1,4 +1,4 @@
-"""Running totals: the sum of all released values of a meter, with its error."""
+"""Running totals: the sum of a meter's released energies since the last missing slot, and the sum's error."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from meteragent.wire.descriptor import TermsDescriptor
 
 
 class Totals:
-    """The running totals of a stream, by public id: a total under two ids would link the ids."""
+    """The running totals of a stream, by public id, because a total under two ids would link the ids."""
 
     __slots__ = ("_totals",)
 

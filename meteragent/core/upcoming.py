@@ -1,4 +1,4 @@
-"""The next slot of a meter to be released, which is public: it follows from the schedule and the clock."""
+"""A meter's next slot to be released, which is public, because it follows from the schedule and the clock."""
 
 from typing import NamedTuple
 
@@ -21,10 +21,9 @@ class Upcoming(NamedTuple):
 def upcoming(timeline: Timeline, stream: Stream, delay_ms: int) -> Upcoming | None:
     """Return the slot that closes next, which need not be open yet.
 
-    Returns None if no window is scheduled, or if no receiver gets the slot.
-
-    `delay_ms` is the meter's fixed delay (`sink.spread`). Whether the window opens also depends on the budget
-    and on other agents, which are not known in advance.
+    Returns None if no window is scheduled, or if no receiver gets the slot. `delay_ms` is the meter's fixed
+    delay (`sink.spread`). Whether the window opens also depends on the budget and on other agents, which are
+    not known in advance.
     """
     closing = timeline.closing()
     if closing is not None:

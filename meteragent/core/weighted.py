@@ -6,10 +6,10 @@ The window has one slot. With w(t) the price at t, in millionths per kWh, the ac
 
     A = z * L + u + sum of w * value * ms,    released: floor(A / L)
 
-with L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms of an hour or interval). So A is
-distributed as in any other window (`window`): A is a whole number, A modulo L is uniform, and one copy of A
-is as private as a record. The use of a register between two readings is spread evenly over the span, whatever
-the prices.
+with z and u as in `window`, and L = quantum * 10^6 * (1 kWh in the readings' unit) * (ms in an hour or
+interval). So A has the properties of any other window's accumulator: A is a whole number, A modulo L is
+uniform, and one copy of A is as private as a record. The use of a register between two readings is spread
+evenly over the span, whatever the prices.
 
 For a register's slot the store keeps A itself, as for bands, so an outage without redelivery is gap. Storing
 a difference of registers (`register`) would require one price for all time since the slot's start.
@@ -34,17 +34,17 @@ from meteragent.domain.weights import Price, Weights, pieces
 class WeightedWindow(Window):
     """An open window that releases an amount: energy times price.
 
-    book the prices of a topic; None if the terms have a table
+    book  the prices of the topic; unused if the terms have a table
     """
 
     book: Prices = field(default_factory=Prices)
 
     def slot_of_power(self, _from_ms: int, _to_ms: int) -> int | None:
-        """Return None, because the price may change within any stretch."""
+        """Return None, because the price may change within any stretch of time."""
         return None
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
-        """Open the slot with its noise and dither; the time in it that is already integrated is gap."""
+        """Open the slot with its noise and dither; count its already integrated time as gap."""
         Window.draw(self, noise, self.start_ms, dither)
         self.add(self.start_ms, integrated_until_ms, None)
 
@@ -72,17 +72,17 @@ class WeightedWindow(Window):
             self.add(integrated_until_ms, self.end_ms, None)
 
     def _pieces(self, from_ms: int, to_ms: int) -> Iterable[Price]:
-        """Return the prices that apply to a stretch of time."""
+        """Return the pieces of a stretch of time, cut at changes of price, each with its price."""
         weights, start_ms = self._weights, self.start_ms
         if not weights.is_table:
-            return _bounded(pieces(self.book.rows, weights.default_u, from_ms, to_ms), weights.bound_u)
-        return _moved(
+            return _clamp(pieces(self.book.rows, weights.default_u, from_ms, to_ms), weights.bound_u)
+        return _shift(
             pieces(weights.prices, weights.default_u, from_ms - start_ms, to_ms - start_ms), start_ms
         )
 
     @property
     def _weights(self) -> Weights:
-        """The weights of the terms; raises MeteragentError if they have none."""
+        """The weights of the terms. Raises MeteragentError if the terms have none."""
         if self.terms.weights is None:
             raise MeteragentError("a weighted window without weights")
         return self.terms.weights
@@ -92,16 +92,16 @@ class WeightedWindow(Window):
         return None
 
 
-def _bounded(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
-    """Clamp prices to a window's bound, which may differ from the one when they were accepted."""
+def _clamp(prices: Iterable[Price], bound_u: int) -> Iterator[Price]:
+    """Clamp prices to a window's bound, which may differ from the bound when they were accepted."""
     for from_ms, to_ms, price_u in prices:
         yield from_ms, to_ms, min(max(price_u, -bound_u), bound_u)
 
 
-def _moved(prices: Iterable[Price], by_ms: int) -> Iterator[Price]:
-    """Shift prices in time."""
+def _shift(prices: Iterable[Price], shift_ms: int) -> Iterator[Price]:
+    """Shift prices in time by `shift_ms`."""
     for from_ms, to_ms, price_u in prices:
-        yield from_ms + by_ms, to_ms + by_ms, price_u
+        yield from_ms + shift_ms, to_ms + shift_ms, price_u
 
 
 def window_of(terms: Terms) -> type[Window]:

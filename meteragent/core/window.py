@@ -1,17 +1,18 @@
-"""A window's accumulators: its slots between their opening and their close.
+"""A window's accumulators, one for each open slot.
 
 Theory of operation
 -------------------
-An accumulator counts in millionths of the unit times milliseconds. Before any reading is added, it is
-z * L + u, where L = quantum * slot length, z is the slot's noise and u is uniform on {0, ..., L - 1}. With S
-the energy so far,
+An accumulator counts in millionths of the unit times milliseconds. Before any reading is added, it is z * L +
+u, where L is one quantum in this unit (quantum * slot length for a mean power), z is the slot's noise and u
+is uniform on {0, ..., L - 1}. With S the energy so far,
 
     A = z * L + u + S,    released: floor(A / L)
 
-So A modulo L is uniform whatever the use, and one copy of A, at any time, is as private as a record: a
-change of S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)). A second copy reveals
-the use since the first, as in every scheme that survives a crash without a secret elsewhere (THEORY-2 A.1,
-A.2). The released value is exactly S / L on average. Windows opened by an earlier version have no u:
+So A modulo L is uniform whatever the use, and one copy of A, at any time, is as private as a record: a change
+in S by d quanta changes the odds of A by a factor of at most e^(a * ceil(d)), where a = epsilon * quantum. A
+second copy reveals the use since the first, as in every scheme that survives a crash without a secret
+elsewhere (THEORY-2 A.1, A.2). On average, the released value is exactly S / L. Windows opened by an earlier
+version have no u:
 
     A = z * L + S,    released: floor(A / L + 1/2)
 """
@@ -31,7 +32,7 @@ from meteragent.privacy.mechanism.laplace import reach
 
 
 class RegisterUse(NamedTuple):
-    """The change of a register between two readings, in accumulator units, spread evenly over the span."""
+    """The change in a register between two readings, in accumulator units, spread evenly over the span."""
 
     since_ms: int
     span_ms: int
@@ -48,7 +49,7 @@ class RegisterUse(NamedTuple):
         return units * (to_ms - since_ms) // span_ms - units * (from_ms - since_ms) // span_ms
 
     def within(self, low_u: int, high_u: int) -> "RegisterUse | int":
-        """Clamp the rate: return this use, or the limit of the range if the rate lies outside it."""
+        """Clamp the rate: return this use, or the limit of the range that the rate exceeds."""
         if self.units < low_u * self.span_ms:
             return low_u
         return high_u if self.units > high_u * self.span_ms else self
@@ -58,16 +59,16 @@ class RegisterUse(NamedTuple):
 class Window:
     """An open window: its open accumulators, the number of slots with noise, and R while slots lack noise.
 
-    noise_bound         R; None once the last slot's noise is drawn. R is then no longer needed, and together
-                        with an accumulator it would rule out all energies further away than the noise can
-                        reach (THEORY-2 A.3)
+    noise_bound         R; None in l1, and once the last slot's noise is drawn. R is then no longer needed,
+                        and together with an accumulator it would rule out all energies further away than
+                        the noise can reach (THEORY-2 A.3)
     draws               the number of slots that have received noise
     slots               the accumulators of the open slots, by index
     slots_with_reading  the open slots to which a reading has been added; the others are gap throughout
-    masked_slot         the index of the slot whose accumulator is unknown after a restart: `slots` holds a
-                        register minus the accumulator instead (`register`)
-    lost_slot           the index of the slot whose accumulator was abandoned; the slot has no noise until
-                        `redraw`
+    masked_slot         the index of the slot, if any, whose accumulator is unknown after a restart: `slots`
+                        holds a register minus the accumulator instead (`register`)
+    lost_slot           the index of the slot, if any, whose accumulator was abandoned; the slot has no noise
+                        until `redraw`
     sealed_pad          the pad of a window that releases a share (`shares`); None for any other window
     """
 
@@ -112,21 +113,21 @@ class Window:
         return self.lost_slot is not None
 
     def whole_ms(self, time_ms: int) -> int:
-        """Return the latest time, no later than a given time, up to which the window can be integrated."""
+        """Return the latest time, at most `time_ms`, up to which the window can be integrated."""
         return time_ms
 
     @property
     def next_slot(self) -> int:
-        """The open slot that ends first."""
+        """The index of the open slot that ends first."""
         if self.terms.bands:
             return min(self.slots, key=self.slot_end_ms)
         return next(iter(self.slots))
 
     def draw(self, noise: int, integrated_until_ms: int, dither: int | None = None) -> None:
-        """Open the next slot with its noise and dither; the time in it that is already integrated is gap.
+        """Open the next slot with its noise and dither; count its already integrated time as gap.
 
         Opening the last slot drops R; l1 windows have no R. Raises MeteragentError if all n slots have been
-        drawn (rule 4 of `timeline`), or if the dither is missing in a window that is not half-up.
+        drawn (rule 4 of `timeline`), or if a dithered window gets no dither or a half-up window gets one.
         """
         if self.draws >= self.terms.n:
             raise MeteragentError("more draws than slots from one noise bound")
@@ -137,7 +138,7 @@ class Window:
         self._fill_gap(slot_index, integrated_until_ms)
 
     def _fill_gap(self, slot_index: int, integrated_until_ms: int) -> None:
-        """Count the time of an opening slot that is already integrated as gap."""
+        """Count as gap the time of an opening slot that is already integrated."""
         if integrated_until_ms > self.start_ms:
             gap_ms = self.terms.slot_ms(slot_index) - self._remaining_ms(slot_index, integrated_until_ms)
             self.slots[slot_index] += self._gap_u * gap_ms
@@ -149,7 +150,7 @@ class Window:
         return noise * self.terms.lattice(slot_index) + (dither or 0)
 
     def add(self, start_ms: int, end_ms: int, value: int | RegisterUse | None) -> None:
-        """Add a value (None: the gap value) over a stretch of time to the slots that it touches."""
+        """Add a value (None: the gap value) over a stretch of time to the slots that the stretch touches."""
         from_ms, to_ms = max(start_ms - self.start_ms, 0), min(end_ms - self.start_ms, self.terms.length_ms)
         if from_ms >= to_ms:
             return
@@ -175,9 +176,10 @@ class Window:
         self.slots_with_reading.add(slot_index)
 
     def slot_of_power(self, from_ms: int, to_ms: int) -> int | None:
-        """Return the open slot that contains a stretch, and its end; None unless power in it counts at once.
+        """Return the index of the open slot that contains `from_ms`, `to_ms` and the time between them.
 
-        Power counts at once if the slot is the only open one, is not a band, and has no lateness.
+        Returns None unless power in that time counts at once: the readings are of power, and the slot is the
+        only open one, is not a band, and has no lateness.
         """
         terms = self.terms
         if len(self.slots) != 1 or terms.bands or terms.lateness_ms or terms.kind is not Kind.POWER:
@@ -191,8 +193,9 @@ class Window:
     ) -> Iterable[tuple[int, int, int]]:
         """Return the slots to which a value over a stretch of the window is added, as (index, from, to).
 
-        All energy of a long span that touches several bands goes to the unknown band. This choice depends
-        only on the times at which the register was read, which are public, and not on the use.
+        All energy of a span that is longer than `split_ms` and touches several bands goes to the unknown
+        band. This choice depends only on the times at which the register was read, which are public, and not
+        on the use.
         """
         split_ms = self.terms.split_ms
         if split_ms is None or not isinstance(value, RegisterUse) or value.span_ms <= split_ms:
@@ -228,7 +231,7 @@ class Window:
                 position += 1
 
     def _remaining_ms(self, slot_index: int, time_ms: int) -> int:
-        """Return the duration of the part of a slot at or after a time."""
+        """Return the duration of the part of a slot from `time_ms` on."""
         at_ms = time_ms - self.start_ms
         return sum(max(end - max(start, at_ms), 0) for start, end in self.terms.stretches(slot_index))
 
@@ -256,7 +259,7 @@ class Window:
         return round_half_up(accumulator, lattice)
 
     def state(self, standing: tuple[int, int] | None = None) -> OpenWindow:
-        """Return the state of the window that the store keeps.
+        """Return what the store keeps of the window.
 
         `standing` holds the time of the register's reading up to which everything is integrated, and the
         register in accumulator units. The slot that contains this time is kept as the register minus its
@@ -286,14 +289,17 @@ class Window:
     # --- a register's slot after a restart -----------------------------------------------------
 
     def _open_slot_at(self, time_ms: int) -> int | None:
-        """Return the open slot that contains a time; None for bands, which are stored unchanged."""
+        """Return the index of the open slot that contains `time_ms`; None if none does.
+
+        Returns None for bands as well, because their accumulators are stored unchanged.
+        """
         if self.terms.bands or not self.start_ms <= time_ms < self.end_ms:
             return None
         slot_index = (time_ms - self.start_ms) // self.terms.step_ms
         return slot_index if slot_index in self.slots else None
 
     def unmask(self, time_ms: int, register: int) -> bool:
-        """Resume the masked slot if the register read at a time within it is plausible; return whether it is.
+        """Resume the masked slot if `register`, read at `time_ms`, is plausible; return whether it is.
 
         The register is plausible if some use within the range and some noise of at most `reach` explain the
         stored difference. R would narrow this down, but is not used, because it is dropped with the last
@@ -314,14 +320,14 @@ class Window:
         return True
 
     def lose(self) -> None:
-        """Give up the masked slot: it becomes gap throughout, and its noise is never used."""
+        """Give up the masked slot, if any: it becomes gap throughout, and its noise is never used."""
         slot_index, self.masked_slot = self.masked_slot, None
         if slot_index is not None:
             self.slots[slot_index] = self._gap_u * self.terms.slot_ms(slot_index)
             self.lost_slot = slot_index
 
     def redraw(self, noise: int, dither: int | None = None) -> None:
-        """Mask the lost slot with noise from a new noise bound and a new dither."""
+        """Mask the lost slot with a new dither and with noise from a new noise bound."""
         slot_index, self.lost_slot = self.lost_slot, None
         if slot_index is not None:
             self.slots[slot_index] += self._mask(slot_index, noise, dither)

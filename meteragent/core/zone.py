@@ -2,9 +2,9 @@
 
 A single time far from its arrival proves nothing, since its message may have waited in a broker. But messages
 that waited arrive at shorter intervals than those at which they were sent, so their times catch up with their
-arrivals. Times that differ from their arrivals by the same whole number of hours for a minute are those of
-another zone; every reading is then refused until the difference changes. The state is in memory only: after a
-restart, the first minute is treated as at the first start.
+arrivals. Times that differ from their arrivals by the same whole number of hours for a minute are taken to be
+in another zone. Every reading is then refused until the difference changes. The state is in memory only:
+after a restart, the first minute is treated as at the first start.
 """
 
 from meteragent.domain.units import HOUR_MS, MINUTE_MS
@@ -12,9 +12,9 @@ from meteragent.domain.units import HOUR_MS, MINUTE_MS
 SETTLED_MS = MINUTE_MS
 """The time for which the difference from the arrival must be steady before readings are refused."""
 _STEADY_MS = 10_000
-"""The largest change of a difference that counts as steady; delays of messages cause such changes."""
+"""The largest change in a difference that counts as steady; delays of messages cause such changes."""
 _CLOCK_MS = 2 * MINUTE_MS
-"""The largest error of a meter's clock."""
+"""The largest assumed error of a meter's clock."""
 
 
 class ZoneWatch:

@@ -17,7 +17,7 @@ Theory of operation
     Publishing: messages are published at QoS 1, and the client does not store them. If a connection ends
     before a publication is reported as delivered, the caller must publish the message again on the next
     connection, as the outbox does. The broker publishes the last will even after an orderly disconnection, so
-    the will follows everything that was written, however the connection ends.
+    the will follows everything that the client has written, however the connection ends.
 
 Rules
     1. A message is acknowledged only by `Session.acknowledge`, on the session that received it.

@@ -54,15 +54,18 @@ class Endpoint:
     ) -> Self:
         """Return the endpoint at `mqtt://host[:1883]` or `mqtts://host[:8883]`.
 
-        Without `ca_file`, the system's authorities are trusted. Without `key_file`, the key is in
-        `cert_file`. Raises ValueError, which names the fault. No error text repeats the URL, because it may
-        contain a password.
+        If `ca_file` is None, the system's authorities are trusted. If `key_file` is None, the key is in
+        `cert_file`. Raises ValueError with a text that names the fault. No error text repeats the URL,
+        because it may contain a password.
         """
         scheme, host, port = _parse_url(url)
         return cls(host, port, scheme == "mqtts", username, password, ca_file, cert_file, key_file, version)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return a TLS context that verifies the host name, or None for mqtt://; may raise OSError."""
+        """Return a TLS context that verifies the host name, or None for mqtt://.
+
+        Raises OSError if a certificate or key file cannot be used.
+        """
         if not self.tls:
             return None
         context = ssl.create_default_context(cafile=self.ca_file)

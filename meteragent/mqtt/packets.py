@@ -125,7 +125,7 @@ def number(value: int) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Encode a text as a UTF-8 string preceded by its length (1.5.4)."""
+    """Encode a string in UTF-8, preceded by its length (1.5.4)."""
     data = text.encode()
     return _SHORT.pack(len(data)) + data
 
@@ -142,7 +142,10 @@ def _packet(first_byte: int, *parts: bytes) -> bytes:
 
 
 def header(data: bytes, offset: int) -> tuple[int, int] | None:
-    """Return the start and end of the fields of the packet at `offset` (2.2); None if bytes are missing."""
+    """Return the start and end of the fields of the packet at `offset` (2.2).
+
+    Returns None if bytes of the header are missing. Raises Malformed if the length has more than four bytes.
+    """
     if len(data) > offset + 1 and data[offset + 1] < _MORE:
         return offset + 2, offset + 2 + data[offset + 1]
     value, shift = 0, 0

@@ -2,7 +2,7 @@
 
 Theory of operation
     This module has neither a socket nor a clock. `receive` takes bytes from the network, in pieces of any
-    size, and yields events; the other methods return bytes to write. Acknowledgement is left to `session`.
+    size, and yields events; the other methods return bytes to write. `session` decides when to acknowledge.
     Whole packets are read from the piece in which they arrive (`_read_packets`). The remainder of a piece is
     kept in `_pieces`; further pieces are merely appended until all bytes for the next step have arrived.
     PUBLISH and PUBACK are read in place, all other packets through a `Cursor`.
@@ -15,7 +15,7 @@ Rules
        names the rule and contains no part of the packet, which may hold a reading.
     2. A PUBLISH of more than `max_packet_bytes` yields an `Oversized` as soon as its packet id has arrived.
        The remainder is skipped as it arrives. Only in MQTT 5 is the limit sent to the broker.
-    3. Each piece is copied once, however small the pieces of a packet are.
+    3. Pieces are joined only when the bytes for the next step are complete, however small the pieces are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -170,7 +170,7 @@ class Protocol:
         return packets.unsubscribe(self.level, self._take_id(Kind.UNSUBACK), topic_filter)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> tuple[int, bytes]:
-        """Return a packet id and a PUBLISH at QoS 1; raises TooMany beyond the broker's Receive Maximum."""
+        """Return a packet id and a PUBLISH at QoS 1. Raises TooMany at the broker's Receive Maximum."""
         if self._unanswered_count >= self._receive_maximum:
             raise TooMany("the broker accepts no more unanswered publications")
         packet_id = self._take_id(Kind.PUBACK)
@@ -190,7 +190,7 @@ class Protocol:
         return packets.disconnect(self.level, reason)
 
     def _take_id(self, answer: Kind) -> int:
-        """Return the next free packet id, which is in use until the answer arrives."""
+        """Return the next free packet id, which is in use until its answer arrives. May raise TooMany."""
         if len(self._answers) == LAST_ID:
             raise TooMany("no packet id is free")
         while True:
@@ -207,7 +207,7 @@ class Protocol:
         return self._bytes_to_skip > 0
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield the events in the next bytes; after a Violation all bytes are ignored."""
+        """Yield the events in the next bytes; after a Violation or Disconnect all bytes are ignored."""
         if self._finished:
             return
         if self._bytes_to_skip:
@@ -350,7 +350,7 @@ class Protocol:
         return Message(topic, data[payload_start:end], qos, retain, packet_id, duplicate)
 
     def _puback(self, data: bytes, begin: int, end: int) -> Event | None:
-        """Return a PUBACK, read in place; None if it matches no request. Most contain only a packet id."""
+        """Return a PUBACK, read in place; None if it matches no request. Most have only a packet id."""
         reason = 0
         if end - begin == 2:
             packet_id = data[begin] << 8 | data[begin + 1]
@@ -365,7 +365,7 @@ class Protocol:
         return Puback(packet_id, reason) if self._free(packet_id, Kind.PUBACK) else None
 
     def _suback(self, kind: Kind, cursor: Cursor) -> Event | None:
-        """Return an expected SUBACK or None; an UNSUBACK yields no event and has no reason before MQTT 5."""
+        """Return a SUBACK that matches a request, or None. UNSUBACKs free an id, but yield no event."""
         packet_id = cursor.integer(2)
         if self.level == MQTT_5:
             cursor.properties()
@@ -391,7 +391,7 @@ class Protocol:
 
 
 def _qos(first_byte: int) -> int:
-    """Return the QoS of a PUBLISH, 0 or 1; raises Malformed for 2, because subscriptions are at QoS 1."""
+    """Return the QoS of a PUBLISH, 0 or 1. Raises Malformed for 2, because subscriptions are at QoS 1."""
     qos = first_byte >> 1 & 3
     if qos > 1:
         raise Malformed(f"a message at QoS {qos}")

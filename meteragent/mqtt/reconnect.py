@@ -53,18 +53,20 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     role: str = "",
     login_hint: str = "",
 ) -> NoReturn:
-    """Keep one connection to a broker until cancelled, and run `serve` on each connection.
+    """Keep one connection to a broker open until cancelled, and run `serve` on each connection.
 
-    `serve` is cancelled when its connection is lost. If `serve` returns, the connection stays open. If it
-    raises LinkError, the connection is closed and another one is made. Any other exception from `serve` or a
-    callback is raised here. A cancelled connection ends with a DISCONNECT (not over 3.1.1 with a `will`).
-    The broker keeps the session for `session_expiry_s` (0: none), and publishes `will` after each connection.
+    `serve` is cancelled when its connection is lost. If `serve` returns, the connection stays open. If
+    `serve` raises LinkError, the connection is closed and another one is opened. Any other exception from
+    `serve` or a callback is raised here. A cancelled connection ends with a DISCONNECT (not over 3.1.1 with a
+    `will`). The broker keeps the session for `session_expiry_s` (0: none), and publishes `will` after each
+    connection.
 
-    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), and
-    `timeout_s` limits each wait for an answer. `on_refused` is called for each publication that the broker
-    refuses (MQTT 5 only); without it, or if the refusal does not concern a topic, a refusal ends the
-    connection. `on_failed` is called with the reason when a connection ends or cannot be made. In the log,
-    `role` precedes the address, and `login_hint` follows the report of a refused login.
+    `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight`
+    limits the unanswered publications, and `timeout_s` limits each wait for an answer. `on_refused` is called
+    for each publication that the broker refuses (MQTT 5 only). If `on_refused` is None, or if the refusal
+    does not concern a topic, the refusal ends the connection. `on_failed` is called with the reason when a
+    connection ends or cannot be opened. In the log, `role` precedes the address, and `login_hint` follows the
+    report of a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),
@@ -84,7 +86,7 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
     backoff, versions = Backoff(entropy), _Versions(endpoint.version)
     with closing(ConnectionLog(link.name, login_hint)) as log:
         while True:
-            session = Session(link, versions.next)
+            session = Session(link, versions.next_version)
             lifetime_s, reason = await _one_connection(log, session, serve)
             versions.note_attempt(reason, has_worked=session.accepted)
             if lifetime_s is not None:
@@ -113,22 +115,22 @@ async def _one_connection(
 
 
 class _Versions:
-    """The MQTT version of the next connection: 5 until it is refused, unless the configuration states one.
+    """The MQTT version of the next connection: 5 until the broker refuses it, unless one is configured.
 
     A CONNECT without an answer counts as a refusal only if the version has never worked.
     """
 
     def __init__(self, version: Version) -> None:
-        self.next = 4 if version == "3.1.1" else 5
+        self.next_version = 4 if version == "3.1.1" else 5
         self._is_configured = version != "auto"
         self._has_worked = False
 
     def note_attempt(self, reason: LinkError, *, has_worked: bool) -> None:
-        """Choose the next version by the reason why a connection ended."""
+        """Choose the next version by the reason for which a connection ended."""
         self._has_worked |= has_worked
-        unanswered = isinstance(reason, NoConnack) and not self._has_worked
-        if not self._is_configured and (unanswered or isinstance(reason, VersionRefused)):
-            self.next = 4 if self.next == 5 else 5
+        is_unanswered = isinstance(reason, NoConnack) and not self._has_worked
+        if not self._is_configured and (is_unanswered or isinstance(reason, VersionRefused)):
+            self.next_version = 4 if self.next_version == 5 else 5
             self._has_worked = False
 
 
@@ -142,12 +144,12 @@ class Backoff:
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
-        self._failures = 0
+        self._failure_count = 0
 
     def delay_s(self, lifetime_s: float) -> float:
-        """Return the delay, in seconds, after a connection of `lifetime_s` (0 if it was never made)."""
+        """Return the delay, in seconds, after a connection of `lifetime_s` (0 if it was never opened)."""
         if lifetime_s >= STABLE_S:
-            self._failures = 0
-        ceiling_s = min(CEILING_S, FLOOR_S * 2.0 ** min(self._failures, 16))
-        self._failures += 1
+            self._failure_count = 0
+        ceiling_s = min(CEILING_S, FLOOR_S * 2.0 ** min(self._failure_count, 16))
+        self._failure_count += 1
         return ceiling_s * (int.from_bytes(self._entropy(6)) / 2.0**48)

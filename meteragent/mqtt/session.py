@@ -43,11 +43,11 @@ Count = Callable[[Literal["lost", "publish_refused", "oversized"]], None]
 MAX_PACKET_BYTES: Final = 4 * 2**20
 """The largest packet that is read; larger ones are skipped."""
 SKIP_S: Final = 60.0
-"""The longest time that an oversized packet may take to arrive."""
+"""The longest time, in seconds, that an oversized packet may take to arrive."""
 UNANSWERED_S: Final = 300.0
-"""The longest wait for an answer to a publication; then the connection ends, and the caller repeats it."""
+"""The longest wait, in seconds, for an answer to a publication; then the connection ends."""
 
-_OF_THE_CONNECTION: Final = (0x91, 0x97)
+_CONNECTION_REFUSALS: Final = (0x91, 0x97)
 """Refusals that do not concern the topic: the packet id is in use, or a quota is exceeded."""
 _WITH_WILL: Final = 0x04
 _MALFORMED: Final = 0x81
@@ -103,7 +103,7 @@ class Link:
 
 
 class Session:
-    """One connection, made by `keep_connected` and usable until `closed` raises its error.
+    """One connection, created by `keep_connected` and usable until it ends; `closed` then raises the reason.
 
     version          5, or 4 for MQTT 3.1.1
     accepted         whether the broker has accepted the connection
@@ -134,7 +134,7 @@ class Session:
         self._transport = Transport(self._protocol, self._on_event, self._on_lost, self._on_tick)
 
     async def subscribe(self, topic_filter: str) -> None:
-        """Subscribe at QoS 1 and wait for the answer; raises LinkError unless QoS 1 is granted."""
+        """Subscribe at QoS 1 and wait for the answer. Raises LinkError unless QoS 1 is granted."""
         answer: asyncio.Future[int] = self._loop.create_future()
         packet_id, packet = self._protocol.subscribe(topic_filter)
         self._pending_subscriptions[packet_id] = answer
@@ -144,7 +144,7 @@ class Session:
             raise SubscriptionRefused(f"subscription refused: reason 0x{answer.result():02x}")
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """End a subscription; raises LinkError if the session has ended."""
+        """End a subscription. Raises LinkError if the session has ended."""
         if self._session_end.done():
             raise LinkError("the session has ended")
         self._transport.write(self._protocol.unsubscribe(topic_filter))
@@ -171,13 +171,13 @@ class Session:
             self._transport.write(self._protocol.acknowledge(packet_ids))
 
     def pause(self, *, reading: bool) -> None:
-        """Pause or resume reading; after a long pause the broker ends the connection."""
+        """Pause or resume reading; after a long pause, the broker may end the connection."""
         self._transport.pause(reading=reading)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish at QoS 1; return the packet id with which `on_delivered` will be called.
 
-        Raises LinkError if the session has ended, or if the broker accepts no publication or none this large.
+        Raises LinkError if the session has ended or the broker accepts no more packets, or none this large.
         The caller must leave at most `inflight` publications unanswered, which also limits waiting bytes.
         """
         if self._session_end.done():
@@ -190,14 +190,14 @@ class Session:
         return packet_id
 
     async def closed(self) -> NoReturn:
-        """Wait for the end of the session; raises its reason, a LinkError or a callback's error."""
+        """Wait until the session ends, then raise its reason: a LinkError or the error of a callback."""
         await asyncio.shield(self._session_end)
         raise self._end_reason
 
     # --- calls from keep_connected -------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect; raises LinkError if this fails or takes longer than `timeout_s`."""
+        """Connect. Raises LinkError if this fails or takes longer than `timeout_s`."""
         connect_task = asyncio.ensure_future(self._connect())
         try:
             await self._first_of(connect_task, "the connection")
@@ -230,7 +230,7 @@ class Session:
             self._end(error)
 
     async def run(self, serve: "Callable[[Session], Awaitable[None]]") -> NoReturn:
-        """Run `serve` until the session ends; raises the reason for its end, or what `serve` raised."""
+        """Run `serve` until the session ends, then raise the reason, which may be an error of `serve`."""
         serve_task = asyncio.ensure_future(self._serve(serve))
         self._loop.call_soon(self._hand_over_early)  # after the first step of serve
         try:
@@ -254,7 +254,7 @@ class Session:
         await self._transport.close(b"" if is_silent else self._protocol.disconnect(self._disconnect_reason))
 
     async def _first_of(self, answer: asyncio.Future[Any], request: str) -> None:
-        """Wait for an answer; raises the reason if the session ends, or NoAnswer after `timeout_s`."""
+        """Wait for `answer`. Raises the reason if the session ends first, or NoAnswer after `timeout_s`."""
         await _first({answer, self._session_end}, self._link.timeout_s)
         if self._session_end.done():
             raise self._end_reason
@@ -330,7 +330,7 @@ class Session:
             self._early_messages.append((message, token))
 
     def _add_token(self, packet_id: int) -> Token:
-        """Record a message as unacknowledged, after earlier ones with its id; return its token."""
+        """Record a message as unacknowledged, after earlier ones with the same id; return its token."""
         token = (packet_id,)
         self._unacked_tokens.setdefault(packet_id, []).append(token)
         return token
@@ -363,7 +363,7 @@ class Session:
         callback = self._link.on_delivered
         if event.reason >= REFUSED:
             self._link.count("publish_refused")
-            if self._link.on_refused is None or event.reason in _OF_THE_CONNECTION:
+            if self._link.on_refused is None or event.reason in _CONNECTION_REFUSALS:
                 self._end(LinkError(f"publication refused: reason 0x{event.reason:02x}"))
                 return
             callback = self._link.on_refused

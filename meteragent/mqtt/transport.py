@@ -19,7 +19,7 @@ class Transport(asyncio.Protocol):
 
     on_event  called with each event from the broker
     on_lost   called once, when the connection has ended for any reason
-    on_tick   called a few times in each keep-alive period; it returns False to end the connection
+    on_tick   called four times in each keep-alive period; it returns False to end the connection
     """
 
     def __init__(
@@ -42,11 +42,14 @@ class Transport(asyncio.Protocol):
         self._loss = self._loop.create_future()
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Open the socket; raises OSError."""
+        """Open the socket. Raises OSError if this fails."""
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     def keep_alive(self, keepalive_s: float) -> None:
-        """Ping after half a keep-alive period without a write; drop a broker that is silent for two."""
+        """Ping the broker regularly, and drop it once it has been silent for two keep-alive periods.
+
+        A ping is sent after half a period without a write, or a whole period without a read.
+        """
         self._last_read_s = self._loop.time()
         self._tick(keepalive_s)
 
@@ -78,7 +81,7 @@ class Transport(asyncio.Protocol):
         self._packets.clear()
 
     def pause(self, *, reading: bool) -> None:
-        """Pause or resume reading."""
+        """Pause reading or, if `reading`, resume it."""
         if self._socket is None or reading == self._is_reading or self._socket.is_closing():
             return
         self._is_reading = reading
@@ -89,7 +92,10 @@ class Transport(asyncio.Protocol):
             self._socket.pause_reading()
 
     async def close(self, last_packet: bytes = b"") -> None:
-        """Write the waiting packets and `last_packet`, and close; after CLOSE_TIMEOUT_S drop unsent bytes."""
+        """Write the waiting packets and `last_packet`, and close the connection.
+
+        After CLOSE_TIMEOUT_S, unsent bytes are dropped.
+        """
         if self._socket is None:
             return
         self._stop_ticking()

@@ -29,11 +29,11 @@ async def watch(
     on_listening: Callable[[], None] = lambda: None,
     login_hint: str = "",
 ) -> NoReturn:
-    """Pass messages that match topic filters to `on_message` until cancelled; reconnect after a loss.
+    """Pass messages that match `filters` to `on_message` until cancelled; reconnect after a loss.
 
-    `on_listening` is called when the broker has granted all filters. Raises LinkError if the broker cannot be
-    reached or refuses the client before it has granted all filters; the text of a refused login ends with
-    `login_hint`.
+    `on_listening` is called on each connection, when the broker has granted all filters. Raises LinkError if
+    the broker cannot be reached or refuses the client before it has granted all filters; the text of a
+    refused login ends with `login_hint`.
     """
     watcher = _Watcher(filters, on_message, on_listening, login_hint)
     await keep_connected(
@@ -60,7 +60,7 @@ class _Watcher:
         self._login_hint = login_hint
         self._session: Session | None = None
         self._has_listened = False
-        self._failures = 0
+        self._failure_count = 0
 
     async def serve(self, session: Session) -> None:
         """Subscribe to the filters on a new connection, then call `on_listening`."""
@@ -77,9 +77,9 @@ class _Watcher:
         self._on_message(topic, payload, retain)
 
     def failed(self, reason: LinkError) -> None:
-        """Raise the reason once `ATTEMPTS` connections have failed and none has ever listened."""
-        self._failures += 1
-        if not self._has_listened and self._failures >= ATTEMPTS:
+        """Raise `reason` once `ATTEMPTS` connections have failed and none has ever listened."""
+        self._failure_count += 1
+        if not self._has_listened and self._failure_count >= ATTEMPTS:
             if self._login_hint and isinstance(reason, LoginRefused):
                 raise LoginRefused(f"{reason}: {self._login_hint}")
             raise reason

@@ -1,9 +1,9 @@
 """The store: one SQLite file that survives kill -9, power cuts and operator mistakes.
 
 Theory of operation. Everything that one step of the core decides (marks, charges, states, rows of the outbox)
-is written in one transaction (`transaction`). The rows may leave after `Store.committing` has returned,
-because the transaction is fsynced by then. All methods are synchronous and called from one thread, except
-`prepare`, which touches only a file beside the store.
+is written in one transaction (`transaction`). The rows may leave once the block of `Store.committing` has
+ended, because the transaction is fsynced by then. All methods are synchronous and called from one thread,
+except `prepare`, which touches only a file beside the store.
 
 Rules:
 1. A mark is never lowered, and no window opens before its meter's mark (law 1). The transaction checks this
@@ -27,8 +27,8 @@ Rules:
    checks that the generation is still this agent's: if a lock fails to exclude a second agent, the first
    agent can no longer write.
 4. The code does not touch content that it does not understand: an incompatible newer store and another
-   program's database are refused. A corrupt store is set aside. It or a missing store is replaced by a new
-   one with a floor before which no window opens.
+   program's database are refused. A corrupt store is set aside. A new store, with a floor before which no
+   window opens, replaces a corrupt or missing store.
 5. A store records the shard of each stream. A changed shard is refused until `restore_at` has raised the
    floor, because the marks of a meter that moves to another store stay in the old one.
 """
@@ -68,10 +68,10 @@ _MARK = """INSERT INTO mark SELECT ?1, key, value FROM json_each(?2) WHERE true
 class Store:
     """An open store: `Store.open` opens it, and `close` (or the end of a `with` block) closes it.
 
-    `connection` is passed to the reading functions of `ledger` and `outbox`. `set_aside` is True if
-    this start replaced a corrupt or missing store; `blanked` is True if no open window remains in the
-    replaced store. `erased` is False while another reader of the file keeps old accumulators in the WAL;
-    every later transaction tries again to erase them.
+    `connection` is passed to the reading functions of `ledger` and `outbox`. `set_aside` is True if this
+    start replaced a corrupt or missing store; `blanked` is True if no open window remains in the replaced
+    store. `erased` is False while the WAL may hold old accumulators, for example because another program
+    reads the file; every later transaction tries again to erase them.
     """
 
     def __init__(self, path: Path, store_file: file.StoreFile) -> None:
@@ -100,7 +100,7 @@ class Store:
         `<path>.corrupt-<now_ms>`. No window opens before `recovery_floor_ms`, and charges before `now_ms` are
         unknown. If `recovery_floor_ms` is None (a stream does not follow the wall clock), StoreLost is raised
         instead and nothing is renamed. A file that looks damaged is examined again after `again_s`. Also
-        raises StoreInUse, StoreRestored or StoreError.
+        raises StoreInUse, StoreRestored for an old copy, or StoreError.
         """
         return cls._open(Path(path), now_ms, recovery_floor_ms, again_s, restored_at_ms=None)
 
@@ -152,7 +152,7 @@ class Store:
         """Run a transaction: fsync it and erase the WAL on return; roll it back if the body raises.
 
         After a device error the store refuses all writes, because the content of the file is unknown until
-        the store is opened again. Raises StoreError.
+        the store is opened again. Raises StoreError if this or an earlier transaction cannot be written.
         """
         with self.committing() as tx:
             yield tx
@@ -160,9 +160,9 @@ class Store:
 
     @contextmanager
     def committing(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction like `transaction`, but leave the WAL: the caller should call `erase` next.
+        """Run a transaction like `transaction`, but do not erase the WAL.
 
-        Otherwise, the next transaction erases the WAL first.
+        The caller should call `erase` next; otherwise, the next transaction erases the WAL first.
         """
         if self._erase_due:
             self.erase()
@@ -188,9 +188,9 @@ class Store:
                 raise
 
     def erase(self) -> None:
-        """Move the WAL into the file and erase it, if it holds old accumulators (rule 2).
+        """Move the WAL into the file and erase the WAL, if it holds old accumulators (rule 2).
 
-        Raises StoreError; the store then refuses all writes.
+        Raises StoreError if this fails. The store then refuses all writes.
         """
         self._erase_due = False
         if self.erased or self._failed:
@@ -205,7 +205,7 @@ class Store:
     def prepare(self) -> None:
         """Write the generation file for the next commit with records in advance, so that the commit is fast.
 
-        If writing fails, for instance because the disk is full, the commit writes the file.
+        If writing fails, for example because the disk is full, the commit writes the file.
         """
         current = self._generation
         if self._failed or current is None or current.releases is None:
@@ -214,7 +214,7 @@ class Store:
             self._generation_file.prepare(current._replace(releases=current.releases + 1))
 
     def write(self, tx: sqlite3.Connection, commit: Commit) -> None:
-        """Write a commit's marks, terms, states, totals and clock; raises StoreError if law 1 would break."""
+        """Write a commit, except its charges and messages. Raises StoreError if the commit breaks law 1."""
         self._check_openings(tx, commit)
         if commit.marks:
             tx.execute(_MARK, (commit.stream, batch(commit.marks)))
@@ -239,7 +239,7 @@ class Store:
             self._states.write(tx, commit)
 
     def snapshot(self, stream: str) -> Snapshot:
-        """Return everything that a stream needs at startup; raises StoreError."""
+        """Return what a stream needs at startup. Raises StoreError if it cannot be read."""
         with file.device(self.path):
             execute = self.connection.execute
             marks = execute("SELECT meter, end_ms FROM mark WHERE channel = ?", (stream,))
@@ -258,11 +258,11 @@ class Store:
             )
 
     def claim(self, stream: str, meters: str, *, follows_wall_clock: bool) -> None:
-        """Claim a stream's shard of a fleet, such as "2/8 by name".
+        """Claim the shard `meters` of a fleet, such as "2/8 by name", for a stream.
 
         Raises StoreMoved if the stream had another shard before (rule 5). Raises StoreLost for a new store
-        whose stream follows the meters' clocks: meters may send readings of times that another store has
-        released, so the operator must first state a time with `restore_at`.
+        whose stream follows the meters' clocks, because meters may send readings of times that another store
+        has released; the operator must first state a time with `restore_at`.
         """
         key = f"shard/{stream}"
         execute = self.connection.execute
@@ -280,7 +280,7 @@ class Store:
                 _put(tx, **{key: meters})
 
     def retire(self, streams: Collection[str]) -> int:
-        """Delete the open windows of all streams except these; return the number of meters that had any."""
+        """Blank the states of all streams except these; return the number of states that were not blank."""
         with self.transaction() as tx:
             meter_count = tx.execute(
                 "UPDATE state SET state = zeroblob(length(state))"
@@ -336,7 +336,7 @@ class Store:
                 _put(tx, client_id=os.urandom(8).hex(), secret=os.urandom(32))
 
     def _rotate(self, restored_at_ms: int | None = None) -> None:
-        """Begin a new generation (rule 3); a restored store is adjusted in the same transaction."""
+        """Start a new generation (rule 3), and adjust a restored store in the same transaction."""
         previous = self._generation or Generation.begin("")
         name, releases = os.urandom(16).hex(), max(previous.releases or 0, count_releases(self.connection))
         with self.transaction() as tx:
@@ -375,9 +375,9 @@ def restore_at(
     """Make a restored or lost store usable: no time before `at_ms` is ever released again.
 
     Marks and floor rise to `at_ms`. Open windows are deleted, because lost records may have used their noise.
-    Undelivered rows are kept and leave unchanged. Charges before `at_ms` are unknown. `take_over` gives this
-    store the meters that another store announced earlier. Raises StoreError if the store's clock is later
-    than `at_ms`.
+    Undelivered rows are kept and leave unchanged. Charges before `at_ms` are unknown. If `take_over`, the
+    store takes over the meters that another store announced by then. Raises StoreError if the store's clock
+    is later than `at_ms`.
     """
     with Store._open(Path(path), now_ms, at_ms, again_s, restored_at_ms=at_ms) as store:  # noqa: SLF001 - one module
         if take_over:
@@ -391,7 +391,7 @@ def _put(tx: sqlite3.Connection, **values: Any) -> None:
 
 def _restore(tx: sqlite3.Connection, at_ms: int) -> None:
     if at_ms < (clock_ms := meta(tx, "clock_ms")):
-        raise StoreError(f"TIME is earlier than the newest clock in the store: {iso_time(clock_ms)}, or now")
+        raise StoreError(f"TIME is before the newest clock in the store; use {iso_time(clock_ms)} or later")
     tx.execute("UPDATE mark SET end_ms = max(end_ms, ?)", (at_ms,))
     tx.execute("UPDATE state SET state = zeroblob(length(state))")
     tx.execute("DELETE FROM total")

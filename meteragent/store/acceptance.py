@@ -18,12 +18,12 @@ def count_releases(connection: sqlite3.Connection) -> int:
 
 
 def accept(connection: sqlite3.Connection, path: Path, *, may_be_moved: bool = False) -> Generation | None:
-    """Return the generation in the generation file; raise StoreRestored if the store must not be used.
+    """Return the content of the generation file, or None if it has not been written yet.
 
-    Return None until the first start has written a generation file. With `may_be_moved`, the file's inode
-    need not be the one that it names. A file of the first format (a name alone) is rewritten in the current
-    format, unless the store already counts its releases; in that case, the file dates from before an update,
-    and the store is refused.
+    Raises StoreRestored if the store must not be used. If `may_be_moved`, the file need not be in the inode
+    that it names. A file of the first format (a name alone) is rewritten in the current format, unless the
+    store already counts its releases; in that case, the file dates from before an update, and the store is
+    refused.
     """
     newest = generation.read(path)
     name = newest.name if newest else ""
@@ -51,7 +51,8 @@ def accept_moved(path: Path | str) -> bool:
 
     Call it only for an operator who has moved the store together with the files beside it, and who runs no
     agent at the old location. A folder that was restored from a backup would be accepted, too. Raises
-    StoreRestored for a store that is refused for another reason, and StoreLost for a damaged store.
+    StoreRestored for a store that is refused for another reason, StoreLost for a damaged store, and
+    StoreError if there is no store.
     """
     path = Path(path).resolve()
     with file.device(path), ExitStack() as undo:

@@ -16,8 +16,8 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def batch(rows: Any) -> str:
     """Return rows, or a mapping of names to values, as JSON for SQLite's `json_each`.
 
-    Raises StoreError for a string that contains a NUL, which ends a JSON text for SQLite. No MQTT topic
-    contains a NUL.
+    Raises StoreError for a string that contains a NUL, because SQLite would end the JSON text there. No MQTT
+    topic contains a NUL.
     """
     text = json.dumps(rows)
     if "\\u0000" in text and _NUL.search(text):

@@ -19,6 +19,6 @@ def put(store: Store, group_id: str, role: str, serial: int, payload: bytes) -> 
 
 
 def read(connection: sqlite3.Connection, group_id: str) -> dict[str, tuple[int, bytes]]:
-    """Return the serial and the signed list of each role."""
+    """Return, by role, the serial and the signed list of keys of a group's operators."""
     rows = connection.execute("SELECT role, serial, list FROM crowd_keys WHERE group_id = ?", (group_id,))
     return {role: (serial, bytes(payload)) for role, serial, payload in rows}

@@ -1,9 +1,9 @@
 """The conversion of states from version 3 to version 4.
 
-Version 3 kept R as long as a window was open, and stored the accumulators of registers as fractions. Version
-4 keeps R only while slots remain to be drawn from it, and stores accumulators as whole numbers. States are
-rewritten when the store is first opened, so that no later copy holds the removed values. Windows that were
-open at that time finish as they began: their values are rounded half up.
+Version 3 kept the noise bound R as long as a window was open, and stored the accumulators of registers as
+fractions. Version 4 keeps R only while slots remain to be drawn from it, and stores accumulators as whole
+numbers. States are rewritten when the store is first opened, so that no later copy holds the removed values.
+Windows that were open at that time finish as they began: their values are rounded half up.
 """
 
 import sqlite3
@@ -15,8 +15,11 @@ from meteragent.store.states import States
 
 
 def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None:
-    """Rewrite all states of an earlier version in the current format; raises StoreError."""
-    slots = {
+    """Rewrite all states of an earlier version in the current format.
+
+    Raises StoreError if a state cannot be read.
+    """
+    slot_counts = {
         (stream, id_): decode_terms(text).n
         for stream, id_, text in tx.execute("SELECT channel, id, terms FROM terms")
     }
@@ -26,7 +29,9 @@ def rewrite_states(tx: sqlite3.Connection, version: int, states: States) -> None
             continue
         state = decode_state(text, version)
         windows = tuple(
-            window._replace(noise_bound=None) if window.draws == slots[stream, window.terms_id] else window
+            window._replace(noise_bound=None)
+            if window.draws == slot_counts[stream, window.terms_id]
+            else window
             for window in state.windows
         )
         states_by_stream[stream][meter] = state._replace(windows=windows)

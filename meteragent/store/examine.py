@@ -61,7 +61,7 @@ _TYPES_5 = {
     " (typeof(id_of_terms), typeof(from_ms), typeof(to_ms))"
     " NOT IN (VALUES ('text', 'integer', 'integer'), ('null', 'null', 'null'))",
 }
-"""The same for the tables and columns that version 5 added."""
+"""Likewise, for the tables and columns that version 5 added."""
 
 _TYPES_6 = {
     "a list of keys": "SELECT 1 FROM crowd_keys WHERE"
@@ -69,7 +69,7 @@ _TYPES_6 = {
     "the deadline of a message": "SELECT 1 FROM outbox WHERE delivered_ms IS NULL AND"
     " typeof(until_ms) NOT IN ('integer', 'null')",
 }
-"""The same for the tables and columns that version 6 added."""
+"""Likewise, for the tables and columns that version 6 added."""
 
 _TEXTS = (
     "SELECT channel, meter FROM mark",
@@ -87,18 +87,21 @@ _TEXTS_5 = (
 
 
 def meta(connection: sqlite3.Connection, key: str) -> Any:
-    """Return a value of the table `meta`; raises StoreError if it is missing."""
+    """Return the value of `key` in the table `meta`. Raises StoreError if there is no such key."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     if row is None:
-        raise _unreadable("a required value")
+        raise _unreadable_error("a required value")
     return row[0]
 
 
 def examine(connection: sqlite3.Connection) -> None:
-    """Check the content that startup requires; raises StoreError or sqlite3.Error if it cannot be read."""
+    """Check the content that startup requires.
+
+    Raises StoreError or sqlite3.Error if some content cannot be read.
+    """
     for key, types in _META.items():
         if not isinstance(meta(connection, key), types):
-            raise _unreadable("a required value")
+            raise _unreadable_error("a required value")
     [(version,)] = connection.execute("PRAGMA user_version")
     _examine_rows(connection, _TYPES, _TEXTS)
     if version >= 5:
@@ -107,7 +110,7 @@ def examine(connection: sqlite3.Connection) -> None:
         _examine_rows(connection, _TYPES_6, ("SELECT group_id, role FROM crowd_keys",))
     for _, epsilon in connection.execute("SELECT DISTINCT channel, epsilon FROM charge"):
         if not _is_positive(epsilon):
-            raise _unreadable("a charge")
+            raise _unreadable_error("a charge")
     _examine_states(connection, version)
     _examine_prices(connection)
     for (total,) in connection.execute("SELECT total FROM total") if version >= 3 else ():
@@ -115,54 +118,57 @@ def examine(connection: sqlite3.Connection) -> None:
 
 
 def _examine_rows(connection: sqlite3.Connection, types: dict[str, str], texts: Iterable[str]) -> None:
-    """Check types and texts with the given queries; raises StoreError or sqlite3.Error."""
+    """Run the queries for wrong types, and the queries that read all strings.
+
+    Raises StoreError for a row with a wrong type, and sqlite3.Error for a string that cannot be read.
+    """
     for content, query in types.items():
         if connection.execute(query).fetchone() is not None:
-            raise _unreadable(content)
+            raise _unreadable_error(content)
     for query in texts:
         for _ in connection.execute(query):
             pass
 
 
 def _examine_receivers(connection: sqlite3.Connection) -> None:
-    """Check the grants, and the rows for withdrawals and receipts; raises StoreError or sqlite3.Error."""
+    """Check the grants, and the rows for withdrawals and receipts, like `examine`."""
     _examine_rows(connection, _TYPES_5, _TEXTS_5)
     for (link,) in connection.execute("SELECT link FROM receiver"):
         if not _has_url(link):
-            raise _unreadable("a receiver")
+            raise _unreadable_error("a receiver")
 
 
 def _examine_prices(connection: sqlite3.Connection) -> None:
-    """Check that the streams' prices can be read; raises StoreError."""
+    """Check that the streams' prices can be read. Raises StoreError if they cannot."""
     for (prices,) in connection.execute("SELECT value FROM meta WHERE key GLOB 'prices/*'"):
         decode_prices(prices)
 
 
 def _examine_states(connection: sqlite3.Connection, version: int) -> None:
-    """Check that states agree with their terms and marks; raises StoreError."""
+    """Check that states agree with their terms and marks. Raises StoreError if one does not."""
     terms_by_id: dict[tuple[str, str], Terms] = {}
     for stream, id_, text in connection.execute("SELECT channel, id, terms FROM terms"):
         terms_by_id[stream, id_] = decode_terms(text)
         if not _are_usable(terms_by_id[stream, id_]):
-            raise _unreadable("a stream's terms")
+            raise _unreadable_error("a stream's terms")
     rows = connection.execute(
         "SELECT state.channel, state.state, mark.end_ms FROM state LEFT JOIN mark"
         " ON mark.channel = state.channel AND mark.meter = state.meter"
     )
     for stream, state, mark_ms in rows:
         if not isinstance(state, bytes):
-            raise _unreadable("a state")
+            raise _unreadable_error("a state")
         # A state that is all zero bytes was erased on purpose, when its windows were abandoned.
         for window in decode_state(state, version).windows if state.strip(b"\0") else ():
             terms = terms_by_id.get((stream, window.terms_id))
             if terms is None or not _is_possible(window, terms, version):
-                raise _unreadable("a state")
+                raise _unreadable_error("a state")
             if mark_ms is None or window.start_ms + terms.length_ms > mark_ms:
-                raise _unreadable("a mark")
+                raise _unreadable_error("a mark")
 
 
 def _has_url(link: str) -> bool:
-    """Return whether the text of a receiver's broker names its address."""
+    """Return whether a link, the text of a broker's settings, contains the broker's address."""
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         return isinstance(json.loads(link)["url"], str)
     return False
@@ -175,7 +181,7 @@ def _is_positive(epsilon: object) -> bool:
     return False
 
 
-def _unreadable(content: str) -> StoreError:
+def _unreadable_error(content: str) -> StoreError:
     return StoreError(f"{content} in the store is not readable")
 
 

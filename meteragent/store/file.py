@@ -37,7 +37,7 @@ from meteragent.store.schema import APPLICATION_ID, MIGRATIONS
 QUICK_CHECK = "PRAGMA quick_check(1)"
 
 AGAIN_S = 1.0
-"""The pause before a store that looks damaged is examined a second time."""
+"""The pause, in seconds, before a store that looks damaged is examined a second time."""
 
 SHARED_BYTES = 2**16
 """The size of the allocated part of `-shm`: an index of 8,158 log pages, which only a long read exceeds."""
@@ -116,8 +116,8 @@ def _lock_file(path: Path, name: Path) -> int:
 class StoreFile(NamedTuple):
     """The writing connection to a store.
 
-    `exists` is False for a new store. `set_aside` is True if a new store replaces a damaged one; `blanked` is
-    False if the damaged store still holds open windows.
+    `exists` is False for a new store. `set_aside` is True if a new store replaces a damaged or missing one;
+    `blanked` is False if the damaged store may still hold open windows.
     """
 
     connection: sqlite3.Connection
@@ -156,7 +156,10 @@ def open_or_create(
 
 
 def _damage(path: Path) -> tuple[sqlite3.Connection | None, str]:
-    """Examine like `examine`, but return any damage: an exception would keep statements and locks alive."""
+    """Return the connection from `examine` and an empty string, or None and the damage.
+
+    An exception that is still being handled would keep statements and locks alive.
+    """
     try:
         return examine(path), ""
     except Damage as damage:
@@ -247,7 +250,10 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def examine(path: Path) -> sqlite3.Connection | None:
-    """Return a connection to an undamaged store; None if there has never been a store. Raises Damage."""
+    """Return a connection to an undamaged store; None if there has never been a store.
+
+    Raises Damage if the store is damaged or missing.
+    """
     connection = _connect_undamaged(path) if path.exists() and path.stat().st_size else None
     if connection is None and generation.read(path):
         raise Damage("missing, although its generation file exists")
@@ -255,7 +261,10 @@ def examine(path: Path) -> sqlite3.Connection | None:
 
 
 def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
-    """Check a store and return a connection to it; None if the file is blank. Raises Damage."""
+    """Check a store and return a connection to it; None if the file is blank.
+
+    Raises Damage if the store is damaged.
+    """
     connection = open_file(path, "rw")
     with ExitStack() as undo:
         undo.callback(wal.close, connection, path)
@@ -275,7 +284,10 @@ def _connect_undamaged(path: Path) -> sqlite3.Connection | None:
 
 
 def _check(connection: sqlite3.Connection, path: Path, *, exists: bool) -> None:
-    """Check the structure (SQLite's quick_check) and the content that startup requires; raises Damage."""
+    """Check the structure (SQLite's quick_check) and the content that startup requires.
+
+    Raises Damage if either is damaged.
+    """
     [(text,)] = connection.execute(QUICK_CHECK)
     if "error code=" in text:  # quick_check reports an error of the device instead of raising it
         raise StoreError(f"{path}: the device cannot read it: {text[text.index('error code=') :][:40]}")
@@ -308,7 +320,7 @@ def _set_aside(path: Path, now_ms: int) -> bool:
 def _blank(aside_path: Path) -> bool:
     """Blank the states of a store that was set aside; return False if some may remain.
 
-    No agent uses these states any more. Marks, charges and records are kept for later diagnosis.
+    No agent uses these states any more. Marks, charges and records are kept for diagnosis.
     """
     if not aside_path.exists() or not aside_path.stat().st_size:
         return not Path(f"{aside_path}-wal").exists()
@@ -326,11 +338,11 @@ def _blank(aside_path: Path) -> bool:
 
 def _forget_old(path: Path) -> None:
     """Delete all but the newest stores that were set aside."""
-    aside_path: dict[int, list[Path]] = {}
+    paths_by_time: dict[int, list[Path]] = {}
     for file in path.parent.iterdir():
         match = re.fullmatch(re.escape(path.name) + r"\.corrupt-(\d+)(-\w+)?", file.name, re.ASCII)
         if match:
-            aside_path.setdefault(int(match[1]), []).append(file)
-    for time_ms in sorted(aside_path)[:-KEPT_FILES]:
-        for file in aside_path[time_ms]:
+            paths_by_time.setdefault(int(match[1]), []).append(file)
+    for time_ms in sorted(paths_by_time)[:-KEPT_FILES]:
+        for file in paths_by_time[time_ms]:
             file.unlink()

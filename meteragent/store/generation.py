@@ -21,7 +21,7 @@ commit fewer, and both are accepted (`acceptance`). In the reverse order, a cras
 of the store, and the agent would refuse its own store as an old copy.
 
 The fsync of the new file takes milliseconds. So `prepare` writes the next file while the agent waits for
-readings, and `put` only renames it. If `put` is called for another generation than the prepared one, it
+readings, and `put` only renames it. If `put` is called for a generation other than the prepared one, it
 writes the file again.
 """
 
@@ -60,7 +60,7 @@ class Generation(NamedTuple):
 
 
 UNREADABLE = "unreadable"
-"""The name that stands for a file that cannot be read. No store has this name, so the store is refused."""
+"""The name of a generation file that cannot be read. No generation has it, so the store is refused."""
 
 
 def read(path: Path) -> Generation | None:
@@ -102,7 +102,7 @@ class Writer:
         self._open: list[int] = []
 
     def prepare(self, generation: Generation) -> None:
-        """Write and fsync the file that `put` will rename; it names its own inode."""
+        """Write and fsync the file that `put` will rename; the file names its own inode."""
         with self._lock:
             if self._prepared_generation != generation:
                 self._prepare(generation)
@@ -172,10 +172,10 @@ def sync_folder(path: Path) -> None:
 
 
 def inode_of(descriptor: int) -> str:
-    """Return the name of an inode: number and version, or else the birth time; empty if neither is known.
+    """Return the name of an inode: its number and version, or its birth time if it has no version.
 
-    Without a version the number is left out, because such a file system may number its files differently at
-    each mount.
+    The name is empty if neither is known. Without a version the number is left out, because such a file
+    system may number its files differently at each mount.
     """
     with suppress(OSError):
         version = fcntl.ioctl(descriptor, _GETVERSION, bytes(struct.calcsize("l")))

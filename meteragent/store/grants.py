@@ -10,8 +10,8 @@ hold up the others.
 
 A receiver gets a slot if the slot's window starts at or after the admission, and the slot ends by the end of
 the grant (`Validity`). Both are public times, so the configuration and the clock alone determine who gets a
-slot (law 4). The core opens a window only if somebody gets one of its slots. The window is then charged as a
-whole: its slots after the last grant's end are drawn and closed like others, and go to nobody.
+slot (law 4). The core opens a window only if a receiver gets one of its slots. The window is then charged as
+a whole: its slots after the last grant's end are drawn and closed like others, but sent to nobody.
 
 `settle` compares the grants with the configuration when the agent starts, and when a grant begins or ends,
 while no message is sent. In one transaction it revokes the grants that are no longer configured, and admits
@@ -43,8 +43,8 @@ _COLUMNS = "id, channel, name, topic, link, since_ms, until_ms"
 class Wanted(NamedTuple):
     """A receiver that the configuration admits now, for windows that begin at `from_ms` or later.
 
-    `topic` is the template of its topics. `link` is the text of its broker's settings, with the broker's
-    address. Without `until_ms`, the grant has no end.
+    `topic` is the template of the receiver's topics. `link` is the text of its broker's settings, with the
+    broker's address. If `until_ms` is None, the grant has no end.
     """
 
     stream: str
@@ -72,7 +72,7 @@ class Grant(NamedTuple):
         return f"{self.stream}@{self.name}.{self.id}"
 
     def sink_topic(self, topic: str) -> str:
-        """Return the receiver's topic in place of a topic that begins with the public id."""
+        """Return the receiver's own form of a topic that begins with the public id."""
         public_id, *below = topic.split("/", 1)
         return "/".join([identity.render(self.topic, public_id), *below])
 
@@ -82,14 +82,17 @@ class Grant(NamedTuple):
         return Validity(self.since_ms, self.until_ms)
 
     def may_have(self, row: Outgoing | Descriptor, clock_ms: int) -> bool:
-        """Return whether the receiver may have a message: by its slot or, without one, by the clock."""
+        """Return whether the receiver may have a message, by its slot or, if it has none, by `clock_ms`."""
         if row.slot is None:
             return self.until_ms is None or clock_ms < self.until_ms
         return self.validity.has_slot(row.slot.window_ms, row.slot.end_ms)
 
 
 class Sent(NamedTuple):
-    """The records of one topic and descriptor that a receiver's broker has confirmed, and their times."""
+    """The number of records of one topic and descriptor that a receiver's broker has confirmed.
+
+    `from_ms` is the earliest start of their windows, and `to_ms` the latest end of their slots.
+    """
 
     topic: str
     descriptor_id: str
@@ -99,10 +102,10 @@ class Sent(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The messages that were sent to the receiver of a revoked grant.
+    """The receipt of a revoked grant: what was sent to its receiver.
 
-    `discarded` is the number of messages that were deleted at the revocation, before its broker had confirmed
-    them.
+    `discarded` is the number of messages that were deleted at the revocation, because the receiver's broker
+    had not confirmed them.
     """
 
     grant: Grant
@@ -129,7 +132,10 @@ def _grants(connection: sqlite3.Connection, condition: str) -> list[Grant]:
 
 
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
-    """Append a shared stream's messages to the queue of each receiver that may have them; return the rows."""
+    """Append a shared stream's messages to the queue of each receiver that may have them.
+
+    Returns the new rows.
+    """
     outbox.put_descriptors(tx, commit.stream, commit.descriptors)  # these topics now belong to this store
     if not (commit.outgoing or commit.descriptors):
         return []
@@ -189,7 +195,7 @@ def unannounced(connection: sqlite3.Connection, stream: str) -> dict[str, list[V
 
 
 def _missing_topics(connection: sqlite3.Connection, grant: Grant) -> list[str]:
-    """Return the topics of a stream whose latest descriptor was not sent to a receiver."""
+    """Return the topics of a stream whose latest descriptor was not sent to the grant's receiver."""
     received = {(item.topic, item.id) for item in outbox.descriptors(connection, grant.queue)}
     latest = outbox.descriptors(connection, grant.stream)
     return [item.topic for item in latest if (grant.sink_topic(item.topic), item.id) not in received]
@@ -203,21 +209,21 @@ def settle(
     A grant's start moves to a later configured start in two cases: no descriptor has been sent to its
     receiver, or its end is extended and its receiver lacks the latest descriptor of a topic. The core then
     asks again about the topics, and the receiver does not get the windows that are already open. Returns the
-    grants that are new or begin later. `reasons` has the reason for a revocation by stream and receiver; a
-    receiver without one was removed. A receiver with a different broker or topic counts as a different
-    receiver. Raises StoreError.
+    grants that are new or begin later than before. `reasons` has the reason for a revocation by stream and
+    receiver; a receiver without one was removed. A receiver with a different broker or topic counts as a
+    different receiver. Raises StoreError if the store cannot be written.
     """
-    by_place = {(item.stream, item.name, item.topic, _place(item.link)): item for item in receivers}
-    places_kept = set()
+    receivers_by_key = {(item.stream, item.name, item.topic, _url(item.link)): item for item in receivers}
+    kept_keys = set()
     with store.transaction() as tx:
         earlier_starts = {(grant.id, grant.since_ms) for grant in active(tx)}
         for grant in active(tx):
-            place = grant.stream, grant.name, grant.topic, _place(grant.link)
-            item = by_place.get(place)
+            key = grant.stream, grant.name, grant.topic, _url(grant.link)
+            item = receivers_by_key.get(key)
             if item is None:
-                _revoke(tx, grant, reasons.get(place[:2], "removed"), now_ms)
+                _revoke(tx, grant, reasons.get(key[:2], "removed"), now_ms)
                 continue
-            places_kept.add(place)
+            kept_keys.add(key)
             begins_later = not outbox.descriptors(tx, grant.queue) or (
                 _is_extended(grant, item) and _missing_topics(tx, grant)
             )
@@ -226,18 +232,18 @@ def settle(
                 "UPDATE receiver SET link = ?, since_ms = max(since_ms, ?), until_ms = ? WHERE id = ?",
                 (item.link, from_ms, item.until_ms, grant.id),
             )
-        for place, item in by_place.items():
-            if place not in places_kept:
+        for key, item in receivers_by_key.items():
+            if key not in kept_keys:
                 _admit(tx, item, now_ms)
         return [grant for grant in active(tx) if (grant.id, grant.since_ms) not in earlier_starts]
 
 
 def _is_extended(grant: Grant, item: Wanted) -> bool:
-    """Return whether the configuration gives a grant a later end, or none."""
+    """Return whether the configuration gives a grant a later end, or no end."""
     return grant.until_ms is not None and (item.until_ms is None or item.until_ms > grant.until_ms)
 
 
-def _place(link: str) -> str:
+def _url(link: str) -> str:
     """Return the address of the broker in a link."""
     return str(json.loads(link)["url"])
 
@@ -256,15 +262,13 @@ def _revoke(tx: sqlite3.Connection, grant: Grant, reason: str, now_ms: int) -> N
 
 
 def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
-    """Admit a receiver, from the first window that begins after now.
+    """Admit a receiver, from the first window that begins after `now_ms` and not before `from_ms`.
 
-    A withdrawal that still waits for the same topics is dropped, because it would clear the new descriptors;
-    the topics that it leaves are withdrawn when the new grant is revoked.
+    A withdrawal that still waits for the same topics is dropped, because it would clear the new descriptors.
+    Its topics are withdrawn when the new grant is revoked.
     """
-    former = [
-        grant
-        for grant in withdrawing(tx)
-        if (grant.topic, _place(grant.link)) == (item.topic, _place(item.link))
+    former_grants = [
+        grant for grant in withdrawing(tx) if (grant.topic, _url(grant.link)) == (item.topic, _url(item.link))
     ]
     since_ms = max(item.from_ms, now_ms + 1)
     id_ = tx.execute(
@@ -272,7 +276,7 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
         (item.stream, item.name, item.topic, item.link, since_ms, item.until_ms),
     ).lastrowid
     queue = Grant(id_ or 0, item.stream, item.name, item.topic, item.link, since_ms, item.until_ms).queue
-    for grant in former:
+    for grant in former_grants:
         tx.execute(
             "INSERT OR IGNORE INTO announced SELECT ?, topic FROM outbox"
             " WHERE channel = ? AND delivered_ms IS NULL",
@@ -282,7 +286,7 @@ def _admit(tx: sqlite3.Connection, item: Wanted, now_ms: int) -> None:
 
 
 def receipts(connection: sqlite3.Connection) -> list[Receipt]:
-    """Return the receipts of revoked grants that are not yet on disk."""
+    """Return the receipts, not yet on disk, of revoked grants."""
     grants = _grants(connection, "revoked_ms IS NOT NULL AND NOT receipt")
     return [_receipt(connection, grant) for grant in grants]
 
@@ -298,6 +302,6 @@ def _receipt(connection: sqlite3.Connection, grant: Grant) -> Receipt:
 
 
 def note_receipt(store: Store, grant: Grant) -> None:
-    """Record that a grant's receipt is on disk; raises StoreError."""
+    """Record that a grant's receipt is on disk. Raises StoreError if this cannot be written."""
     with store.transaction() as tx:
         tx.execute("UPDATE receiver SET receipt = 1 WHERE id = ?", (grant.id,))

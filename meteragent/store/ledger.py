@@ -31,7 +31,10 @@ class PeriodCharge(NamedTuple):
 
 
 def charge(tx: sqlite3.Connection, commit: Commit, budget: Budget | None = None) -> None:
-    """Debit the windows that a commit opens; raises StoreError if a meter exceeds the budget of a period."""
+    """Debit the windows that a commit opens.
+
+    Raises StoreError if a meter exceeds the budget of a period.
+    """
     for kind, windows in commit.charges.items():
         tx.execute(_CHARGE, (commit.stream, kind.day_ms, str(kind.epsilon_per_w), batch(windows)))
     if budget:
@@ -58,9 +61,10 @@ def sum_charges(connection: sqlite3.Connection, meter: str, start_ms: int, perio
 def report(
     connection: sqlite3.Connection, period_ms: int = DAY_MS, *, meter: str | None = None, since_ms: int = 0
 ) -> Iterator[PeriodCharge]:
-    """Yield the privacy spent since the start of a day, in order of meter, period and stream.
+    """Yield the privacy spent on the days from `since_ms` on, in order of meter, period and stream.
 
-    One meter is read at a time: a long read would keep the agent from erasing the WAL (rule 2 of the store).
+    If `meter` is None, all meters are included. One meter is read at a time, because a long read would keep
+    the agent from erasing the WAL (rule 2 of the store).
     """
     meters = connection.execute("SELECT DISTINCT meter FROM mark ORDER BY meter").fetchall()
     for (name,) in meters if meter is None else [(meter,)]:
@@ -91,7 +95,7 @@ def streams(connection: sqlite3.Connection) -> set[str]:
 
 
 def opened_to_ms(connection: sqlite3.Connection) -> int | None:
-    """Return the end of the last window that was, or may have been, opened; None before the first."""
+    """Return the end of the last window that was, or may have been, opened; None if there is none."""
     end_ms: int | None = connection.execute("SELECT max(end_ms) FROM mark").fetchone()[0]
     return end_ms
 

@@ -26,7 +26,7 @@ class Mount(NamedTuple):
 
 
 def keeper(path: Path) -> str | None:
-    """Return the file system of an existing store if it keeps overwritten blocks; else None."""
+    """Return the type of an existing store's file system if it keeps overwritten blocks, or else None."""
     mount = mount_of(path) if path.exists() else None
     return mount.kind if mount is not None and mount.keeps_old_blocks else None
 

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 Two noisy values of one interval reveal more than its charge covers, so an interval gets noise only once. To
 ensure that, the store keeps one number per meter and stream, the *mark*: the end of the last interval ever
-opened. Every window before the mark has been opened, or was skipped for good; no window from the mark on has
-been opened.
+opened. Every window before the mark has been opened, or was skipped and will never open; no window from the
+mark on has been opened.
 
 `check` runs before `Store.write` writes marks and states, and reads the old marks in the same transaction, so
 no other writer can intervene. For each meter with old mark m (the store's floor if the meter has none) and
@@ -13,15 +13,14 @@ new mark m' (m if the commit has none):
 
 1. m <= m': a mark is never lowered.
 2. m < m' if the commit charges the meter: each charge opens an interval. The reverse does not hold, because
-   the mark also passes a window that was not opened because its budget was spent. A peak is an exception to
-   the rule: its window draws noise again for the parts after a restart, and none of these parts had noise
-   before.
+   the mark also passes a window that was skipped when the budget was spent. A peak is an exception to the
+   rule: its window draws noise again for the parts after a restart, and none of these parts had noise before.
 3. Each open window [s, e) either ends at or before m, so it was opened by an earlier commit, or lies in [m,
    m'), so this commit opens it. A window that crosses m would open an interval a second time.
 
-The core checks the same before it opens a window. The check is repeated here because this transaction is the
-last step before the release is durable: a bug in the core, or a state from an older copy, ends in StoreError
-and a rollback. After a power cut the marks on disk are those of the last commit that was fsynced, and no
+The core checks the same before it opens a window. The check is repeated here, because this transaction is the
+last step before the release is durable. A bug in the core, or a state from an older copy, ends in StoreError
+and a rollback. After a power cut the marks on disk are the marks of the last commit that was fsynced, and no
 record of a later commit has left, so the core can safely decide the later intervals once more.
 """
 
@@ -46,9 +45,9 @@ class Openings:
     def check(self, tx: sqlite3.Connection, commit: Commit, floor_ms: int) -> None:
         """Refuse a commit unless each window was open before, or starts at or after its meter's mark.
 
-        A mark may rise without a charge (a window was skipped because its budget was spent), but every charge
-        raises the mark (except that of a redrawn peak), and no window ends after the new mark. Raises
-        StoreError.
+        A mark may rise without a charge (a window was skipped because the budget was spent), but every charge
+        raises the mark (except the charge of a redrawn peak), and no window ends after the new mark. Raises
+        StoreError if the commit is refused.
         """
         charged_meters = set().union(*commit.charges.values())
         meters = {*commit.marks, *commit.states, *charged_meters}
@@ -74,7 +73,7 @@ class Openings:
                 yield meter, window.start_ms, end_ms
 
     def _length_ms(self, tx: sqlite3.Connection, commit: Commit, id_: str) -> int:
-        """Return the length of a window under the terms with an id; cache it, because terms never change."""
+        """Return the length of a window under the terms `id_`; cache it, because terms never change."""
         key = (commit.stream, id_)
         if key not in self._lengths_ms:
             row = tx.execute("SELECT terms FROM terms WHERE channel = ? AND id = ?", key).fetchone()

@@ -2,7 +2,7 @@
 
 A row is sent at `due_ms` or later, in the order (due, id), and sent again until the broker confirms it,
 always with the same bytes (law 1). Delivered rows stay for `export` until they are pruned in order of
-delivery; a row with a deadline, `until_ms`, is a report to a crowd, and is deleted once it is delivered or
+delivery. A row with a deadline, `until_ms`, is a report to a crowd, which is deleted once it is delivered or
 too late.
 """
 
@@ -59,13 +59,13 @@ _APPEND = """INSERT INTO outbox (channel, due_ms, topic, payload, retain, until_
 
 
 def append(tx: sqlite3.Connection, commit: Commit) -> list[WaitingRow]:
-    """Append a commit's messages and its descriptors; return the new rows."""
+    """Append a commit's messages, and store its descriptors; return the new rows."""
     put_descriptors(tx, commit.stream, commit.descriptors)
     return put(tx, commit.stream, commit.outgoing)
 
 
 def put_descriptors(tx: sqlite3.Connection, queue: str, descriptors: Collection[Descriptor]) -> None:
-    """Store the latest descriptor of each topic."""
+    """Store the latest descriptor of each topic of a queue."""
     tx.executemany(
         "INSERT OR REPLACE INTO descriptor VALUES (?, ?, ?, ?)",
         [(queue, item.topic, item.id, item.payload) for item in descriptors],
@@ -102,8 +102,8 @@ def pending(
 ) -> list[WaitingRow]:
     """Return the first undelivered rows that are due, in the order (due, id), after the pair `after`.
 
-    Rows in flight are included. The outbox keeps no position, because a later commit may add a row that is
-    due before a row that has left.
+    At most `limit` rows are returned, including rows in flight. The outbox keeps no position, because a later
+    commit may add a row that is due before a row that has left.
     """
     rows = connection.execute(
         "SELECT id, due_ms, topic, payload, retain, until_ms FROM outbox INDEXED BY outbox_waiting"
@@ -154,7 +154,7 @@ def mark_delivered(tx: sqlite3.Connection, ids: Collection[int], now_ms: int) ->
 
 
 def depth(connection: sqlite3.Connection, stream: str) -> int:
-    """Count the undelivered rows of a stream."""
+    """Return the number of undelivered rows in the queue of a stream or of a receiver."""
     row = connection.execute("SELECT waiting FROM outbox_total WHERE channel = ?", (stream,)).fetchone()
     return int(row[0]) if row else 0
 
@@ -187,8 +187,8 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
     There is room while the undelivered rows of `streams` take less than `max_bytes`, without hysteresis.
     While all rows together take `max_bytes` or more, each call deletes a page of rows: delivered rows, oldest
     first, or, if there are none, undelivered rows of streams that are no longer configured. Only the latter
-    count as dropped. Until then such rows are kept, because the stream sends them if it is configured again.
-    The ledger is not counted: it is never pruned, and must not stop the agent.
+    count as dropped. As long as there is space, such rows are kept, because a stream sends them if it is
+    configured again. The ledger is not counted: it is never pruned, and must not stop the agent.
     """
     totals = store.connection.execute(
         "SELECT channel, waiting_bytes, left_bytes FROM outbox_total"
@@ -208,7 +208,10 @@ def make_room(store: Store, max_bytes: int, streams: Collection[str]) -> tuple[b
 
 
 def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
-    """Delete undelivered rows of a queue, oldest first, or all if `limit` is -1; return their number."""
+    """Delete undelivered rows of a queue, oldest first; return their number.
+
+    At most `limit` rows are deleted, or all if `limit` is -1.
+    """
     rows = tx.execute(
         "SELECT id FROM outbox INDEXED BY outbox_waiting"
         " WHERE channel = ? AND delivered_ms IS NULL ORDER BY due_ms, id LIMIT ?",
@@ -221,7 +224,7 @@ def drop(tx: sqlite3.Connection, stream: str, limit: int = -1) -> int:
 
 
 def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]:
-    """Return the latest descriptor of each topic, which is sent again on each connection."""
+    """Return the latest descriptor of each topic of a queue, which is sent again on each connection."""
     rows = connection.execute(
         "SELECT topic, id, payload FROM descriptor WHERE channel = ? ORDER BY topic", (stream,)
     )
@@ -231,7 +234,7 @@ def descriptors(connection: sqlite3.Connection, stream: str) -> list[Descriptor]
 def descriptors_of(
     connection: sqlite3.Connection, stream: str, topic: str, privacy_topic: str
 ) -> list[bytes]:
-    """Return the descriptors of a sink topic: the latest, and those among the newest rows.
+    """Return the descriptors of a sink topic: the latest, and those among the outbox's newest rows.
 
     Descriptors are also published on `privacy_topic`, where each has a row of its own.
     """
@@ -247,7 +250,8 @@ def descriptors_of(
 def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
     """Yield all delivered rows that are still kept, in the order of their commits.
 
-    Rows are read in pages: a long read would keep the agent from erasing the WAL (rule 2 of the store).
+    Rows are read in pages, because a long read would keep the agent from erasing the WAL (rule 2 of the
+    store).
     """
     last_id = 0
     while rows := connection.execute(
@@ -263,7 +267,8 @@ def export(connection: sqlite3.Connection) -> Iterator[DeliveredRow]:
 def latest(connection: sqlite3.Connection, stream: str, topic: str, limit: int) -> list[bytes]:
     """Return the payloads of the newest records of a topic, at most `limit`, in the order of their commits.
 
-    Only the newest rows are searched: with many meters, older records of one topic would need a long read.
+    Only the newest rows are searched, because with many meters, older records of one topic would need a long
+    read.
     """
     rows = connection.execute(
         "SELECT payload FROM outbox WHERE id > (SELECT ifnull(max(id), 0) FROM outbox) - ?"

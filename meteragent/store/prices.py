@@ -8,13 +8,13 @@ from meteragent.store.schema import decode_prices, encode_prices
 
 
 def write(tx: sqlite3.Connection, commit: Commit) -> None:
-    """Write a commit's prices, if it has any: all prices that the stream still needs."""
+    """Write a commit's prices, which are all prices that the stream still needs, if they have changed."""
     if commit.prices is not None:
         row = f"prices/{commit.stream}", encode_prices(commit.prices)
         tx.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
 
 def read(connection: sqlite3.Connection, stream: str) -> tuple[Price, ...]:
-    """Return the prices of a stream; raises StoreError if they cannot be read."""
+    """Return the prices of a stream. Raises StoreError if they cannot be read."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (f"prices/{stream}",)).fetchone()
     return decode_prices(row[0]) if row else ()

@@ -107,8 +107,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     *(VERSION_1, VERSION_2, VERSION_3),
     *(VERSION_4, VERSION_5, VERSION_6),
 )
-"""Step i takes a store from version i to i + 1, in one transaction. A step only adds content, so that the
-previous version can use the result; a step for which this is impossible raises COMPATIBLE_FROM."""
+"""Item i takes a store from version i to i + 1; all items that a store lacks run in one transaction. An item
+only adds content, so that the previous version can use the result; if this is impossible, COMPATIBLE_FROM
+rises."""
 
 COMPATIBLE_FROM = 4
 """The oldest version whose code can use a store of the newest version."""
@@ -122,10 +123,10 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError,
 
 
 def _seal(values: dict[str, Any]) -> str:
-    """Encode fields as JSON, with the CRC-32 of the text as the last field; a reader ignores unknown fields.
+    """Encode fields as JSON, with the CRC-32 of the text as the last field.
 
-    Integers of any size are encoded as numbers, and fractions as texts of the form "p/q". The CRC detects a
-    changed digit, which SQLite does not.
+    Integers of any size are encoded as numbers, and fractions as strings such as "1/3". A reader ignores
+    unknown fields. The CRC detects a changed digit, which SQLite does not.
     """
     text = _compact(values)
     return f"{text[:-1]}{_SUM}{crc32(text.encode())}}}"
@@ -168,7 +169,7 @@ def _or_null(value: int | None) -> int | str:
 
 
 def decode_state(text: bytes, version: int = len(MIGRATIONS)) -> TimelineState:
-    """Decode a state and ignore trailing zero bytes; raises StoreError.
+    """Decode a state, and ignore trailing zero bytes. Raises StoreError if it cannot be decoded.
 
     Before version 4, accumulators may be fractions, which `_round_down` rounds.
     """
@@ -248,12 +249,12 @@ def _fraction_or_none(text: Any) -> Fraction | None:
 
 
 def _round_down(value: Any, *, is_masked: bool) -> int:
-    """Round down an accumulator A of an earlier version, perhaps a fraction, without changing its release.
+    """Round down an accumulator A of an earlier version, perhaps a fraction; its release stays the same.
 
     A is released as floor((2A + L) / 2L) = floor((A + L/2) / L), and all later additions to it are whole. L
-    is even, so for A = N + f with 0 <= f < 1, A + L/2 is a whole number plus f, and f does not change the
-    floor. For a masked slot the stored value is M = r c - A with r c whole, so rounding A down means rounding
-    M up.
+    is even, so for A = N + f with N whole and 0 <= f < 1, A + L/2 is a whole number plus f, and f does not
+    change the floor. For a masked slot the stored value is M = r c - A with r c whole, so rounding A down
+    means rounding M up.
     """
     if not isinstance(value, str):
         return _whole(value)
@@ -266,7 +267,7 @@ def encode_total(total: Total) -> str:
 
 
 def decode_total(text: str) -> Total:
-    """Decode a running total; raises StoreError."""
+    """Decode a running total. Raises StoreError if it cannot be decoded."""
     total: Total | None = None
     with suppress(*_UNREADABLE):
         since_ms, end_ms, unit, quantity, variance = json.loads(text)
@@ -339,7 +340,7 @@ def encode_prices(prices: Iterable[Price]) -> str:
 
 
 def decode_prices(text: Any) -> tuple[Price, ...]:
-    """Decode prices; raises StoreError."""
+    """Decode prices. Raises StoreError if they cannot be decoded."""
     with suppress(*_UNREADABLE):
         return _prices(_unseal(text)["prices"])
     raise StoreError("prices in the store are not readable")
@@ -355,7 +356,7 @@ def encode_terms(terms: Terms) -> str:
 
 
 def decode_terms(text: str) -> Terms:
-    """Decode terms; a missing field takes its default. Raises StoreError."""
+    """Decode terms; a missing field takes its default. Raises StoreError if they cannot be decoded."""
     terms: Terms | None = None
     with suppress(*_UNREADABLE):
         document = _unseal(text)

@@ -6,16 +6,16 @@ One step of the core is one transaction, in this order:
 
 1. Charge the windows that open (`ledger.charge`). This comes first, so that a step over its budget is refused
    before anything else is written.
-2. Check the marks (`openings`), then write marks, terms, states, totals and clock (`Store.write`).
-3. Append the step's messages to the outbox (`outbox.append`); those of a shared stream are appended once for
-   each receiver that may have them (`grants.append`).
-4. Mark earlier messages that the broker has confirmed, and delete old delivered messages.
+2. Check the marks (`openings`), then write marks, terms, states, totals, prices and clock (`Store.write`).
+3. Append the step's messages to the outbox (`outbox.append`); the messages of a shared stream are appended
+   once for each receiver that may have them (`grants.append`).
+4. Mark as delivered the earlier messages that the broker has confirmed, and delete old delivered messages.
 5. Commit and fsync, check that the commit would survive a crash (`wal.confirm`), then count it in the
    generation file if it has messages (`generation`).
 6. Outside the transaction and before the next write, erase the write-ahead log (`Store.erase`, `wal`).
 
-The order of steps 1 to 4 does not matter for privacy: SQLite makes all of them durable, or none. After a
-power cut at any instant, the following holds:
+The order of steps 1 to 4 does not matter for privacy, because SQLite makes all of them durable, or none.
+After a power cut at any instant, the following holds:
 
 - *No noise without its charge.* A slot's accumulator (noise plus energy) reaches the disk in the same commit
   as the window's charge, or in a later one. Noise that was only in memory is gone; a later step may open that
@@ -50,7 +50,7 @@ class CommitResult(NamedTuple):
 def commit(
     store: Store, step: Commit, delivered_ids: Collection[int], budget: Budget | None, keep_ms: int
 ) -> CommitResult:
-    """Write one step of the core, and mark the rows `delivered_ids`; all is fsynced on return.
+    """Write one step of the core, and mark the rows `delivered_ids` as delivered; fsync both.
 
     Rows that were delivered more than `keep_ms` ago are pruned. The caller must call `Store.erase` next.
     Raises StoreError, and writes nothing, if a window would open twice or exceed the budget.

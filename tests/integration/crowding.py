@@ -270,6 +270,7 @@ answer_s = {ANSWER_S}
         leader.start()  # what the broker lost when it was killed is sent again
         slots_with_total = {line.slot_s for line in ledger(leader.store) if line.result == "total"}
         await until(lambda: slots_with_total <= self.latest)
+        await until(leader.is_connected)  # what its former life sent may have arrived only now
         for operator in self.operators.values():
             operator.assert_healthy()
         for operator in self.operators.values():

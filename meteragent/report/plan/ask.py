@@ -79,7 +79,7 @@ MONTH = Share(
 )
 TYPICAL_DAY = Share(
     "a typical day of each month",
-    ("typical day", "typical", "profile"),
+    ("a typical day of each month", "typical day", "typical", "profile"),
     30 * DAY_MS // 4,
     Fraction(1, 100),
     "1mo",

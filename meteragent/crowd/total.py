@@ -31,6 +31,7 @@ ASSUMES = (
     "leader and helper do not collude",
     "both add their noise",
     "HPKE, Ed25519, SHA-256, HMAC-SHA256 and AES-256 are secure",
+    "pads and keys come from secure random generators",
 )
 IF_BOTH_COLLUDE = "every home's energy in every slot is known, without noise"
 COVERAGE = 0.95

@@ -5,6 +5,8 @@ import weakref
 
 import pytest
 
+from meteragent.crowd.draw import draw
+from meteragent.privacy.sampling.geometric import _thresholds
 from tests.support.crowd import SLOT_S, fixed_entropy
 from tests.support.crowd_attacks import attacked
 
@@ -19,3 +21,12 @@ def test_a_destroyed_day_leaves_no_keys_in_memory(role: str) -> None:
     gc.collect()
     assert machine.keys_of_slot(SLOT_S) is None
     assert keys() is None
+
+
+def test_tables_of_rare_draws_are_made_at_the_start() -> None:
+    """No draw takes longer because it is the first that needs more bits."""
+    group = attacked().group
+    misses = _thresholds.cache_info().misses
+    for number in range(2000):
+        draw(bytes(32), group.id, number, bytes(32), group.loss)
+    assert _thresholds.cache_info().misses == misses

@@ -55,18 +55,16 @@ async def keep_connected(  # noqa: PLR0913 -- each of them is the caller's choic
 ) -> NoReturn:
     """Keep one connection to a broker open until cancelled, and run `serve` on each connection.
 
-    `serve` is cancelled when its connection is lost. If `serve` returns, the connection stays open. If
-    `serve` raises LinkError, the connection is closed and another one is opened. Any other exception from
-    `serve` or a callback is raised here. A cancelled connection ends with a DISCONNECT (not over 3.1.1 with a
-    `will`). The broker keeps the session for `session_expiry_s` (0: none), and publishes `will` after each
-    connection.
+    A lost connection cancels `serve`. If `serve` returns, the connection stays open; if it raises LinkError,
+    the connection is replaced. Any other exception from `serve` or a callback is raised here. A cancelled
+    connection ends with a DISCONNECT (not over 3.1.1 with a `will`). The broker keeps the session for
+    `session_expiry_s` (0: none), and publishes `will` after each connection.
 
     `receive_maximum` limits the unacknowledged messages that the broker may send (MQTT 5 only), `inflight`
     limits the unanswered publications, and `timeout_s` limits each wait for an answer. `on_refused` is called
-    for each publication that the broker refuses (MQTT 5 only). If `on_refused` is None, or if the refusal
-    does not concern a topic, the refusal ends the connection. `on_failed` is called with the reason when a
-    connection ends or cannot be opened. In the log, `role` precedes the address, and `login_hint` follows the
-    report of a refused login.
+    for each publication that the broker refuses (MQTT 5 only). If it is None, or the refusal does not concern
+    a topic, the connection ends. `on_failed` gets the reason when a connection ends or cannot be opened. The
+    log puts `role` before the address, and `login_hint` after a refused login.
     """
     link = Link(
         name=f"{role} {endpoint.host}:{endpoint.port}".lstrip(),

@@ -9,14 +9,16 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from meteragent.crowd.share import HOMES_MAX, QUANTA_MAX
 from meteragent.domain.errors import ConfigError, ConfigErrors
+from meteragent.domain.refusal import value_text
 from meteragent.domain.units import MICRO
 from meteragent.privacy.exact import rational
 from meteragent.wire.descriptor import canonical
@@ -29,7 +31,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PERSON = re.compile(r"[ -~]{1,64}", re.ASCII)
 _IDENTITY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EXACT = re.compile(r"[+-]?[0-9]+([./][0-9]+)?", re.ASCII)
-_EXACT_DIGITS = 64
+_EXACT_CHARACTERS = _EXACT_POWER = 64
+_P = (1 << 255) - 19
+_D = -121665 * pow(121666, -1, _P) % _P
+"""The field and the curve of Ed25519 (RFC 8032 5.1)."""
 _SLOT_MIN_S, _ANSWER_MIN_S, _ANSWER_MAX_S = 60, 600, 604_800
 LOSS_MIN, LOSS_MAX = Fraction(1, 1 << 36), 16
 """The limits of a = level quantum / hide: below, sums might wrap around; above, there is hardly any noise."""
@@ -120,15 +125,44 @@ def parse(text: str) -> Group:
         ConfigErrors: the file is refused; the exception holds all errors.
     """
     try:
-        fields = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigErrors(ConfigError("", "text that is not TOML", f"a group file: {error}")) from None
+        fields = tomllib.loads(text, parse_float=_decimal)
+    except (ValueError, RecursionError) as error:
+        raise ConfigErrors(_not_toml(error)) from None
     reader = _Fields(fields)
     group = reader.group()
     errors = [*reader.errors, *(() if group is None else _contradictions(group))]
     if errors or group is None:
         raise ConfigErrors(*errors)
     return group
+
+
+def _not_toml(error: Exception) -> ConfigError:
+    """Return the refusal of a text that cannot be read as TOML."""
+    reason = str(error)
+    if isinstance(error, RecursionError):
+        reason = "brackets nested too deeply"
+    elif not isinstance(error, tomllib.TOMLDecodeError):
+        reason = "an integer with thousands of digits"
+    return ConfigError("", "text that is not TOML", f"a group file: {reason}")
+
+
+class _LongDecimal(NamedTuple):
+    """A TOML decimal with too many characters, or too far from 1, as it is written; no field accepts it."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _decimal(text: str) -> Decimal | _LongDecimal:
+    """Read a TOML decimal, unless it is so long that arithmetic with it would take hours: 1e999999999."""
+    if len(text) <= _EXACT_CHARACTERS:
+        with suppress(InvalidOperation):
+            value = Decimal(text)
+            if abs(value.adjusted()) <= _EXACT_POWER:
+                return value
+    return _LongDecimal(text)
 
 
 class _Fields:
@@ -164,7 +198,7 @@ class _Fields:
             self.errors.append(ConfigError(key, "nothing", expected))
             return None
         if not accepts(fields[name]):
-            self.errors.append(ConfigError(key, repr(fields[name]), expected))
+            self.errors.append(ConfigError(key, _found(name, fields[name]), expected))
             return None
         return fields[name]
 
@@ -178,7 +212,7 @@ class _Fields:
         def accepts(value: Any) -> bool:
             """Return whether a value is an exact number of the required sign."""
             try:
-                return _is_short(value) and (rational(key, value) > 0 or not positive)
+                return _is_exact(value) and (rational(key, value) > 0 or not positive)
             except (TypeError, ValueError):
                 return False
 
@@ -193,11 +227,14 @@ class _Fields:
         self._refuse_unknown(table, {"name", "identity"}, f"{role}.")
         name = self._read(f"{role}.name", _matches(_PERSON), "1 to 64 printable ASCII characters")
         identity = self._read(f"{role}.identity", _matches(_IDENTITY), "64 lower-case hex digits")
+        if identity is not None and _has_small_order(bytes.fromhex(identity)):
+            expected = "the public key of an operator, not a point of small order"
+            self.errors.append(ConfigError(f"{role}.identity", identity, expected))
         return None if name is None or identity is None else Operator(name, identity)
 
     def _refuse_unknown(self, fields: Mapping[str, Any], names: set[str], prefix: str) -> None:
         """Note an error for each field that is not in `names`."""
-        for name in fields.keys() - names:
+        for name in sorted(fields.keys() - names):
             self.errors.append(ConfigError(f"{prefix}{name}", "an unknown field", ", ".join(sorted(names))))
 
 
@@ -205,12 +242,29 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
-def _is_short(value: Any) -> bool:
-    """Return whether a number has few digits when written out: 1e999999999 would take hours to convert."""
+def _is_exact(value: Any) -> bool:
+    """Return whether a value is an exact number as the file may have it, with few digits."""
     if isinstance(value, Decimal):
-        return abs(value.adjusted()) <= _EXACT_DIGITS and len(str(value)) <= _EXACT_DIGITS
+        return True  # `_decimal` has measured it
     text = str(value)
-    return len(text) <= _EXACT_DIGITS and _EXACT.fullmatch(text) is not None
+    return len(text) <= _EXACT_CHARACTERS and _EXACT.fullmatch(text) is not None
+
+
+def _found(name: str, value: Any) -> str:
+    """Return a value as its error shows it."""
+    try:
+        return value_text(name, value)
+    except ValueError:  # Python refuses to write out integers of thousands of digits
+        return "an integer with thousands of digits"
+
+
+def _has_small_order(identity: bytes) -> bool:
+    """Return whether a public key is a point of small order, under which anyone can sign everything.
+
+    On the curve -x^2 + y^2 = 1 + d x^2 y^2 these are the points with y = 0, y^2 = 1 or d y^4 + 2 y^2 = 1.
+    """
+    y = int.from_bytes(identity, "little") % (1 << 255) % _P
+    return y * (y * y - 1) * (_D * y**4 + 2 * y * y - 1) % _P == 0
 
 
 def _is_slot_length(value: Any) -> bool:

@@ -100,10 +100,7 @@ class Helper(Machine):
         for _, payload in sorted(self._names("chunk", batch.slot_s).items()):
             entries += Chunk.decode(self.group.id, payload).message.entries
         keys = self.keys_of_slot(batch.slot_s)
-        digest = message.batch_digest(self.group.id, batch.slot_s, entries)
-        labels = [entry.label for entry in entries]
-        is_whole = len(entries) == batch.homes and labels == sorted(set(labels)) and digest == batch.digest
-        if keys is None or not is_whole:
+        if keys is None or not is_announced(self.group.id, batch, entries):
             effects.refusals.append("malformed")
             payload = self._refusal(batch, "malformed")
         else:
@@ -143,6 +140,18 @@ class Helper(Machine):
 
     def _refusal(self, batch: Batch, reason: str) -> bytes:
         return Refusal(batch.slot_s, batch.digest, reason).encode(self.group.id, self.identity.sign)
+
+
+def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
+    """Return whether the entries of all chunks are the batch that each of them announces.
+
+    They are as many, have its digest, and ascend: otherwise a leader could repeat a label in another chunk,
+    and the home would count twice.
+    """
+    labels = [entry.label for entry in entries]
+    is_ascending = labels == sorted(set(labels))
+    digest = message.batch_digest(group_id, batch.slot_s, entries)
+    return len(entries) == batch.homes and is_ascending and digest == batch.digest
 
 
 def outcome(group_id: bytes, answer: bytes) -> tuple[str, int]:

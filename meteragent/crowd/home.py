@@ -1,7 +1,7 @@
 """A home's part: the pad of a slot that opens, and the report of a slot that closes (crowd.md 8, steps 1, 2).
 
-`open_slot` returns the rows to commit before a reading is added or anything leaves. The pad itself is
-not among them: after the commit, only the helper can open it.
+`open_slot` returns the row to commit before anything leaves. The pad itself is not in it: after the commit,
+only the helper can open it.
 """
 
 from typing import NamedTuple

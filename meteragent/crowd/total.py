@@ -14,6 +14,7 @@ tests/crowd/test_total.py compares it with exact convolutions.
 
 import json
 import math
+from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -30,6 +31,7 @@ ASSUMES = (
     "leader and helper do not collude",
     "both add their noise",
     "HPKE, Ed25519, SHA-256, HMAC-SHA256 and AES-256 are secure",
+    "pads and keys come from secure random generators",
 )
 IF_BOTH_COLLUDE = "every home's energy in every slot is known, without noise"
 COVERAGE = 0.95
@@ -53,8 +55,12 @@ def half_width(noise: LInfLaplace, homes: int, coverage: float = COVERAGE) -> fl
 
 
 def _deviation(noise: LInfLaplace, dither_variance: float) -> float:
+    return float(noise.quantum) * _deviation_quanta(noise, dither_variance)
+
+
+def _deviation_quanta(noise: LInfLaplace, dither_variance: float) -> float:
     variance = 1 / (2 * math.sinh(float(noise.a) / 2) ** 2)
-    return float(noise.quantum) * math.sqrt(2 * variance + dither_variance)
+    return math.sqrt(2 * variance + dither_variance)
 
 
 class TotalFormat:
@@ -68,12 +74,14 @@ class TotalFormat:
         """Return whether a total is in the range of its homes, or beyond it by at most max(8 sd, 16/a + 2).
 
         The margin is in quanta, and sd is that of both draws. For a above 2.5, 8 sd are at most a few quanta.
+        Totals are compared as exact numbers: of a sum above 2^53 quanta, a float loses more than the margin.
         """
-        group = self.group
-        quanta_min = _PLAUSIBLE_LOSS / float(self.noise.a) + _PLAUSIBLE_QUANTA
-        margin_wh = max(_PLAUSIBLE_SD * _deviation(self.noise, 0), quanta_min * float(group.quantum_wh))
-        low_wh, high_wh = float(homes * group.lowest_wh), float(homes * group.highest_wh)
-        return low_wh - margin_wh <= float(quanta * group.quantum_wh) <= high_wh + margin_wh
+        low, high = (
+            homes * limit / self.group.quantum_wh for limit in (self.group.lowest_wh, self.group.highest_wh)
+        )
+        deviations = Fraction(_PLAUSIBLE_SD * _deviation_quanta(self.noise, 0))
+        margin = max(deviations, _PLAUSIBLE_LOSS / self.noise.a + _PLAUSIBLE_QUANTA)
+        return low - margin <= quanta <= high + margin
 
     def record(self, slot_s: int, quanta: int, homes: int) -> bytes:
         """Encode the record of a slot's total."""

@@ -24,9 +24,14 @@ REJECTED = 1
 """The place of the home whose pad is sealed for another slot, so that the helper does not count it."""
 
 
+def ephemeral(name: str) -> bytes:
+    """Return the ephemeral private key of a name."""
+    return secret("ephemeral " + name)
+
+
 def sealed(name: str, value: int, public: bytes, place: bytes) -> bytes:
     """Seal a number with the ephemeral key of a name."""
-    return seal(secret("ephemeral " + name), public, place, value.to_bytes(8, "big"))
+    return seal(ephemeral(name), public, place, value.to_bytes(8, "big"))
 
 
 GROUP = make_group(smallest_crowd="2")
@@ -60,7 +65,10 @@ def home(place: int, label: str, energy: int) -> dict[str, Any]:
         "opened": str(opened),
         "closed": str(closed),
         "share": str(part),
+        "pad_info": pad_info.hex(),
+        "pad_ephemeral": ephemeral("pad " + label).hex(),
         "share_info": share_info.hex(),
+        "share_ephemeral": ephemeral("share " + label).hex(),
         "report": report.encode(GROUP.id).hex(),
     }
 
@@ -90,6 +98,7 @@ def totals(homes: list[dict[str, Any]]) -> dict[str, Any]:
         "noise": {"helper": helper_noise, "leader": leader_noise},
         "helper_total": str(total),
         "total_info": total_info.hex(),
+        "total_ephemeral": ephemeral("total").hex(),
         "answer": answer.encode(GROUP.id, HELPER.sign).hex(),
         "refusal": Refusal(SLOT_S, batch.digest, "early").encode(GROUP.id, HELPER.sign).hex(),
         "total": TotalFormat(GROUP).record(SLOT_S, quanta, len(homes)).decode(),
@@ -108,6 +117,7 @@ def vectors() -> dict[str, Any]:
             "public": of_day.public.hex(),
             "key_id": of_day.id.hex(),
             "noise_key": of_day.noise.hex(),
+            "serial": SLOT_S,
             "list": KeyList(role, SLOT_S, ((DAY, of_day.public),))
             .encode(GROUP.id, IDENTITIES[role].sign)
             .hex(),

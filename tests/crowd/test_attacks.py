@@ -23,7 +23,7 @@ from tests.support.crowd import (
     make_group,
     secret,
 )
-from tests.support.crowd_attacks import SECRET_QUANTA, Mutant, attacked, entries_of, request
+from tests.support.crowd_attacks import SECRET_QUANTA, Mutant, attacked, chunks, entries_of, request
 
 
 def totals(world: Street, requests: list[list[bytes]]) -> list[int]:
@@ -31,14 +31,12 @@ def totals(world: Street, requests: list[list[bytes]]) -> list[int]:
     opened = []
     keys = world.leader.keys_of_slot(SLOT_S)
     assert keys is not None
-    for chunks in requests:
-        for payload in world.answer(chunks):
+    for sent in requests:
+        for payload in world.answer(sent):
             if message.message_type(payload) != message.ANSWER:
                 continue
             answer = message.Answer.decode(world.group.id, payload).message
-            asked = [
-                entry for chunk in chunks for entry in Chunk.decode(world.group.id, chunk).message.entries
-            ]
+            asked = [entry for chunk in sent for entry in Chunk.decode(world.group.id, chunk).message.entries]
             counted = [entry for place, entry in enumerate(asked) if place not in answer.rejected]
             digest = message.batch_digest(world.group.id, SLOT_S, counted)
             total = keys.open(answer.total, seal.info(seal.TOTAL, world.group.id, SLOT_S, keys.id, digest))
@@ -109,6 +107,18 @@ def a_pad_counted_twice() -> object:
     pads = [pad_of(world, entry) for entry in entries]
     # With a mistake the victim's pad counts twice: larger noise would be needed to hide it.
     return None if abs(signed((opened[0] - sum(pads)) % 2**64)) < 2**40 else opened
+
+
+def a_home_in_two_chunks() -> object:
+    """Repeat the victim's entry in a second chunk: within each chunk, labels ascend.
+
+    The gain is twice the victim's energy with one draw.
+    """
+    world = attacked()
+    entries = entries_of(world)
+    opened = totals(world, [chunks(world, [entries, entries[-1:]])])
+    others = sum(pad_of(world, entry) for entry in entries[:-1])
+    return signed((opened[0] + 2 * share_of(world, "victim") - others) % 2**64) if opened else None
 
 
 def pad_of(world: Street, entry: Entry) -> int:
@@ -186,6 +196,7 @@ ATTACKS = [
     a_restored_leader,
     a_request_by_another,
     a_pad_counted_twice,
+    a_home_in_two_chunks,
     a_pad_of_another_slot,
     a_false_list,
     a_forged_answer,
@@ -263,6 +274,16 @@ def unchecked_digest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(helper.Helper, "_answer", answer)
 
 
+def unordered_batch(patch: pytest.MonkeyPatch) -> None:
+    """Check the number and the digest of all chunks, but not the order of their labels."""
+
+    def is_announced(group_id: bytes, batch: Batch, entries: list[Entry]) -> bool:
+        digest = message.batch_digest(group_id, batch.slot_s, entries)
+        return len(entries) == batch.homes and digest == batch.digest
+
+    patch.setattr(helper, "is_announced", is_announced)
+
+
 def no_smallest_crowd_after_rejection(patch: pytest.MonkeyPatch) -> None:
     """Count whatever the helper left."""
     real = leader.Leader._count
@@ -292,6 +313,7 @@ MUTANTS = [
     Mutant(unchecked_signatures, a_forged_answer),
     Mutant(info_without_place, a_pad_counted_twice),
     Mutant(info_without_place, a_pad_of_another_slot),
+    Mutant(unordered_batch, a_home_in_two_chunks),
     Mutant(unchecked_digest, a_false_list),
     Mutant(no_smallest_crowd_after_rejection, rejecting_all_but_one),
     Mutant(last_report_counts, a_second_record),
@@ -311,6 +333,12 @@ def test_noise_of_the_slot_only_bares_a_home(monkeypatch: pytest.MonkeyPatch) ->
     """With a draw that is not bound to the batch, two sets give the energy exactly."""
     noise_of_the_slot_only(monkeypatch)
     assert two_sets_that_differ_by_one_home() == SECRET_QUANTA
+
+
+def test_a_home_in_two_chunks_counts_twice_without_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the leader gets is 2m + z: the noise for m hides only half of it."""
+    unordered_batch(monkeypatch)
+    assert a_home_in_two_chunks() == pytest.approx(2 * SECRET_QUANTA, abs=2000)
 
 
 def test_another_noise_parameter_opens_nothing() -> None:

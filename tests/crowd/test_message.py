@@ -121,6 +121,23 @@ def test_what_is_out_of_order_is_malformed() -> None:
             type(sent).decode(GROUP, sent.encode(GROUP, sign))
 
 
+def test_a_list_has_at_most_64_keys() -> None:
+    """A longer one is malformed."""
+    keys = tuple((day, bytes(32)) for day in range(65))
+    longest = KeyList("leader", 0, keys[:64])
+    assert KeyList.decode(GROUP, longest.encode(GROUP, sign)).message == longest
+    with pytest.raises(Malformed, match="counts"):
+        KeyList.decode(GROUP, longest._replace(keys=keys).encode(GROUP, sign))
+
+
+@pytest.mark.parametrize("role", [0, 3])
+def test_a_list_is_of_the_leader_or_the_helper(role: int) -> None:
+    """No other number is a role."""
+    data = KeyList("leader", 0, ()).encode(GROUP, sign)
+    with pytest.raises(Malformed, match="counts"):
+        KeyList.decode(GROUP, data[:34] + bytes([role]) + data[35:])
+
+
 @pytest.mark.parametrize("label", ["", "a/b", "+", "ä", "-a", "a" * 65])
 def test_a_label_that_is_no_name_is_malformed(label: str) -> None:
     """A label never reaches into a topic."""

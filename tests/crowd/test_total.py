@@ -80,6 +80,17 @@ def test_plausibility_allows_for_the_noise() -> None:
     assert not format_.is_plausible(-10 * 10_000 - 3523, 10)
 
 
+def test_plausibility_of_large_sums_is_exact() -> None:
+    """Floats near 2^60 are 128 apart, so that one quantum of noise would make an honest total implausible."""
+    homes, highest = 2**20 - 1, 2**40 - 64
+    format_ = TotalFormat(
+        make_group(quantum_wh="1", level="2", hide_wh="1", lowest_wh=str(-highest), highest_wh=str(highest))
+    )
+    for side in (-1, 1):
+        assert all(format_.is_plausible(side * (homes * highest + quanta), homes) for quanta in range(11))
+        assert not format_.is_plausible(side * (homes * highest + 11), homes)
+
+
 def margin(a: Fraction) -> int:
     """Return the largest number of quanta beyond the range that is plausible, by bisection."""
     group = make_group(quantum_wh="1", hide_wh="1", level="1")

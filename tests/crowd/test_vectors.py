@@ -8,7 +8,7 @@ from meteragent.crowd import message
 from meteragent.crowd.helper import Helper
 from meteragent.crowd.leader import Leader
 from meteragent.crowd.machine import Key
-from meteragent.crowd.message import Answer, Report
+from meteragent.crowd.message import Answer, KeyList, Report
 from meteragent.crowd.seal import DayKeys, Identity
 from meteragent.crowd.total import TotalFormat
 from tests.commands import crowd_vectors
@@ -59,6 +59,8 @@ def test_the_group_and_its_keys() -> None:
         assert [derived.public.hex(), derived.id.hex()] == [keys["public"], keys["key_id"]]
         assert derived.noise.hex() == keys["noise_key"]
         assert identity(role).public == GROUP.identities[role]
+        key_list = KeyList(role, keys["serial"], ((keys["day"], derived.public),))
+        assert key_list.encode(GROUP.id, identity(role).sign).hex() == keys["list"]
 
 
 def test_both_operators_compute_the_total() -> None:
@@ -89,6 +91,20 @@ def test_both_operators_compute_the_total() -> None:
     [total] = leader.take_answer(fixed, deadline_s).messages
     assert total.payload.decode() == VECTORS["total"]
     assert TotalFormat(GROUP).descriptor().decode() == VECTORS["descriptor"]
+
+
+def test_sealed_numbers_follow_from_the_ephemeral_keys() -> None:
+    """Pads, shares and the helper's total, sealed anew."""
+    total = Answer.decode(GROUP.id, bytes.fromhex(VECTORS["answer"])).message.total
+    numbers = [(VECTORS, "total", "leader", VECTORS["helper_total"], total)]
+    for home in VECTORS["homes"]:
+        report = Report.decode(GROUP.id, bytes.fromhex(home["report"]))
+        numbers.append((home, "pad", "helper", home["pad"], report.pad))
+        numbers.append((home, "share", "leader", home["share"], report.share))
+    for fields, part, role, number, sealed in numbers:
+        key, place = (bytes.fromhex(fields[f"{part}_{name}"]) for name in ("ephemeral", "info"))
+        public = bytes.fromhex(VECTORS["keys"][role]["public"])
+        assert hpke_reference.seal(key, public, place, int(number).to_bytes(8, "big")) == sealed
 
 
 def test_the_shares_of_homes() -> None:

@@ -41,6 +41,21 @@ def request(
     return [Chunk(batch, 0, tuple(entries)).encode(world.group.id, identity.sign)]
 
 
+def chunks(
+    world: Street, parts: list[list[Entry]], homes: int | None = None, slot_s: int = SLOT_S
+) -> list[bytes]:
+    """Return a lying leader's request whose chunks have any entries, with their digest."""
+    entries = [entry for part in parts for entry in part]
+    keys = world.leader.keys_of_slot(slot_s)
+    assert keys is not None
+    digest = message.batch_digest(world.group.id, slot_s, entries)
+    batch = Batch(slot_s, digest, keys.public, len(entries) if homes is None else homes, len(parts))
+    return [
+        Chunk(batch, place, tuple(part)).encode(world.group.id, LEADER.sign)
+        for place, part in enumerate(parts)
+    ]
+
+
 class Mutant(NamedTuple):
     """A mistake and the attack that finds it."""
 

@@ -13,7 +13,7 @@ _RAW = (
 _ONCE = (
     "The key's ledger keeps an entry for every release for ever, so an interval is released once under a key."
     " The ledger does not know what agents have released for the same meters; the levels of those releases"
-    " add up with its own."
+    " add to the levels in it."
 )
 HEAD = (_KEY, _RAW, _ONCE)
 WHO = (

@@ -49,7 +49,7 @@ _ROUNDING = 1e-6
 class Error(NamedTuple):
     """One standard deviation of a number, or its 95% half-width, to four significant digits.
 
-    It is `useful` if it is small compared with an average home's value.
+    The error is `useful` if it is small compared with an average home's value.
     """
 
     value: float
